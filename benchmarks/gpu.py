@@ -32,7 +32,7 @@ from ports import PORTS, Figures, figures_of, head, run, run_for, torchrun
 ROOT = Path(__file__).resolve().parent.parent
 MOST_RANKS = 4
 LEAST = 5.0  # seconds that a part must have
-CODEMODS = {"converted, old": "", "converted": "small"}  # and what DP2DDP_CODEMOD says for it
+CONVERTED = "converted"
 SHARE = {  # how a port by hand runs where two ranks share a device
     'local_rank = int(os.environ["LOCAL_RANK"])': "local_rank = 0",
     '"nccl" if use_cuda else "gloo"': '"gloo"',
@@ -136,11 +136,11 @@ def main() -> None:
     parser.add_argument("--no-tests", action="store_true", help="without tests/gpu")
     parser.add_argument("--programs", nargs="+", choices=[work.folder for work in WORKS], help="only these")
     parser.add_argument(
-        "--versions", nargs="+", choices=["port", *CODEMODS], help="only these beside DataParallel"
+        "--versions", nargs="+", choices=["port", CONVERTED], help="only these beside DataParallel"
     )
     options = parser.parse_args()
     works = [work for work in WORKS if work.folder in (options.programs or work.folder)]
-    wanted = options.versions or ["port", *CODEMODS]
+    wanted = options.versions or ["port", CONVERTED]
     start = time.monotonic()
     report = Report(start + 60 * options.minutes - 10, options.out and options.out.resolve())
     machine = look(options.small)
@@ -240,14 +240,11 @@ def versions_of(
     versions = [Version("DataParallel", folder / "dp", one_process, counted)]
     if "port" in wanted:
         versions.append(Version("port", folder / "dp", [*start, "train_ddp.py", *arguments], ranks))
-    for title, codemod in CODEMODS.items():
-        if title not in wanted:
-            continue
-        own = folder / (codemod or "old")
+    if CONVERTED in wanted:
+        own = folder / "converted"
         lay_out(work, own, machine.devices == 1)
-        name = f"{work.title}, {title}: convert"
-        if report.attempt(name, 30, convert, own, codemod):
-            versions.append(Version(title, own, [*start, "train_converted.py", *arguments], ranks))
+        if report.attempt(f"{work.title}: convert", 30, convert, own):
+            versions.append(Version(CONVERTED, own, [*start, "train_converted.py", *arguments], ranks))
     return versions
 
 
@@ -269,12 +266,9 @@ def lay_out(work: Work, folder: Path, shared: bool) -> None:
     script.write_text(text, encoding="utf-8")
 
 
-def convert(folder: Path, codemod: str, patience: float) -> bool:
+def convert(folder: Path, patience: float) -> bool:
     command = [sys.executable, "-m", "dp2ddp", "convert", "train_dp.py", "-o", "train_converted.py"]
-    variables = {**os.environ, "DP2DDP_CODEMOD": codemod}
-    told = subprocess.run(
-        command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=patience
-    )
+    told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=patience)
     if not (folder / "train_converted.py").exists():
         raise RuntimeError(told.stdout + told.stderr)
     return True

@@ -2,7 +2,7 @@
 
 `python benchmarks/helper_lines.py [PUBLIC]` converts the textbook ImageNet script, every script of tests/corpus and,
 where their checkouts lie in PUBLIC (public_list.py says how), the public programs: the lines of ddp_helpers.py that
-each needs, what else is said, and seconds. DP2DDP_CODEMOD=small takes the new codemod. `--list` prints each script.
+each needs, what else is said, and seconds. `--list` prints each script.
 `python benchmarks/helper_lines.py --lines` counts the code of this repository. Needs Python 3.11.
 """
 
@@ -23,20 +23,23 @@ from pathlib import Path
 
 import tomllib  # type: ignore[import-not-found]
 
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.errors import Dp2DdpError
 from dp2ddp.source.projects import module_file, read_project
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 IMAGENET = ROOT / "tests" / "codemod" / "small" / "imagenet.py"
-PACKAGES = {  # a part of them goes with the old codemod: "both" is what still serves the two
-    "new codemod": ("dp2ddp/codemod/model", "dp2ddp/codemod/knowledge", "dp2ddp/codemod/small"),
-    "new templates": ("templates/small",),
-    "codemod, what serves both": ("dp2ddp/codemod/*.py",),
-    "old facts and rules": ("dp2ddp/codemod/facts", "dp2ddp/codemod/rules"),
-    "idiomatic style": ("dp2ddp/codemod/idiomatic",),
-    "old templates": ("templates/*.py",),
+PACKAGES = {
+    "codemod": (
+        "dp2ddp/codemod/model",
+        "dp2ddp/codemod/knowledge",
+        "dp2ddp/codemod/small",
+        "dp2ddp/codemod/*.py",
+    ),
+    "idiomatic style": ("dp2ddp/codemod/small_idiomatic",),
+    "templates": ("templates/small",),
 }
 sys.path.insert(0, str(ROOT / "tests"))
 

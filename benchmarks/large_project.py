@@ -12,8 +12,8 @@ from pathlib import Path
 
 import libcst
 
-from dp2ddp.codemod.convert import convert
-from dp2ddp.codemod.facts import gather_facts
+from dp2ddp.codemod.conversion import Options
+from dp2ddp.codemod.convert import convert, plan_program
 from dp2ddp.source.parsing import _parse
 from dp2ddp.source.projects import read_project
 
@@ -108,12 +108,12 @@ def main() -> None:
         lines = sum(one.read_text().count("\n") for one in files)
         print(f"{len(files)} files, {lines} lines, {len(reached) + 1} reached")
         times = measure(
-            {"libcst": lambda: parse(files), "facts": lambda: facts(entry), "all": lambda: whole(entry)},
+            {"libcst": lambda: parse(files), "plan": lambda: plan(entry), "all": lambda: whole(entry)},
             rounds,
         )
         few = make_project(Path(folder) / "few", count, reach=2)
         read = [one.source.path for one in read_project(few).modules]
-        times |= measure({f"facts, {len(read) + 1} files reached": lambda: facts(few)}, rounds)
+        times |= measure({f"plan, {len(read) + 1} files reached": lambda: plan(few)}, rounds)
     for name, seconds in times.items():
         print(f"{name:28} {seconds:7.3f} s   {seconds / times['libcst']:.2f} of libcst")
 
@@ -145,9 +145,9 @@ def parse(files: list[Path]) -> None:
         libcst.parse_module(file.read_bytes())
 
 
-def facts(entry: Path) -> None:
+def plan(entry: Path) -> None:
     _parse.cache_clear()
-    gather_facts(read_project(entry))
+    plan_program(read_project(entry), Options())
 
 
 def whole(entry: Path) -> None:

@@ -1,7 +1,7 @@
 """What loading costs: `python benchmarks/loading.py [SHAPES] [-n 2] [--rounds 5]`.
 
 The same loop over the same samples with three loaders, one after another, round by round, so that other programs on
-the machine disturb all alike: `share` as conversions have it (those of DP2DDP_CODEMOD=small, where that is set); the
+the machine disturb all alike: `share` as conversions have it; the
 port by hand (DistributedSampler, a share of the batch and of the workers for each rank); and the one process of
 DataParallel. All have the same workers together. A step looks at the rank's own rows, and nothing else is computed or
 exchanged.
@@ -28,8 +28,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from dp2ddp.templates.process import join_process_group
-from dp2ddp.templates.shared import share
 from dp2ddp.templates.small.loader import Rank0Loader
 from dp2ddp.templates.small.ranks import init_distributed
 from torch.utils.data import DataLoader, Dataset
@@ -37,7 +35,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 KINDS = ("share", "port", "DataParallel")
 EPOCHS = 4  # in a run, of which the first is left out
-IS_SMALL = os.environ.get("DP2DDP_CODEMOD") == "small"
 PATIENCE = 600.0  # seconds for a run
 
 
@@ -95,16 +92,8 @@ def loader_of(kind: str, data: Crops) -> DataLoader[Any]:
 
 def shared_loader(*args: Any, **kwargs: Any) -> DataLoader[Any]:
     """What conversions have in a DataLoader's place."""
-    shared: DataLoader[Any] = Rank0Loader(*args, **kwargs) if IS_SMALL else share(DataLoader, *args, **kwargs)
+    shared: DataLoader[Any] = Rank0Loader(*args, **kwargs)
     return shared
-
-
-def join_ranks() -> None:
-    """What conversions begin with."""
-    if IS_SMALL:
-        init_distributed()
-    else:
-        join_process_group()
 
 
 def processor_seconds() -> float:
@@ -119,7 +108,7 @@ def run_epoch(loader: DataLoader[Any], together: bool) -> dict[str, float]:
     if together:
         dist.barrier()
     begin, used = time.perf_counter(), processor_seconds()
-    has_whole = IS_SMALL and isinstance(loader, Rank0Loader)  # as ranks' models get it: they take their rows
+    has_whole = isinstance(loader, Rank0Loader)  # as ranks' models get it: they take their rows
     for images, _ in loader:
         first = first or time.perf_counter() - begin
         own = images.chunk(dist.get_world_size())[dist.get_rank()] if has_whole else images
@@ -133,7 +122,7 @@ def run_rank(kind: str, shape: str) -> None:
     torch.set_num_threads(1)
     rank, together = os.environ.get("RANK", "0"), kind != "DataParallel"
     if kind == "share":
-        join_ranks()
+        init_distributed()
     elif together:
         dist.init_process_group("gloo")
     loader = loader_of(kind, Crops(SHAPES[shape]))

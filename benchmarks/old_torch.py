@@ -78,9 +78,7 @@ def convert(name: str, folder: Path) -> tuple[Path, Path]:
     script = folder / "train.py"
     shutil.copy(source, script)
     command = [sys.executable, "-m", "dp2ddp", "convert", str(script)]
-    told = subprocess.run(
-        command, env={**os.environ, "DP2DDP_CODEMOD": "small"}, capture_output=True, text=True
-    )
+    told = subprocess.run(command, capture_output=True, text=True)
     if not (folder / "ddp_helpers.py").exists():
         raise SystemExit(f"{name} is not converted: {told.stdout}{told.stderr}")
     return script, folder / "train_ddp.py"

@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 import torch.distributed
-from dp2ddp.templates.ddp import ExactDDP, GraphDDP
-from dp2ddp.templates.process import join_process_group
+from dp2ddp.templates.small.ddp import WholeBatchDDP
+from dp2ddp.templates.small.model import WholeBatchParallel
+from dp2ddp.templates.small.ranks import init_distributed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -49,7 +50,7 @@ def stepper(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Callable[[], No
 def measure(rank: int, world: int, layers: int, times: int, kind: str) -> None:
     x, y = torch.randn(ROWS, WIDTH), torch.randint(0, CLASSES, (ROWS,))
     port = DistributedDataParallel(net_of(layers))
-    wrapper = {"reducer": ExactDDP, "graph": GraphDDP}[kind](net_of(layers))
+    wrapper = {"reducer": WholeBatchDDP, "graph": WholeBatchParallel}[kind](net_of(layers))
     steps = {
         "port": stepper(port, x.chunk(world)[rank], y.chunk(world)[rank]),
         "converted": stepper(wrapper, x, y),
@@ -129,7 +130,7 @@ def main(layers: int, times: int, kind: str, world: int = 2) -> None:
                 RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
             )
             torch.set_num_threads(1)
-            join_process_group()
+            init_distributed()
             sys.stderr = sys.__stderr__
             measure(rank, world, layers, times, kind)
             sys.exit()

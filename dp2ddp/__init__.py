@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         write_conversion,
         write_report,
     )
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.costs.result import Benchmark
     from dp2ddp.errors import (
         ConversionError,
@@ -49,7 +49,7 @@ _PLACES = {
     "Benchmark": "dp2ddp.costs.result",
     "BenchmarkError": "dp2ddp.api",
     "CheckResult": "dp2ddp.review.checking",
-    "Conversion": "dp2ddp.codemod.convert",
+    "Conversion": "dp2ddp.codemod.conversion",
     "ConversionError": "dp2ddp.errors",
     "Dp2DdpError": "dp2ddp.errors",
     "HazardError": "dp2ddp.errors",

@@ -11,7 +11,7 @@ from dp2ddp.errors import OptionError, RunError
 from dp2ddp.progress import SILENT, Progress, Within
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.costs.result import Benchmark
     from dp2ddp.report.comparison import Report
     from dp2ddp.review.checking import CheckResult
@@ -41,10 +41,6 @@ def convert(
     output: str | Path | None = None,
     as_module: bool = False,
     style: str = "exact",
-    data: str | None = None,
-    join: str | None = None,
-    gradients: str | None = None,
-    tier: str | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     accept: Sequence[str] = (),
@@ -57,7 +53,6 @@ def convert(
     script: a file, a notebook, "-" for stdin; with `as_module`, a module as `python -m` takes it.
     output: the file that it will be written to, if it is not NAME_ddp.py beside it; helpers are looked for there.
     style: "exact" trains the same, "idiomatic" is what a tutorial would write.
-    data, join, gradients, tier: choices of `dp2ddp convert`; by default what is proven to be the fastest.
     select, ignore: codes of rules or of their families, "DDP5"; all but the selected, or the ignored, are left out.
     accept: answers to hazards, "DDP503:41", as `--accept` takes them.
     helpers: a module beside the script, or pasted "in the script" (beside it all the same, where other modules change,
@@ -69,8 +64,8 @@ def convert(
     for an answer to no hazard, OptionError (a ValueError) for options that do not go together or do not exist.
     """
     from dp2ddp.codemod.acceptance import accept_option
-    from dp2ddp.codemod.choices import CHOICES, EXACT
-    from dp2ddp.codemod.convert import Options
+    from dp2ddp.codemod.choices import EXACT, STYLES
+    from dp2ddp.codemod.conversion import Options
     from dp2ddp.codemod.convert import convert as convert_project
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.result_files import names_file, refuse_other_files
@@ -78,21 +73,16 @@ def convert(
     from dp2ddp.source.entries import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
-    choices = {"data": data, "join": join, "gradients": gradients, "tier": tier}
-    for name, value in {"style": style, **choices}.items():
-        if value is not None and value not in CHOICES[name]:
-            raise OptionError(f"{name}={value!r}: one of {', '.join(CHOICES[name])}")
-    given = [f"--{name}" for name, value in choices.items() if value]
-    given += ["--one-file or --import"] if helpers != "beside" else []
-    if given and style != EXACT:
-        raise OptionError(f"{given[0]} is of the exact style: --style {style} has no helpers and no choices")
+    if style not in STYLES:
+        raise OptionError(f"style={style!r}: one of {', '.join(STYLES)}")
+    if helpers != "beside" and style != EXACT:
+        raise OptionError(f"--one-file or --import is of the exact style: --style {style} has no helpers")
     try:
         answers = tuple(map(accept_option, accept))
     except ValueError as error:
         raise OptionError(str(error)) from error
     options = Options(
         style=style,
-        **choices,
         select=tuple(select),
         ignore=tuple(ignore),
         accept=answers,
@@ -173,7 +163,7 @@ def write_report(
 
     Raises SourceError if the file cannot be written, or ends otherwise.
     """
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.report import report_files
     from dp2ddp.report.conversion_report import conversion_report
 

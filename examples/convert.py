@@ -1,7 +1,4 @@
-"""Writes each example's train_ddp.py and its helpers anew: `python3 examples/convert.py`. Review the diff.
-
-Examples that need the full tier of helpers share them: their ddp_helpers.py is a link to `examples/ddp_helpers.py`.
-"""
+"""Writes each example's train_ddp.py and its helpers anew: `python3 examples/convert.py`. Review the diff."""
 
 import subprocess
 import sys
@@ -12,13 +9,9 @@ sys.path.insert(0, str(HERE.parent / ".ci"))
 
 import environment  # noqa: E402  (found through the line above)
 
-HELPERS = "ddp_helpers.py"
-SMALL = 500  # lines: of the plain and the lean tier
-
 
 def main() -> int:
     environment.enter()
-    (HERE / HELPERS).unlink(missing_ok=True)  # made anew, one script after the other adds what it lacks
     folders = {path.parent for name in ("train.py", "train.ipynb") for path in HERE.glob(f"*/{name}")}
     return max([convert(folder) for folder in sorted(folders)])
 
@@ -31,16 +24,9 @@ def script_of(example: Path) -> Path:
 
 def convert(example: Path) -> int:
     environment.say(f"{example.name}/train_ddp.py")
-    helpers = example / HELPERS
-    helpers.unlink(missing_ok=True)
+    (example / "ddp_helpers.py").unlink(missing_ok=True)
     command = [sys.executable, "-m", "dp2ddp", "convert", str(script_of(example)), "--force"]
-    command += ["-o", str(example / "train_ddp.py")]
-    answer = subprocess.call(command)
-    if len(helpers.read_text().splitlines()) > SMALL:
-        helpers.unlink()
-        helpers.symlink_to(Path("..") / HELPERS)
-        answer = subprocess.call(command)
-    return answer
+    return subprocess.call([*command, "-o", str(example / "train_ddp.py")])
 
 
 if __name__ == "__main__":

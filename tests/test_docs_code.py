@@ -33,11 +33,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from dp2ddp.codemod.strategy import DATA, GRADIENTS, JOIN, ONCE
+
 import dp2ddp
 from dp2ddp.cli import COMMANDS
 from dp2ddp.cli._defaults import read_defaults
 from dp2ddp.codemod.choices import TIERS
-from dp2ddp.codemod.strategy import DATA, GRADIENTS, JOIN, ONCE
 from dp2ddp.review.settings import read_settings
 from tests.mutations.faults import FAULTS
 

@@ -21,7 +21,7 @@ from dp2ddp.review.settings import find_table, path_below, says_unread
 FROM_FILE: Mapping[str, frozenset[str]] = {
     "convert": frozenset(
         {
-            *("diff", "check", "notebook", "json", "style", "data", "join", "gradients", "tier"),
+            *("diff", "check", "notebook", "json", "style"),
             *("select", "ignore", "accept", "copy", "one-file", "import"),
         }
     ),

@@ -13,13 +13,13 @@ from dp2ddp.cli._completion import conversion_codes, files
 from dp2ddp.cli._progress import shown
 from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
 from dp2ddp.cli._scripts import accept as accept_option
-from dp2ddp.codemod.choices import CHOICES
+from dp2ddp.codemod.choices import EXACT, STYLES
 from dp2ddp.errors import OptionError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.api import Helpers
     from dp2ddp.codemod.acceptance import AcceptOption
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.report.conversion_report import ConversionReport
 
 
@@ -71,24 +71,10 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 @open_option
 @click.option(
     "--style",
-    type=click.Choice(CHOICES["style"]),
-    default="exact",
+    type=click.Choice(STYLES),
+    default=EXACT,
     show_default=True,
     help="exact trains the same; idiomatic is what a tutorial would write, and lists what is no longer the same.",
-)
-@click.option(
-    "--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven)."
-)
-@click.option(
-    "--join",
-    type=click.Choice(CHOICES["join"]),
-    help="What of the outputs each rank gets at once (default: rows; outputs: all of them, however large).",
-)
-@click.option("--gradients", type=click.Choice(CHOICES["gradients"]), help="How gradients are summed.")
-@click.option(
-    "--tier",
-    type=click.Choice(CHOICES["tier"]),
-    help="How much of the helpers (default: the least that is proven).",
 )
 @click.option(
     "--select",
@@ -110,9 +96,8 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 def command(
     src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
     notebook: bool, force: bool, link: tuple[str, ...], copy: tuple[str, ...],
-    as_json: bool, targets: tuple[Path, ...], opens: bool, style: str, data: str | None,
-    join: str | None, gradients: str | None, tier: str | None, select: tuple[str, ...], ignore: tuple[str, ...],
-    accept: tuple[AcceptOption, ...], one_file: bool, imports: bool,
+    as_json: bool, targets: tuple[Path, ...], opens: bool, style: str,
+    select: tuple[str, ...], ignore: tuple[str, ...], accept: tuple[AcceptOption, ...], one_file: bool, imports: bool,
 ) -> None:  # fmt: skip
     """Rewrite the DataParallel script or notebook SRC (- is stdin) as a DistributedDataParallel script.
 
@@ -129,16 +114,15 @@ def command(
     target = None if to_stdout else output
     place: Helpers = "package" if imports else "beside"
     if (
-        one_file or to_stdout and not imports and style == "exact"
+        one_file or to_stdout and not imports and style == EXACT
     ):  # stdout takes one file; only this style has helpers
         place = "in the script"
     answers = tuple(option.text for option in accept)
     with shown() as progress:
         try:
             conversion = convert(
-                src, output=target, as_module=as_module, style=style, data=data, join=join, gradients=gradients,
-                tier=tier, select=select, ignore=ignore, accept=answers, helpers=place, renew_helpers=force,
-                progress=progress,
+                src, output=target, as_module=as_module, style=style, select=select, ignore=ignore,
+                accept=answers, helpers=place, renew_helpers=force, progress=progress,
             )  # fmt: skip
             if one_file and conversion.is_project:
                 raise SourceError(f"{src}: {others(conversion)}, and needs the helpers; leave --one-file out")
@@ -155,7 +139,7 @@ def command(
         _print(conversion, notebook)
     _report(conversion, written, show_diff, as_json, to_stdout)
     if targets or opens:
-        requested = bool(data or join or gradients or tier or select or ignore)
+        requested = bool(select or ignore)
         write_reports(_as_report(conversion, written, requested), targets, opens, "convert")
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import DropArgument, Guard
-from dp2ddp.codemod.facts.positions import bounds
-from dp2ddp.codemod.plan import Plan
+from dp2ddp.codemod.model.positions import bounds
+from dp2ddp.codemod.planned import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import LINE_END, is_python
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import libcst as cst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
-from dp2ddp.codemod.convert import JOINS, MENTION, Conversion, Options, convert
+from dp2ddp.codemod.choices import STYLES
+from dp2ddp.codemod.conversion import MENTION, Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.plan import Planned
-from dp2ddp.codemod.rule import STYLES
+from dp2ddp.codemod.planned import Planned
+from dp2ddp.codemod.small.ours import JOINS
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import is_helper_module
@@ -90,6 +92,6 @@ def hazard_line(hazard: Planned, conversion: Conversion) -> str:
 def _why_unchanged(conversion: Conversion) -> str:
     if conversion.hazards:
         return "hazards stand in the way"
-    if JOINS.search(conversion.before.text):
+    if JOINS in conversion.before.text:
         return "converted already"
     return "nothing to convert" if MENTION.search(conversion.before.text) else "no DataParallel in it"

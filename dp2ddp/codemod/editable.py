@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.source.files import SourceFile
 
 

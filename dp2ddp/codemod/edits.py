@@ -103,24 +103,6 @@ class DropImport:
     because: str
 
 
-@dataclass(frozen=True)
-class Import:
-    """The script needs `import module as alias`, or `from module import name as alias`, unless it is there already."""
-
-    module: str
-    alias: str | None
-    because: str
-    name: str | None = None
-
-
-@dataclass(frozen=True)
-class Lift:
-    """The script needs this helper of the templates (by name), and whatever that one needs."""
-
-    helper: str
-    because: str
-
-
 @dataclass(frozen=True, eq=False)
 class Hazard:
     """Something that cannot be converted safely: what stands there, and what to do about it."""
@@ -150,5 +132,4 @@ TextEdit = (
     | Guard
     | DropImport
 )
-Edit = TextEdit | Import | Lift
-Finding = Edit | Hazard | Note
+Finding = TextEdit | Hazard | Note

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Remove, Replace
-from dp2ddp.codemod.facts.positions import Positions, Span
+from dp2ddp.codemod.model.positions import Positions, Span
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.facts.orders import hash_orders
-from dp2ddp.codemod.facts.script import literal
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reading import read_program
+from dp2ddp.codemod.small.orders import hash_orders
+from dp2ddp.codemod.small.ours import of_the_user
+from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.visible import visible_text
+from dp2ddp.codemod.small.wraps import find_wraps, largest_count
 from dp2ddp.launch.job import Job, command_line, standalone_words
 from dp2ddp.source.projects import Project
 
@@ -40,67 +43,44 @@ READING = re.compile(
 
 def readiness(project: Project) -> Readiness:
     """Whether torchrun may start this script as it stands, and what it needs in its environment."""
-    facts = gather_facts(project)
-    devices = literal(facts.entry.visible_devices)
+    program = read_program(project)
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    joins = any(map(JOINING.search, texts))
     return Readiness(
-        # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
-        still_wrapped=_first_wrap(facts)
-        or (facts.script.source.name if facts.uses_data_parallel and not joins else None),
-        joins=joins,
-        settings=settings_of(facts),
-        visible_devices=devices if isinstance(devices, str) else None,
+        still_wrapped=_first_wrap(program),
+        joins=any(map(JOINING.search, texts)),
+        settings=dict(_settings(program)),
+        visible_devices=visible_text(program.entry),
         reads_checkpoints=any(map(READING.search, texts)),
     )
 
 
-def _first_wrap(facts: Facts) -> str | None:
-    places = (
-        f"{file.script.source.name}:{wrap.call.node.lineno}"
-        for file in facts.files
-        for wrap in file.wraps
-        if not wrap.is_single
-    )
-    return next(places, None)
+def _first_wrap(program: Program) -> str | None:
+    wraps = (wrap for wrap in find_wraps(program) if not wrap.is_single)
+    return next((f"{wrap.module.source.name}:{wrap.node.lineno}" for wrap in wraps), None)
 
 
-def world_of(facts: Facts) -> int | None:
+def world_of(program: Program) -> int | None:
     """How many devices the script names, by device_ids or CUDA_VISIBLE_DEVICES; None if it takes what is there."""
-    if facts.count:
-        return facts.count
-    visible = literal(facts.entry.visible_devices)
-    return len([index for index in visible.split(",") if index.strip()]) if isinstance(visible, str) else None
+    visible = visible_text(program.entry)
+    named = len([index for index in visible.split(",") if index.strip()]) if visible is not None else None
+    return largest_count(find_wraps(program)) or named
 
 
-def launch_line(facts: Facts, script: str | None = None) -> str:
+def launch_line(program: Program, world: int | None, is_project: bool) -> str:
     """The torchrun line; `gpu` lets torchrun count the GPUs."""
-    name = script or converted_name(facts)
-    package = facts.modules.entry_module.rpartition(".")[0]
-    module = f"{package}.{Path(name).stem}" if package else None
-    return command_line(standalone_words(Job(name, module, gpus=world_of(facts))), settings_of(facts))
+    source = program.entry.source
+    path = source.output if is_project else source.beside
+    name = str(path) if path else "train_ddp.py"
+    package = program.project.entry_module.rpartition(".")[0]
+    module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
+    return command_line(standalone_words(Job(name, module, gpus=world)), dict(_settings(program)))
 
 
-def settings_of(facts: Facts) -> dict[str, str]:
+def _settings(program: Program) -> Iterator[tuple[str, str]]:
     """The environment variables that ranks need from their first moment on."""
-    seed = {"PYTHONHASHSEED": "0"} if depends_on_hashes(facts) else {}
-    devices = literal(facts.entry.visible_devices) if facts.entry.late_devices else None
-    return seed | ({"CUDA_VISIBLE_DEVICES": devices} if isinstance(devices, str) else {})
-
-
-def depends_on_hashes(facts: Facts) -> bool:
-    """Whether something that can run walks over a set."""
-    return any(
-        facts.reach.holds(file.script, node) for file in facts.files for node in hash_orders(file.script)
-    )
-
-
-def entry_name(facts: Facts) -> str:
-    """The script as it was named; it keeps its place in a converted project; a notebook becomes a script."""
-    path = facts.script.source.output
-    return "train.py" if path is None else str(path)
-
-
-def converted_name(facts: Facts) -> str:
-    path = facts.script.source.beside
-    return "train_ddp.py" if path is None else str(path)
+    reach = program.reach
+    if any(reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)):
+        yield "PYTHONHASHSEED", "0"
+    join, devices = join_of(program.entry), visible_text(program.entry)
+    if join and join.late and devices is not None:
+        yield "CUDA_VISIBLE_DEVICES", devices

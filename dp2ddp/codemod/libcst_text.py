@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
 
 _LINE = r"(?:^|(?<=\r)(?!\n))"  # where a line begins; to `re`, a lone carriage return ends none

@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from dp2ddp.codemod.facts.positions import Positions
-from dp2ddp.codemod.facts.scopes import Scopes
+from dp2ddp.codemod.model.positions import Positions
+from dp2ddp.codemod.model.scopes import Reader
 from dp2ddp.errors import ConversionError
 
-TEMPLATES = "dp2ddp.templates"
+TEMPLATES = "dp2ddp.templates.small"
 FROM_TEMPLATE = re.compile(r"^from \.(\w+) import ", re.MULTILINE)
 
 
@@ -90,9 +90,9 @@ class Template:
         self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
 
     @cached_property
-    def scopes(self) -> Scopes:
+    def scopes(self) -> Reader:
         """Needed only where helpers are pasted into a script, among names of its own."""
-        return Scopes(self.tree)
+        return Reader(self.tree, ())
 
     def _definitions(self) -> Iterator[Definition]:
         for node in self.tree.body:
@@ -131,7 +131,7 @@ class Template:
         return self.positions.line_starts[index], self.text[self.positions.line_starts[index] : start]
 
     def _is_global(self, node: ast.Name) -> bool:
-        scope = self.scopes.lookup(node.id, self.scopes.scope_of[node])
+        scope = self.scopes.scope_of[node].lookup(node.id)
         return scope is None or scope is self.scopes.top
 
 

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source.files import SourceFile
 

@@ -1,7 +1,8 @@
-"""What a rule is: one file with a code, a page (its docstring), examples (its tests) and a plan."""
+"""What a rule is: one file with a code, a page (its docstring), examples (its tests) and a local look at the model."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
 
-from dp2ddp.codemod.choices import EXACT, FULL, IDIOMATIC
-from dp2ddp.codemod.edits import Finding
-from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.codemod.choices import STYLES
+from dp2ddp.codemod.edits import Hazard, Note, PassTo, Replace, TextEdit
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.errors import ConversionError, did_you_mean
+
+# Where the rules of each style are: a rule exists by being a file there.
+PACKAGES = {"exact": "dp2ddp.codemod.small.rules", "idiomatic": "dp2ddp.codemod.small_idiomatic"}
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,26 @@ class DescribedRule:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class Change:
+    """An edit, with the helpers that it needs."""
+
+    edit: TextEdit
+    helpers: tuple[str, ...] = ()
+
+
+Finding = Change | Hazard | Note
+
+
 class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
-    nodes: ClassVar[tuple[str, ...]]  # of libcst: what it changes or, if nothing, what it remarks on
-    everywhere: ClassVar[bool] = False  # also in what nothing can reach
-    tier: ClassVar[str] = FULL  # of the helpers in its examples
+    nodes: ClassVar[tuple[str, ...]] = ()  # of libcst, that it changes
     flagged_as = "A hazard"
+    everywhere: ClassVar[bool] = False  # also where nothing runs
 
-    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        """Edits, hazards and notes for one script; reads facts, changes nothing."""
+    def look(self, module: Module) -> Iterator[Finding]:
+        """Edits, hazards and notes for one file; reads the model, changes nothing."""
         raise NotImplementedError
 
     @classmethod
@@ -93,37 +106,16 @@ class Rule(DescribedRule):
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)
 
 
-@dataclass(frozen=True)
-class Style:
-    """What a script may be converted to."""
-
-    package: str  # that holds its rules
-    borrowed: tuple[str, ...] = ()  # rules of the exact style that it uses as well
-    whole: bool = False  # an open hazard anywhere: nothing is written
-
-
-STYLES = {
-    EXACT: Style("rules"),
-    IDIOMATIC: Style("idiomatic", ("DDP102", "DDP104", "DDP911"), whole=True),
-}
+@lru_cache
+def rules_of_style(style: str) -> tuple[Rule, ...]:
+    """The rules that a style has of its own, by code."""
+    return tuple(rules_in(PACKAGES[style], Rule))
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule there is, of all styles, by code: a rule exists by being a file in rules/ or idiomatic/."""
-    rules = {rule.code: rule for style in STYLES for rule in rules_of_style(style)}
-    return tuple(rules[code] for code in sorted(rules))
-
-
-@lru_cache
-def rules_of_style(style: str) -> tuple[Rule, ...]:
-    """The rules that a style is made of, by code."""
-    chosen = STYLES[style]
-    borrowed = (
-        [rule for rule in rules_of_style("exact") if rule.code in chosen.borrowed] if chosen.borrowed else []
-    )
-    return tuple(
-        sorted((*rules_in(f"dp2ddp.codemod.{chosen.package}", Rule), *borrowed), key=lambda rule: rule.code)
-    )
+    """Every rule there is, of all styles, by code."""
+    rules = (rule for style in STYLES for rule in rules_of_style(style))
+    return tuple(sorted(rules, key=lambda rule: rule.code))
 
 
 def rules_in(package: str, kind: type[AnyRule]) -> Iterator[AnyRule]:
@@ -145,17 +137,14 @@ def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
     return rule_class()
 
 
-def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...], style: str = "exact") -> tuple[Rule, ...]:
-    """The rules of a style that the user wants; codes may be families (`DDP5`)."""
-    rules = rules_of_style(style)
+def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
+    """The rules that the user wants; codes may be families (`DDP5`)."""
+    rules = rules_of_style("exact")
     for code in (*select, *ignore):
         if not any(rule.code.startswith(code) for rule in rules):
             raise UnknownRuleError(code, [rule.code for rule in rules])
-    return tuple(
-        rule
-        for rule in rules
-        if (not select or rule.code.startswith(select)) and not (ignore and rule.code.startswith(ignore))
-    )
+    selected = [rule for rule in rules if not select or rule.code.startswith(select)]
+    return [rule for rule in selected if not ignore or not rule.code.startswith(ignore)]
 
 
 class UnknownRuleError(ConversionError):
@@ -164,6 +153,16 @@ class UnknownRuleError(ConversionError):
     def __init__(self, code: str, known: Sequence[str]) -> None:
         super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
         self.code = code
+
+
+def rename(node: ast.AST, helper: str, because: str) -> Change:
+    """What is named here is the helper from now on."""
+    return Change(Replace(node, helper, because), (helper,))
+
+
+def call_by(node: ast.Call, helper: str, because: str) -> Change:
+    """`f(x)` becomes `helper(f, x)`."""
+    return Change(PassTo(node, helper, because), (helper,))
 
 
 def code_of(example: str) -> str:

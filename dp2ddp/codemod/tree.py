@@ -20,8 +20,8 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.libcst_text import LibcstText
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.errors import ConversionError
 
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dp2ddp.codemod.acceptance import option_text
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.choices import EXACT
+from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
-from dp2ddp.codemod.plan import Planned, listed
-from dp2ddp.codemod.strategy import Choice
+from dp2ddp.codemod.planned import Planned, listed
 
 VERSION = 1
 OF_MISSING = (
@@ -28,14 +28,12 @@ def conversion_text(conversion: Conversion, written: str | None) -> str:
 
 def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     yield verdict(conversion, written)
-    strategy = conversion.strategy
     if conversion.changed:
-        yield ""
-        if conversion.style != "exact":
+        if conversion.style != EXACT:
+            yield ""
             yield from _differences(conversion)
-        elif strategy:
-            yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
         if conversion.helpers:
+            yield ""
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
         yield from (f"  {_place(edit)}  {edit.because} ({edit.code})" for edit in listed(conversion.edits))
@@ -63,7 +61,7 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.changed and (written or not conversion.hazards):
         yield ""
         yield _start(conversion, written)
-        if conversion.style != "exact" and written:
+        if conversion.style != EXACT and written:
             yield f"measure it: dp2ddp verify {shlex.quote(conversion.before.name)} --converted {shlex.quote(written)}"
 
 
@@ -109,7 +107,7 @@ def _used_by(conversion: Conversion) -> Iterator[str]:
     for entry in conversion.used_by:
         uses = ", ".join(map(str, entry.uses[:3])) + (", ..." if len(entry.uses) > 3 else "")
         yield f"used by {entry.path}, too: {uses}"
-    if conversion.style != "exact":
+    if conversion.style != EXACT:
         yield "        what was changed asks for a rank, so they need torchrun, too; convert into a copy: -o FOLDER"
         return
     yield "        started with python, they run as before, on one device; to run one on several, convert the project"
@@ -132,10 +130,6 @@ def verdict(conversion: Conversion, written: str | None) -> str:
 def _hazard_counts(open_ones: int, accepted: int) -> str:
     counts = f", {open_ones} hazard{'s' if open_ones > 1 else ''} open" if open_ones else ""
     return counts + (f", {accepted} hazard{'s' if accepted > 1 else ''} accepted" if accepted else "")
-
-
-def _choice(kind: str, choice: Choice) -> str:
-    return f"  {kind}: {choice.value}, because {choice.because}"
 
 
 def _place(planned: Planned) -> str:
@@ -171,8 +165,6 @@ def _how_to_answer(hazards: tuple[Planned, ...]) -> Iterator[str]:
 
 def conversion_json(conversion: Conversion, written: str | None) -> str:
     """The same as JSON."""
-    strategy = conversion.strategy
-    choices = strategy.choices if strategy else {}
     document = {
         "version": VERSION,
         "file": conversion.before.name,
@@ -191,9 +183,6 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
             for difference in conversion.differences
         ],
         "kept": list(conversion.kept),
-        "strategy": {
-            kind: {"value": choice.value, "because": choice.because} for kind, choice in choices.items()
-        },
         "helpers": _helpers_as_data(conversion.helpers),
         "edits": [_as_data(edit) for edit in conversion.edits],
         "notes": [_as_data(note) for note in conversion.notes],

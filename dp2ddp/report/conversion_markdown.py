@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.report.conversion import OF_MISSING, accepted_text
 from dp2ddp.report.conversion_report import (
-    WORDS,
     ConversionReport,
     how_to_answer,
     next_steps,
@@ -70,14 +70,9 @@ def _hazards(report: ConversionReport) -> Iterator[str]:
 
 def _decided(report: ConversionReport) -> Iterator[str]:
     conversion = report.conversion
-    if not conversion.changed or not conversion.strategy:
+    if not conversion.changed or conversion.style == EXACT:
         return
     yield from ("", "### What was decided", "")
-    if conversion.style == "exact":
-        yield from ("| | | because |", "|---|---|---|")
-        for kind, choice in conversion.strategy.choices.items():
-            yield f"| {WORDS[kind]} | {plain(choice.value)} | {plain(choice.because)} |"
-        return
     yield f"Style {conversion.style}: what a tutorial would write."
     yield ""
     for each in conversion.differences:

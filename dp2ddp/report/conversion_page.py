@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.report.change_view import ShownChange, shown_change
 from dp2ddp.report.conversion import OF_MISSING, accepted_text, conversion_json
 from dp2ddp.report.conversion_report import (
-    WORDS,
     ConversionReport,
     how_to_answer,
     next_steps,
@@ -27,7 +27,6 @@ def page(report: ConversionReport) -> str:
     changes = [
         shown_change(change, f"file{number}") for number, change in enumerate(changes_of(conversion), 1)
     ]
-    choices = conversion.strategy.choices if conversion.strategy and conversion.changed else {}
     return rendered(
         "convert.html.j2",
         "convert",
@@ -44,9 +43,6 @@ def page(report: ConversionReport) -> str:
             for each in conversion.hazards
         ],
         accepted=[accepted_text(conversion, each) for each in conversion.accepted],
-        choices=[(WORDS[kind], choice) for kind, choice in choices.items()]
-        if conversion.style == "exact"
-        else [],
         changes=changes,
         notes=[(place_of(conversion, each), each) for each in conversion.notes],
         of_missing=OF_MISSING,
@@ -60,7 +56,7 @@ def _places(report: ConversionReport, changes: list[ShownChange]) -> Iterator[tu
         yield "hazards", "Hazards"
     if list(next_steps(report)):
         yield "next", "What to do next"
-    if conversion.changed:
+    if conversion.changed and conversion.style != EXACT:
         yield "decided", "What was decided"
     if changes:
         yield "script", "What changed"

@@ -9,19 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.codemod.acceptance import option_text
-from dp2ddp.codemod.convert import Conversion
-from dp2ddp.codemod.plan import Planned
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.planned import Planned
 from dp2ddp.codemod.rule import all_rules
 from dp2ddp.report.conversion import verdict
 from dp2ddp.report.surroundings import conversion_surroundings
-
-WORDS = {
-    "data": "who loads what",
-    "join": "what each rank gets of the outputs",
-    "gradients": "how gradients are summed",
-    "forward": "what runs on a rank",
-    "helpers": "how much of the helpers",
-}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.convert import Conversion, FileConversion
+from dp2ddp.codemod.conversion import Conversion, FileConversion
 
 if TYPE_CHECKING:
     from dp2ddp.comparison.verdict import Verdict

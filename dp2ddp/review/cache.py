@@ -10,7 +10,10 @@ from typing import Any
 
 from dp2ddp import __version__
 
-SOURCES = ("review", "review/rules", "codemod", "codemod/facts", "codemod/rules", "source")
+SOURCES = (
+    *("review", "review/rules", "source"),
+    *("codemod", "codemod/knowledge", "codemod/model", "codemod/small", "codemod/small/rules"),
+)
 
 
 def default_folder() -> Path:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.codemod.convert import MENTION, NEW_CODEMOD, Options, plan_project
-from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.edits import DropImport, Hazard, Import, Lift
-from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Plan, Planned, listed
+from dp2ddp.codemod.conversion import MENTION, Options
+from dp2ddp.codemod.edits import DropImport, Hazard
+from dp2ddp.codemod.plan import FilePlan
+from dp2ddp.codemod.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem
 from dp2ddp.source.entries import does_something, import_of
 from dp2ddp.source.files import read_source
@@ -26,13 +26,13 @@ NO_ENTRY = "dp2ddp convert the script that starts the training: none of the file
 MOST = 500  # modules of a script; to plan the conversion of more takes minutes, and gigabytes
 
 
-def names_data_parallel(script: Script) -> bool:
+def names_data_parallel(file: OwnFile) -> bool:
     """Whether the code of a file names DataParallel; what stands in comments and texts wraps nothing."""
     words = (
-        *script.by_word,
-        *(name for path in script.scopes.top.imports.values() for name in path.split(".")),
+        *file.module.by_word,
+        *(name for path in file.module.top.imported() for name in path.split(".")),
     )
-    return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in script.scopes.stars
+    return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in file.module.stars
 
 
 def may_wrap(path: str) -> bool:
@@ -67,8 +67,7 @@ def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], li
     """`check_entry`, of a project that was read already."""
     read = [entry, *(str(module.source.path) for module in project.modules if module.source.path)]
     try:
-        is_small = os.environ.get(NEW_CODEMOD) == "small"
-        return [*(_planned_by_model if is_small else _planned_by_facts)(entry, project)], read
+        return [*_planned(entry, project)], read
     except SourceError:
         raise
     except (Dp2DdpError, RecursionError):
@@ -79,60 +78,31 @@ def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
     """The wraps of a script with too many modules to plan its conversion on the way, and of these."""
     advice = f"{_convert(entry)} says what stands in the way: it has {len(files):,} modules"
     wrapping = (path for path in files if may_wrap(path))
-    return [problem for path in wrapping for problem in note_wraps(Script(read_source(path)), advice)]
+    return [problem for path in wrapping for problem in note_wraps(OwnFile(read_source(path)), advice)]
 
 
-def note_wraps(script: Script, advice: str = NO_ENTRY) -> list[PlacedProblem]:
+def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
-    calls = script.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
-    return [place_problem(script, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
+    calls = file.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
+    return [place_problem(file.module, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
 
 
-@dataclass(frozen=True)
-class _PlannedFile:
-    """What either codemod plans for a file (there are two until issue 27 is done)."""
-
-    file: ParsedFile
-    shown: str  # its name in problems
-    plan: Plan
-
-
-def _planned_by_facts(entry: str, project: Project) -> Iterator[PlacedProblem]:
-    planned = plan_project(project)
-    if planned is None:
-        return
-    files = [
-        _PlannedFile(facts.script, entry if facts.is_entry else facts.script.shown, plan)
-        for facts, plan in planned.plans.items()
-    ]
-    yield from _problems(entry, files, planned.converts, f", {planned.strategy.helpers.value} helpers")
-
-
-def _planned_by_model(entry: str, project: Project) -> Iterator[PlacedProblem]:
-    from dp2ddp.codemod.small.convert import plan_program  # reads a script only where one is found
+def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
+    from dp2ddp.codemod.convert import plan_program  # reads a script only where one is found
 
     planned = plan_program(project, Options())
     if planned is None:
         return
-    files = [
-        _PlannedFile(
-            each.module, entry if each.module is each.module.program.entry else each.module.shown, each.plan
-        )
-        for each in planned.plans
-    ]
-    yield from _problems(entry, files, planned.converts)
-
-
-def _problems(
-    entry: str, files: Sequence[_PlannedFile], converts: bool, tier: str = ""
-) -> Iterator[PlacedProblem]:
-    for each in files:
+    for each in planned.plans:
+        file = entry if each.module is each.module.program.entry else each.module.shown
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)
-            yield _placed(each, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
-        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if converts else []
+            yield _placed(each, file, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
+        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            yield _placed(each, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(files, tier)}")
+            yield _placed(
+                each, file, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}"
+            )
 
 
 def _is_wrap(edit: Planned) -> bool:
@@ -145,17 +115,17 @@ def _convert(entry: str) -> str:
     return f"dp2ddp convert {shlex.quote(os.path.relpath(entry))}"
 
 
-def _result(files: Sequence[_PlannedFile], tier: str) -> str:
+def _result(files: Sequence[FilePlan]) -> str:
     """What convert would do, in short."""
     edits = sum(len(listed(each.plan.edits)) for each in files)
     hazards = sum(len(each.plan.hazards) for each in files)
     changed = sum(bool(each.plan.edits) for each in files)
     size = f"{edits} edit{'s' if edits > 1 else ''} in {changed} file{'s' if changed > 1 else ''}"
-    open_ones = f", {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else ""
-    return f"{size}{tier}{open_ones}"
+    return f"{size}, {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else size
 
 
-def _placed(each: _PlannedFile, planned: Planned, level: Level, message: str, advice: str) -> PlacedProblem:
-    assert not isinstance(planned.finding, (Import, Lift))  # which stand nowhere
-    problem = place_problem(each.file, planned.finding.node, planned.code, level, message, advice)
-    return replace(problem, file=each.shown)
+def _placed(
+    each: FilePlan, file: str, planned: Planned, level: Level, message: str, advice: str
+) -> PlacedProblem:
+    problem = place_problem(each.module, planned.finding.node, planned.code, level, message, advice)
+    return replace(problem, file=file)

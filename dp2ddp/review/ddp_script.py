@@ -8,18 +8,15 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
-from dp2ddp.codemod.facts.iterations import FUNCTIONS
-from dp2ddp.codemod.facts.loaders import LOADER
-from dp2ddp.codemod.facts.models import DDP
-from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
-from dp2ddp.codemod.facts.scopes import SCRIPT
-from dp2ddp.codemod.facts.script import CallSite, Script, Variable
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
 from dp2ddp.review.helper_calls import JOINS, MEETINGS, WRAPPERS, helper_of
+from dp2ddp.review.names import DDP, LOADER, MAKES_GROUP, SAMPLERS
+from dp2ddp.review.own_file import OwnFile, Variable
 from dp2ddp.review.rank_conditions import RankConditions
 from dp2ddp.review.sites import Sites
 from dp2ddp.review.words import imports_of, names_of, terms_of
 
-SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 COLLECTIVES = {
     f"torch.distributed.{name}"
     for name in (
@@ -53,22 +50,22 @@ KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
 class DDPScript:
     """One file, read alone: what it proves holds whatever imports it."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.sites = Sites(script)
-        self.ranks = RankConditions(script, self.sites)
+    def __init__(self, file: OwnFile) -> None:
+        self.file, self.module = file, file.module
+        self.sites = Sites(file)
+        self.ranks = RankConditions(file, self.sites)
 
     # --- what is there
 
     @cached_property
-    def wraps(self) -> tuple[CallSite, ...]:
+    def wraps(self) -> tuple[Call, ...]:
         """The calls of DistributedDataParallel."""
-        return tuple(self.script.calls_of(*DDP))
+        return tuple(self.file.calls_of(*DDP))
 
     @cached_property
-    def groups(self) -> tuple[CallSite, ...]:
+    def groups(self) -> tuple[Call, ...]:
         """The calls of init_process_group."""
-        return tuple(self.script.calls_of(*MAKES_GROUP))
+        return tuple(self.file.calls_of(MAKES_GROUP))
 
     @cached_property
     def trains_on_ranks(self) -> bool:
@@ -76,9 +73,9 @@ class DDPScript:
         return bool(self.wraps) and not self.has_framework
 
     @cached_property
-    def helper_calls(self) -> dict[CallSite, str]:
+    def helper_calls(self) -> dict[Call, str]:
         """The calls of dp2ddp's helpers, with the names of these: the script was converted."""
-        named = {call: helper_of(self.script, call.node.func) for call in self.script.calls}
+        named = {call: helper_of(self.file, call.node.func) for call in self.module.calls}
         return {call: name for call, name in named.items() if name}
 
     @cached_property
@@ -87,25 +84,25 @@ class DDPScript:
         return not JOINS.isdisjoint(self.helper_calls.values())
 
     @cached_property
-    def whole_batch_wraps(self) -> tuple[CallSite, ...]:
+    def whole_batch_wraps(self) -> tuple[Call, ...]:
         """The calls of helpers that wrap a model, and take whole batches."""
         return self._certain_helpers(WRAPPERS)
 
     @cached_property
-    def helper_meetings(self) -> tuple[CallSite, ...]:
+    def helper_meetings(self) -> tuple[Call, ...]:
         """The calls of helpers that all ranks must call."""
         return self._certain_helpers(MEETINGS)
 
-    def _certain_helpers(self, names: Collection[str]) -> tuple[CallSite, ...]:
+    def _certain_helpers(self, names: Collection[str]) -> tuple[Call, ...]:
         """Calls of helpers, where no other way of training on ranks is in sight: with it they may stand aside."""
-        if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.script.calls)):
+        if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.module.calls)):
             return ()
         return tuple(call for call, name in self.helper_calls.items() if name in names)
 
-    def _starts_ranks(self, call: CallSite) -> bool:
+    def _starts_ranks(self, call: Call) -> bool:
         """Whether a function of another file, not of our helpers, may make a process group."""
         name = call.name or ""
-        is_foreign = name.split(".")[0] not in KNOWN and not name.startswith(SCRIPT)
+        is_foreign = name.split(".")[0] not in KNOWN and not self.file.is_own(name)
         return is_foreign and call not in self.helper_calls and STARTS_RANKS.search(name) is not None
 
     @cached_property
@@ -114,19 +111,19 @@ class DDPScript:
         return any(name.split(".")[0] in FRAMEWORKS for name in self.imports)
 
     @cached_property
-    def samplers(self) -> tuple[CallSite, ...]:
+    def samplers(self) -> tuple[Call, ...]:
         """The calls of DistributedSampler."""
-        return tuple(self.script.calls_of(*SAMPLERS))
+        return tuple(self.file.calls_of(*SAMPLERS))
 
     @cached_property
-    def loaders(self) -> tuple[CallSite, ...]:
+    def loaders(self) -> tuple[Call, ...]:
         """The calls of DataLoader."""
-        return tuple(self.script.calls_of(LOADER))
+        return tuple(self.file.calls_of(LOADER))
 
     @cached_property
-    def collectives(self) -> tuple[CallSite, ...]:
+    def collectives(self) -> tuple[Call, ...]:
         """The calls of functions of torch.distributed that all ranks of a group must make."""
-        return tuple(call for call in self.script.calls if call.name in COLLECTIVES)
+        return tuple(call for call in self.module.calls if call.name in COLLECTIVES)
 
     @cached_property
     def may_reduce(self) -> bool:
@@ -134,7 +131,7 @@ class DDPScript:
         return self.has_name(REDUCES)
 
     @cached_property
-    def sampler_of(self) -> dict[ast.Call, CallSite]:
+    def sampler_of(self) -> dict[ast.Call, Call]:
         """The DistributedSampler of each DataLoader that is given one, directly or by a name."""
         makers = {call.node: call for call in self.samplers}
         samplers = {}
@@ -145,7 +142,7 @@ class DDPScript:
                     samplers[loader.node] = makers[value]
         return samplers
 
-    def certain_sampler(self, loader: CallSite) -> CallSite | None:
+    def certain_sampler(self, loader: Call) -> Call | None:
         """The DistributedSampler that a loader is given in every run: made in its call, or in a statement above it."""
         given = loader.argument(3, "sampler")
         for sampler in self.samplers:
@@ -157,8 +154,8 @@ class DDPScript:
         """Whether a name certainly means the value that a statement above it gave it, under no condition."""
         return (
             isinstance(name, ast.Name)
-            and isinstance(self.script.scopes.parents[value], ast.Assign)
-            and self.variable_of(value) == self.script.variable(name)
+            and isinstance(self.module.parents[value], ast.Assign)
+            and self.variable_of(value) == self.file.variable(name)
             and self._comes_after(name, value)
             and all(
                 self.sites.function_of(store) is self.sites.function_of(name) for store in self._stores(name)
@@ -169,24 +166,24 @@ class DDPScript:
     def own_save(self) -> bool:
         """Whether torch.save is replaced (`torch.save = save_on_master`)."""
         return any(
-            isinstance(mention.ctx, ast.Store) and self.script.text_of(mention) == "torch.save"
-            for mention in self.script.by_word.get("save", ())
+            isinstance(mention.ctx, ast.Store) and self.file.text_of(mention) == "torch.save"
+            for mention in self.module.by_word.get("save", ())
         )
 
     # --- names
 
     def variable_of(self, value: ast.AST) -> Variable | None:
         """The variable that an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
-        parent = self.script.scopes.parents.get(value)
+        parent = self.module.parents.get(value)
         if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "train"):
-            call = self.script.scopes.parents.get(parent)
+            call = self.module.parents.get(parent)
             return self.variable_of(call) if isinstance(call, ast.Call) else None
         if isinstance(parent, ast.IfExp):
             return self.variable_of(parent)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
             target = parent.targets[0]
             if isinstance(target, (ast.Name, ast.Attribute)):
-                return self.script.variable(target)
+                return self.file.variable(target)
         return None
 
     def values_of(self, node: ast.AST) -> list[ast.AST]:
@@ -194,17 +191,16 @@ class DDPScript:
         if isinstance(node, ast.IfExp):
             return [*self.values_of(node.body), *self.values_of(node.orelse)]
         if isinstance(node, ast.Name):
-            scope = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
-            values = scope.values.get(node.id, []) if scope else []
+            values = self.file.values(node)
             return [branch for value in values if value is not None for branch in self._branches(value)]
         if isinstance(node, ast.Attribute):
-            variable = self.script.variable(node)
+            variable = self.file.variable(node)
             return [
                 branch
-                for assign in self.script.nodes(ast.Assign)
+                for assign in self.module.nodes(ast.Assign)
                 if isinstance(assign, ast.Assign)
                 and any(
-                    isinstance(target, ast.Attribute) and self.script.variable(target) == variable
+                    isinstance(target, ast.Attribute) and self.file.variable(target) == variable
                     for target in assign.targets
                 )
                 for branch in self._branches(assign.value)
@@ -221,7 +217,7 @@ class DDPScript:
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
         makers = (
-            self.script.scopes.name(value.func) or ""
+            self.module.name(value.func) or ""
             for value in self.values_of(node)
             if isinstance(value, ast.Call)
         )
@@ -232,17 +228,17 @@ class DDPScript:
     @cached_property
     def names(self) -> frozenset[str]:
         """What the code calls things."""
-        return names_of(self.script)
+        return names_of(self.module)
 
     @cached_property
     def terms(self) -> frozenset[str]:
         """Texts of one word."""
-        return terms_of(self.script)
+        return terms_of(self.module)
 
     @cached_property
     def imports(self) -> frozenset[str]:
         """The full names of all that is imported."""
-        return imports_of(self.script)
+        return imports_of(self.module)
 
     def has_name(self, pattern: re.Pattern[str]) -> bool:
         """Whether the code calls anything so; comments and texts do not count."""
@@ -256,27 +252,27 @@ class DDPScript:
         """Whether a module, or something in it, is imported or named."""
         if any(name == module or name.startswith(f"{module}.") for name in self.imports):
             return True
-        mentions = self.script.by_word.get(module.rpartition(".")[2], ())
-        return any(self.script.scopes.name(mention) == module for mention in mentions)
+        mentions = self.module.by_word.get(module.rpartition(".")[2], ())
+        return any(self.module.name(mention) == module for mention in mentions)
 
     def mentions(self, word: str) -> bool:
         """Whether a name, an attribute, a keyword or a text of the file is this word; comments do not count."""
         return (
-            word in self.script.by_word
-            or any(getattr(node, "arg", None) == word for node in self.script.nodes(ast.keyword))
-            or any(getattr(node, "value", None) == word for node in self.script.nodes(ast.Constant))
+            word in self.module.by_word
+            or any(getattr(node, "arg", None) == word for node in self.module.nodes(ast.keyword))
+            or any(getattr(node, "value", None) == word for node in self.module.nodes(ast.Constant))
         )
 
     # --- wrappers
 
-    def wrap_behind(self, node: ast.AST, wraps: Sequence[CallSite] | None = None) -> CallSite | None:
+    def wrap_behind(self, node: ast.AST, wraps: Sequence[Call] | None = None) -> Call | None:
         """The wrap that a mention of a variable certainly means, since it comes after it in the same flow.
 
         By default of torch's own; `wraps` are others.
         """
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
-        variable = self.script.variable(node)
+        variable = self.file.variable(node)
         for wrap in self.wraps if wraps is None else wraps:
             if self.variable_of(wrap.node) == variable and (
                 self._comes_after(node, wrap.node) or self._is_set_by_init(node, wrap.node)
@@ -286,28 +282,27 @@ class DDPScript:
 
     def _comes_after(self, node: ast.AST, maker: ast.AST) -> bool:
         """Whether a node is reached only behind the statement of another one, and its variable is the same still."""
-        statement = self.script.scopes.statement(maker)
+        statement = self.module.statement(maker)
         if self.sites.function_of(node) is not self.sites.function_of(maker):
             return False
         block = self._block_of(statement)
         later = block[block.index(statement) + 1 :] if statement in block else []
-        around = {id(node), *(id(parent) for parent in self.script.scopes.ancestors(node))}
+        around = {id(node), *(id(parent) for parent in self.module.around(node))}
         return any(id(other) in around for other in later) and not any(
             statement.lineno < store.lineno <= getattr(node, "lineno", 0)
-            and self.script.scopes.statement(store)
-            is not self.script.scopes.statement(node)  # `x = f(x)` reads first
+            and self.module.statement(store) is not self.module.statement(node)  # `x = f(x)` reads first
             for store in self._stores(node)
         )
 
     def _is_set_by_init(self, node: ast.AST, maker: ast.AST) -> bool:
         """Whether `self.model` was wrapped at the end of all that `__init__` makes of it, in the class of the node."""
         init = self.sites.function_of(maker)
-        own = self.script.scopes.owner_class(maker)
+        own = self.sites.owner_class(maker)
         if not isinstance(node, ast.Attribute) or getattr(init, "name", "") != "__init__" or own is None:
             return False
-        statement = self.script.scopes.statement(maker)
+        statement = self.module.statement(maker)
         return (
-            own is self.script.scopes.owner_class(node)
+            own is self.sites.owner_class(node)
             and self.sites.function_of(node) is not init
             and statement in init.body  # type: ignore[attr-defined]  # a function
             and all(
@@ -317,17 +312,17 @@ class DDPScript:
         )
 
     def _block_of(self, statement: ast.stmt) -> list[ast.stmt]:
-        parent = self.script.scopes.parents[statement]
+        parent = self.module.parents[statement]
         blocks = (getattr(parent, name, None) for name in ("body", "orelse", "finalbody"))
         return next((block for block in blocks if isinstance(block, list) and statement in block), [])
 
     def _stores(self, node: ast.AST) -> list[ast.Name | ast.Attribute]:
         """Where the variable of a mention is assigned to."""
-        variable = self.script.variable(node)
+        variable = self.file.variable(node)
         return [
             mention
-            for mention in self.script.by_word.get(variable[1].lstrip("."), ())
-            if isinstance(mention.ctx, (ast.Store, ast.Del)) and self.script.variable(mention) == variable
+            for mention in self.module.by_word.get(variable[1].lstrip("."), ())
+            if isinstance(mention.ctx, (ast.Store, ast.Del)) and self.file.variable(mention) == variable
         ]
 
     def uses_of(self, value: ast.AST) -> list[ast.Name | ast.Attribute]:
@@ -337,8 +332,8 @@ class DDPScript:
             return []
         return [
             mention
-            for mention in self.script.by_word.get(variable[1].lstrip("."), ())
-            if isinstance(mention.ctx, ast.Load) and self.script.variable(mention) == variable
+            for mention in self.module.by_word.get(variable[1].lstrip("."), ())
+            if isinstance(mention.ctx, ast.Load) and self.file.variable(mention) == variable
         ]
 
     # --- loops over data
@@ -346,9 +341,9 @@ class DDPScript:
     def loops_over(self, loader: ast.Call) -> Iterator[ast.For]:
         """The loops of this file that run through a loader, by its name or by a parameter that it is handed to."""
         for use in (loader, *self.uses_of(loader)):
-            parent = self.script.scopes.parents[use]
+            parent = self.module.parents[use]
             if isinstance(parent, ast.Call) and isinstance(
-                function := self.script.scopes.definition(parent.func), FUNCTIONS
+                function := self.file.definition(parent.func), NAMED_FUNCTIONS
             ):
                 yield from self._loops_over_parameter(function, parent, use)
             elif loop := self.loop_over(use):
@@ -362,7 +357,7 @@ class DDPScript:
         name = next((keyword.arg for keyword in call.keywords if keyword.value is given), None)
         if place is not None and place < len(names):
             name = names[place]
-        for mention in self.script.by_word.get(name or "", ()):
+        for mention in self.module.by_word.get(name or "", ()):
             if isinstance(mention, ast.Name) and self.sites.function_of(mention) is function:
                 loop = self.loop_over(mention)
                 if loop is not None:
@@ -371,29 +366,27 @@ class DDPScript:
     def loop_over(self, use: ast.AST) -> ast.For | None:
         """`for ... in use`, `for ... in enumerate(tqdm(use))`."""
         inner = use
-        parent = self.script.scopes.parents[use]
+        parent = self.module.parents[use]
         while isinstance(parent, ast.Call) and inner in parent.args:
-            inner, parent = parent, self.script.scopes.parents[parent]
+            inner, parent = parent, self.module.parents[parent]
         return parent if isinstance(parent, ast.For) and inner is parent.iter else None
 
     def is_without_gradient(self, node: ast.AST) -> bool:
         """Whether a node stands under no_grad, by a `with` or by a decorator of its function."""
-        for parent in self.script.scopes.ancestors(node):
+        for parent in self.module.around(node):
             around = [item.context_expr for item in parent.items] if isinstance(parent, ast.With) else []
-            around += parent.decorator_list if isinstance(parent, FUNCTIONS) else []
+            around += parent.decorator_list if isinstance(parent, NAMED_FUNCTIONS) else []
             for expression in around:
                 called = expression.func if isinstance(expression, ast.Call) else expression
-                if self.script.scopes.name(called) in NO_GRAD:
+                if self.module.name(called) in NO_GRAD:
                     return True
         return False
 
     def trains_in(self, node: ast.AST) -> bool:
         """Whether something is differentiated inside a node, or in a function of the file that is called there."""
         inside = list(ast.walk(node))
-        called = (
-            self.script.scopes.definition(inner.func) for inner in inside if isinstance(inner, ast.Call)
-        )
-        bodies = [function for function in called if isinstance(function, FUNCTIONS)]
+        called = (self.file.definition(inner.func) for inner in inside if isinstance(inner, ast.Call))
+        bodies = [function for function in called if isinstance(function, NAMED_FUNCTIONS)]
         everything = (*inside, *(inner for function in bodies for inner in ast.walk(function)))
         return any(isinstance(inner, ast.Attribute) and inner.attr == "backward" for inner in everything)
 
@@ -403,7 +396,7 @@ class DDPScript:
         return any(
             SETS_UP.search(call.name.rpartition(".")[2])
             and call.name.split(".")[0] not in KNOWN
-            and not call.name.startswith(SCRIPT)
-            for call in self.script.calls
+            and not self.file.is_own(call.name)
+            for call in self.module.calls
             if call.name
         )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import Rewrite, read_source
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.writing import write_together
@@ -28,11 +28,11 @@ def mended(path: str, places: Collection[tuple[str, int]]) -> Mended | None:
     """A script without the problems at these places (code, line) that can be mended; notebooks stay as they are."""
     if not path.endswith(".py"):
         return None
-    script = Script(read_source(path))
+    file = OwnFile(read_source(path))
     rules = [rule for rule in check_rules() if rule.code in {code for code, _ in places}]
     problems = [
         problem
-        for rule, problem in problems_of(script, rules)
+        for rule, problem in problems_of(file, rules)
         if problem.fix and (rule.code, getattr(problem.node, "lineno", 1)) in places
     ]
     if not problems:
@@ -40,11 +40,11 @@ def mended(path: str, places: Collection[tuple[str, int]]) -> Mended | None:
     from dp2ddp.codemod.apply import edit_text  # libcst, for files that change only
 
     try:
-        text = edit_text(script, [edit for problem in problems for edit in problem.fix])
-        parse(script.source.with_text(text))
+        text = edit_text(file.module, [edit for problem in problems for edit in problem.fix])
+        parse(file.source.with_text(text))
     except ConversionError:
         return None  # two fixes of one place: the person decides
-    return Mended(script.source, text, len(problems))
+    return Mended(file.source, text, len(problems))
 
 
 def write_mended(files: Sequence[Mended]) -> None:

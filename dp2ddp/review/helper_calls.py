@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.helper_module import IMPORTED
 
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
@@ -30,11 +30,11 @@ LOADERS = frozenset({"Rank0Loader", "load_on_rank0", "share", "shard"})
 JOINS = frozenset({"init_distributed", "join_process_group"})
 
 
-def helper_of(script: Script, function: ast.AST) -> str:
+def helper_of(file: OwnFile, function: ast.AST) -> str:
     """The helper that an expression names; "" if it is none."""
-    name = script.scopes.name(function) or ""
+    name = file.module.name(function) or ""
     if name.startswith(IMPORTED):
         return name.rpartition(".")[2]
-    definition = script.scopes.definition(function)
-    is_pasted = getattr(definition, "lineno", 0) in script.helper_lines
+    definition = file.definition(function)
+    is_pasted = getattr(definition, "lineno", 0) in file.pasted_lines
     return getattr(definition, "name", "").rstrip("_") if is_pasted else ""  # a name that was taken gets a _

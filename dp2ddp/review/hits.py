@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
 from dp2ddp.review.cache import digest, rules_stamp
 from dp2ddp.review.check_rule import check_rules
@@ -28,6 +27,7 @@ from dp2ddp.review.data_parallel import (
 )
 from dp2ddp.review.files import may_matter
 from dp2ddp.review.one_file import check_file, fault
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import PlacedProblem, Unread
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile, read_source
@@ -73,15 +73,15 @@ def look_at_text(name: str, text: str) -> dict[str, Any]:
     """Everything that is found in one file, whose text is not what lies on the disk: an editor has it."""
     source = SourceFile(Path(name), text)
     try:
-        script = Script(source)
+        file = OwnFile(source)
     except SourceError as error:
         return {"problems": [], "unread": [{"file": name, "why": str(error)}]}
     except Exception as error:
         return {"problems": [], "unread": [asdict(fault(name, NOT_LOOKED_AT, error))]}
-    checked = check_file(script, check_rules())
+    checked = check_file(file, check_rules())
     problems, unread = list(checked.problems), list(checked.faults)
     try:
-        problems += _wraps_of(name, script)
+        problems += _wraps_of(name, file)
     except SourceError as error:  # of a module that it imports
         unread.append(Unread(name, str(error)))
     except Exception as error:
@@ -92,13 +92,13 @@ def look_at_text(name: str, text: str) -> dict[str, Any]:
     }
 
 
-def _wraps_of(name: str, script: Script) -> list[PlacedProblem]:
+def _wraps_of(name: str, file: OwnFile) -> list[PlacedProblem]:
     """What stands in the way of its DataParallel."""
-    if not names_data_parallel(script):
+    if not names_data_parallel(file):
         return []
-    if does_something(script.source.text.encode(errors="replace")):
-        return check_project(name, project_of(script.source))[0]
-    return note_wraps(script)
+    if does_something(file.source.text.encode(errors="replace")):
+        return check_project(name, project_of(file.source))[0]
+    return note_wraps(file)
 
 
 def _named_as(names: Sequence[str], problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -179,12 +179,12 @@ def _check_one(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
     source = read_source(path)
     key = digest(rules_stamp(), path, source.text)
     if key not in before:
-        script = Script(source)
-        checked = check_file(script, check_rules())
+        file = OwnFile(source)
+        checked = check_file(file, check_rules())
         found = {
             "problems": list(map(as_data, checked.problems)),
             "unread": list(map(asdict, checked.faults)),
-            "wraps": [path] if names_data_parallel(script) else [],
+            "wraps": [path] if names_data_parallel(file) else [],
         }
         before = {key: found}
     return {**before[key], "contents": {key: before[key]}}
@@ -218,7 +218,7 @@ def _check_as_entry(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_as_module(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "problems": [as_data(problem) for problem in note_wraps(Script(read_source(path)))],
+        "problems": [as_data(problem) for problem in note_wraps(OwnFile(read_source(path)))],
         "read": [path],
     }
 

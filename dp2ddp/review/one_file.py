@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.acceptance import Comments
 from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem, Unread
 
 
@@ -22,39 +22,39 @@ class FileCheck:
     faults: tuple[Unread, ...] = ()  # of ours: a rule that could not look at it
 
 
-def problems_of(script: Script, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
+def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
     """What the rules find in a script, without what a comment `# dp2ddp: ignore[CODE]` leaves out."""
-    read, comments = DDPScript(script), Comments(script)
+    read, comments = DDPScript(file), Comments(file.module)
     for rule in rules:
         yield from ((rule, problem) for problem in _found_by(rule, read, comments))
 
 
 def _found_by(rule: CheckRule, read: DDPScript, comments: Comments) -> Iterator[Problem]:
-    script = read.script
+    module = read.module
     for problem in rule.find(read):
         lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
         ignored = any(comments.ignoring(rule.code, line) for line in lines)
-        if not ignored and not script.never_runs(problem.node) and not _is_expected(script, problem.node):
+        if not ignored and not module.never_runs(problem.node) and not _is_expected(read.file, problem.node):
             yield problem
 
 
-def _is_expected(script: Script, node: ast.AST) -> bool:
+def _is_expected(file: OwnFile, node: ast.AST) -> bool:
     """Whether a test stands around it that wants it to fail: `with pytest.raises(RuntimeError):`."""
-    blocks = (parent for parent in script.scopes.ancestors(node) if isinstance(parent, ast.With))
+    blocks = (parent for parent in file.module.around(node) if isinstance(parent, ast.With))
     calls = (item.context_expr for block in blocks for item in block.items)
-    return any("raises" in script.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
+    return any("raises" in file.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
 
 
-def check_file(script: Script, rules: Sequence[CheckRule]) -> FileCheck:
+def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> FileCheck:
     """The problems of one file. A fault in one rule is told with its code, and the others go on."""
-    read, comments = DDPScript(script), Comments(script)
+    read, comments = DDPScript(file), Comments(file.module)
     placed: list[PlacedProblem] = []
     faults: list[Unread] = []
     for rule in rules:
         try:
-            placed += [_placed(script, rule, problem) for problem in _found_by(rule, read, comments)]
+            placed += [_placed(file, rule, problem) for problem in _found_by(rule, read, comments)]
         except Exception as error:
-            faults.append(fault(script.source.name, f"{rule.code} could not look at it", error))
+            faults.append(fault(file.source.name, f"{rule.code} could not look at it", error))
     return FileCheck(tuple(sorted(placed, key=lambda problem: problem.order)), tuple(faults))
 
 
@@ -63,9 +63,9 @@ def fault(file: str, what: str, error: Exception) -> Unread:
     return Unread(file, f"{file}: {what} ({type(error).__name__}: {error}); please report this file")
 
 
-def _placed(script: Script, rule: CheckRule, problem: Problem) -> PlacedProblem:
+def _placed(file: OwnFile, rule: CheckRule, problem: Problem) -> PlacedProblem:
     return place_problem(
-        script, problem.node, rule.code, rule.level, problem.message, problem.advice, bool(problem.fix)
+        file.module, problem.node, rule.code, rule.level, problem.message, problem.advice, bool(problem.fix)
     )
 
 

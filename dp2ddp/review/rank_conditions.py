@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from dp2ddp.codemod.facts.iterations import FUNCTIONS
-from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
-from dp2ddp.codemod.facts.script import Script, Variable, literal
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS
 from dp2ddp.review.helper_calls import helper_of
+from dp2ddp.review.names import MAKES_GROUP
+from dp2ddp.review.own_file import OwnFile, Variable, literal
 from dp2ddp.review.sites import Sites, statements_before
 
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
@@ -34,14 +34,14 @@ HARMLESS_DECORATORS = {
 class RankConditions:
     """What the conditions around the places of one file say of ranks."""
 
-    def __init__(self, script: Script, sites: Sites) -> None:
-        self.script = script
+    def __init__(self, file: OwnFile, sites: Sites) -> None:
+        self.file, self.module = file, file.module
         self.sites = sites
 
     def is_rank(self, node: ast.AST) -> bool:
         """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
         if isinstance(node, ast.Call):
-            name = self.script.scopes.name(node.func) or ""
+            name = self.module.name(node.func) or ""
             if name == "builtins.int" and len(node.args) == 1:
                 return self.is_rank(node.args[0])
             if name in ("os.getenv", "os.environ.get"):
@@ -54,12 +54,12 @@ class RankConditions:
 
     def _is_given_as_rank(self, node: ast.AST) -> bool:
         """Whether a name of another kind is what the process group is told as this process's rank."""
-        return isinstance(node, ast.Name) and self.script.variable(node) in self._given_as_rank
+        return isinstance(node, ast.Name) and self.file.variable(node) in self._given_as_rank
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
-        given = (group.argument(4, "rank") for group in self.script.calls_of(*MAKES_GROUP))
-        return {self.script.variable(node) for node in given if isinstance(node, ast.Name)}
+        given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
+        return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
 
     @staticmethod
     def _is_rank_text(node: ast.AST) -> bool:
@@ -90,8 +90,7 @@ class RankConditions:
 
     def _is_flag_of_one_rank(self, flag: ast.Name) -> bool:
         """`saves = rank == 0`, and nothing else is assigned to it."""
-        scope = self.script.scopes.lookup(flag.id, self.script.scopes.scope_of[flag])
-        values = scope.values.get(flag.id, []) if scope else []
+        values = self.file.values(flag)
         return bool(values) and all(
             isinstance(value, (ast.Compare, ast.BoolOp, ast.Call)) and self.means_one_rank(value)
             for value in values
@@ -125,8 +124,8 @@ class RankConditions:
 
     def _is_asked(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Call):
-            name = self.script.scopes.name(node.func) or ""
-            if name == "torch.distributed.get_rank" or helper_of(self.script, node.func) == "own_rank":
+            name = self.module.name(node.func) or ""
+            if name == "torch.distributed.get_rank" or helper_of(self.file, node.func) == "own_rank":
                 return True
             return (
                 name in ("os.getenv", "os.environ.get")
@@ -134,18 +133,17 @@ class RankConditions:
                 and _is_set_by_torchrun(node.args[0])
             )
         if isinstance(node, ast.Subscript):
-            return self.script.scopes.name(node.value) == "os.environ" and _is_set_by_torchrun(node.slice)
+            return self.module.name(node.value) == "os.environ" and _is_set_by_torchrun(node.slice)
         if not isinstance(node, ast.Name):
             return False
-        scope = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
-        values = scope.values.get(node.id, []) if scope else []
+        values = self.file.values(node)
         return bool(values) and all(value is not None and self.asks_now(value) for value in values)
 
     def one_rank_condition(self, node: ast.AST) -> ast.If | None:
         """The `if` by which only one rank comes to a node, within its function."""
         inner = node
-        for parent in self.script.scopes.ancestors(node):
-            if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
+        for parent in self.module.around(node):
+            if isinstance(parent, FUNCTIONS):
                 return self._returned_before(parent, inner)
             if isinstance(parent, ast.If):
                 if inner in parent.body and self.means_one_rank(parent.test):
@@ -176,12 +174,12 @@ class RankConditions:
 
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
         inner = node
-        for parent in self.script.scopes.ancestors(node):
+        for parent in self.module.around(node):
             if self._may_choose_ranks(parent, inner):
                 return False
             if isinstance(parent, ast.Lambda):
                 return False
-            if isinstance(parent, FUNCTIONS):
+            if isinstance(parent, NAMED_FUNCTIONS):
                 return self._is_called_on_all(parent, seen)
             inner = parent
         return not self.sites.spawns  # what starts the ranks is none of them
@@ -191,7 +189,7 @@ class RankConditions:
             return True
         seen.add(function)
         names = (
-            (self.script.scopes.name(node.func if isinstance(node, ast.Call) else node) or "?")
+            (self.module.name(node.func if isinstance(node, ast.Call) else node) or "?")
             for node in function.decorator_list
         )
         if any(name.removeprefix("builtins.") not in HARMLESS_DECORATORS for name in names):
@@ -204,10 +202,8 @@ class RankConditions:
         return bool(sites) and all(self._on_all_ranks(site, seen) for site in sites)
 
     def _is_handed_to_helper(self, site: ast.AST) -> bool:
-        call = self.script.scopes.parents[site]
-        return (
-            isinstance(call, ast.Call) and site is not call.func and helper_of(self.script, call.func) != ""
-        )
+        call = self.module.parents[site]
+        return isinstance(call, ast.Call) and site is not call.func and helper_of(self.file, call.func) != ""
 
     def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
         """Whether a node around another lets only some ranks come to it, or may."""
@@ -272,21 +268,21 @@ class RankConditions:
 
     @cached_property
     def _functions(self) -> list[ast.FunctionDef]:
-        return [node for node in self.script.nodes(ast.FunctionDef) if isinstance(node, ast.FunctionDef)]
+        return [node for node in self.module.nodes(ast.FunctionDef) if isinstance(node, ast.FunctionDef)]
 
     def _assigned_to(self, word: str) -> Iterator[ast.AST]:
         """What is assigned to a name or an attribute of this word, anywhere in the file, and the conditions of that.
 
         Parameters get what their function is called with.
         """
-        for mention in self.script.by_word.get(word, ()):
+        for mention in self.module.by_word.get(word, ()):
             if isinstance(mention.ctx, ast.Store):
-                statement = self.script.scopes.statement(mention)
+                statement = self.module.statement(mention)
                 value = _value_for(mention, statement)
                 if value is not None:
                     yield value
                     yield from self._conditions_of(statement)
-        for keyword in self.script.nodes(ast.keyword):
+        for keyword in self.module.nodes(ast.keyword):
             if isinstance(keyword, ast.keyword) and keyword.arg == word:
                 yield keyword.value
         yield from self._items_of(word)
@@ -302,7 +298,7 @@ class RankConditions:
 
     def _items_of(self, key: str) -> Iterator[ast.AST]:
         """`config["verbose"] = rank == 0`, `{"verbose": rank == 0}`."""
-        for node in self.script.nodes(ast.Assign, ast.Dict):
+        for node in self.module.nodes(ast.Assign, ast.Dict):
             match node:
                 case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))], value=value) if (
                     name == key
@@ -313,8 +309,8 @@ class RankConditions:
 
     def _conditions_of(self, statement: ast.stmt) -> Iterator[ast.expr]:
         """The tests of the `if`s around a statement, within its function."""
-        for parent in self.script.scopes.ancestors(statement):
-            if isinstance(parent, FUNCTIONS):
+        for parent in self.module.around(statement):
+            if isinstance(parent, NAMED_FUNCTIONS):
                 return
             if isinstance(parent, ast.If):
                 yield parent.test

@@ -6,46 +6,46 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.model.modules import Module
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def names_of(script: Script) -> frozenset[str]:
+def names_of(module: Module) -> frozenset[str]:
     """What the code calls things: names, attributes, keywords, parameters, definitions, parts of imported names."""
-    return frozenset((*script.by_word, *_other_names(script), *_imported_parts(script)))
+    return frozenset((*module.by_word, *_other_names(module), *_imported_parts(module)))
 
 
-def _other_names(script: Script) -> Iterator[str]:
-    for node in script.nodes(ast.keyword, ast.arg, *_DEFINITIONS):
+def _other_names(module: Module) -> Iterator[str]:
+    for node in module.nodes(ast.keyword, ast.arg, *_DEFINITIONS):
         if isinstance(node, (ast.keyword, ast.arg)):
             yield node.arg or ""  # `**options` has none
         elif isinstance(node, _DEFINITIONS):
             yield node.name
 
 
-def _imported_parts(script: Script) -> Iterator[str]:
-    for alias in script.nodes(ast.alias):
+def _imported_parts(module: Module) -> Iterator[str]:
+    for alias in module.nodes(ast.alias):
         if isinstance(alias, ast.alias):
             yield from alias.name.split(".")
             yield alias.asname or ""
-    for node in script.nodes(ast.ImportFrom):
+    for node in module.nodes(ast.ImportFrom):
         yield from (getattr(node, "module", None) or "").split(".")
 
 
-def terms_of(script: Script) -> frozenset[str]:
+def terms_of(module: Module) -> frozenset[str]:
     """Texts of one word, `os.environ["LOCAL_RANK"]`, `getattr(dist, "all_reduce")`, `"--drop-last"`; no sentences."""
     return frozenset(
         node.value
-        for node in script.nodes(ast.Constant)
+        for node in module.nodes(ast.Constant)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"\S+", node.value)
-        and not isinstance(script.scopes.parents[node], ast.Expr)  # a docstring
+        and not isinstance(module.parents[node], ast.Expr)  # a docstring
     )
 
 
-def imports_of(script: Script) -> frozenset[str]:
+def imports_of(module: Module) -> frozenset[str]:
     """The full names of all that is imported, wherever."""
-    scopes = {id(scope): scope for scope in script.scopes.scope_of.values()}.values()
-    return frozenset(name for scope in scopes for name in (*scope.imports.values(), *script.scopes.stars))
+    scopes = {id(scope): scope for scope in module.scope_of.values()}.values()
+    return frozenset((*(name for scope in scopes for name in scope.imported()), *module.stars))

@@ -8,7 +8,6 @@ reaches the script; that goes on as if it had drawn that one number, if replica 
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +22,6 @@ from .patches import Patches
 # Any throughout: modules, their arguments, and states of generators.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
-
-
-def are_apart() -> bool:
-    """Whether replicas draw apart; in the conversion that has no helpers for that yet, they draw in turn."""
-    return os.environ.get("DP2DDP_CODEMOD") == "small"
 
 
 def let_replicas_draw_apart(patches: Patches) -> None:

@@ -14,7 +14,7 @@ _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<f
 _RUNTIME = str(Path(__file__).parent)
 _PACKAGE = f"{Path(__file__).parents[1]}/"  # the recorder's frames, too, where dp2ddp is installed in place
 # The lines around helpers that are pasted into a script, and the first words of a module of them, as
-# dp2ddp.codemod.facts.script and dp2ddp.source.helper_module have them.
+# dp2ddp.source.helper_module has them.
 HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
 HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)

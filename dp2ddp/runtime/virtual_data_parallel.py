@@ -26,7 +26,7 @@ from torch.nn.parallel import _functions, comm
 
 from .machine import HOST, Machine
 from .patches import Patches
-from .replica_draws import are_apart, let_replicas_draw_apart
+from .replica_draws import let_replicas_draw_apart
 from .tensor_places import device_at, is_on_device, place_of, put
 
 # The modules; the attributes of torch.nn.parallel with these names are functions.
@@ -52,8 +52,7 @@ def install_data_parallel(patches: Patches, machine: Machine, observers: Sequenc
     patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     patches.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
     patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
-    if are_apart():
-        let_replicas_draw_apart(patches)
+    let_replicas_draw_apart(patches)
 
 
 def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer]) -> Callable[..., Any]:

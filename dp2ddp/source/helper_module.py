@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import LINE_END
+
 NAME = "ddp_helpers"
 PACKAGE = "dp2ddp.helpers"  # the same, installed
 IMPORTED = (
@@ -11,8 +14,21 @@ IMPORTED = (
 )  # what their names begin with; the last one, until 0.1
 FILE = f"{NAME}.py"
 OPENING = '"""What scripts need that dp2ddp converted'
+# The lines around helpers that a conversion has pasted into a script (--one-file).
+HELPERS_START = "# --- helpers copied from dp2ddp.templates"
+HELPERS_END = "# --- end of the copied helpers"
 
 
 def is_helper_module(text: str) -> bool:
     """Whether dp2ddp wrote this module; its owner may have changed it since."""
     return text.startswith(OPENING)
+
+
+def pasted_lines(source: SourceFile) -> range:
+    """The lines of helpers that a conversion has pasted into a script."""
+    if HELPERS_START not in source.text:
+        return range(0)
+    lines = LINE_END.split(source.text)
+    first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
+    last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
+    return range(first, last + 1) if first else range(0)

@@ -12,7 +12,7 @@ from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.source.files import SourceFile
     from dp2ddp.source.projects import Project
@@ -68,7 +68,8 @@ def conversion_of(
     project: Project, helpers: HelperPlace | None = None, accept: tuple[AcceptOption, ...] = ()
 ) -> Conversion:
     """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards."""
-    from dp2ddp.codemod.convert import Options, convert
+    from dp2ddp.codemod.conversion import Options
+    from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.report.conversion import conversion_text
 

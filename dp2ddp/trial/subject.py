@@ -25,7 +25,7 @@ from dp2ddp.trial.scripts import (
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
-    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.conversion import Conversion
 
 HASHES = "PYTHONHASHSEED"
 

@@ -19,10 +19,9 @@ parser.add_argument("--workers", default=2, type=int)
 parser.add_argument("--seed", default=0, type=int)
 parser.add_argument("--out", default="checkpoint", help="folder for the best checkpoint")
 parser.add_argument("--resume", action="store_true", help="start from the best checkpoint")
+args = parser.parse_args()
 
 init_distributed()
-
-args = parser.parse_args()
 
 torch.manual_seed(args.seed)
 device = "cuda" if torch.cuda.is_available() else "cpu"

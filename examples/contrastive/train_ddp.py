@@ -3,9 +3,9 @@
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
-from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed, save_on_rank0
+from ddp_helpers import WholeBatchDDP, init_distributed, save_on_rank0, seed_all_streams
 
 
 class TwoViews(Dataset):
@@ -42,9 +42,9 @@ def info_nce_loss(features, temperature=0.2):
 
 
 def main():
-    torch.manual_seed(11)
+    seed_all_streams(torch.manual_seed, 11)
     device = torch.device("cuda")
-    loader = Rank0Loader(TwoViews(150), batch_size=32, shuffle=True)
+    loader = DataLoader(TwoViews(150), batch_size=32, shuffle=True)
     model = Encoder().to(device)
     model = WholeBatchDDP(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, weight_decay=1e-4)

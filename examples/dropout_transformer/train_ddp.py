@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import WholeBatchDropoutDDP, init_distributed
+from ddp_helpers import WholeBatchDDP, init_distributed
 
 init_distributed()
 
@@ -44,7 +44,7 @@ class Classifier(nn.Module):
 train_loader = DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True)
 valid_loader = DataLoader(TensorDataset(*make_data(60)), batch_size=32)
 
-model = WholeBatchDropoutDDP(Classifier()).cuda()
+model = WholeBatchDDP(Classifier()).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)

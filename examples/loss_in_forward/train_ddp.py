@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import WholeBatchParallel, init_distributed, open_on_rank0, save_on_rank0
+from ddp_helpers import WholeBatchDDP, init_distributed, open_on_rank0, save_on_rank0
 
 init_distributed()
 
@@ -45,7 +45,7 @@ def make_data(rows):
 def main():
     train_set = make_data(180)
     loader = DataLoader(train_set, batch_size=32, shuffle=True)
-    model = WholeBatchParallel(NetWithLoss(Net())).cuda()
+    model = WholeBatchDDP(NetWithLoss(Net())).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     with open_on_rank0("history.csv", "w", newline="") as f:

@@ -6,7 +6,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
-from ddp_helpers import Rank0Loader, WholeBatchDDP, count_ranks, init_distributed, save_on_rank0
+from torch.utils.data import DataLoader
+from ddp_helpers import WholeBatchDDP, count_ranks, init_distributed, save_on_rank0
 
 init_distributed()
 
@@ -49,8 +50,8 @@ def masked_mean_loss(scores, tags, mask):
     return (loss * mask).sum() / mask.sum()
 
 
-loader = Rank0Loader(make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
-held_out = Rank0Loader(make_sentences(30), batch_size=24, collate_fn=collate)
+loader = DataLoader(make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
+held_out = DataLoader(make_sentences(30), batch_size=24, collate_fn=collate)
 model = Tagger().cuda()
 if count_ranks() > 1:
     model = WholeBatchDDP(model)

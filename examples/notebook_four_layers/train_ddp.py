@@ -15,7 +15,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import WholeBatchDDP, init_distributed
+from ddp_helpers import WholeBatchParallel, init_distributed
 
 input_size = 10
 hidden_size = 20
@@ -67,7 +67,7 @@ model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None 决定参与训练的GPU有哪些
 # output_device = None 决定汇总结果的GPU是哪个
-model = WholeBatchDDP(model)
+model = WholeBatchParallel(model)
 model.to('cuda')
 
 # %% cell 6

@@ -27,7 +27,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import GraphDDP, join_process_group, shard, world_size
+from ddp_helpers import WholeBatchInTurns, count_ranks, init_distributed
 
 # Parameters and DataLoaders
 input_size = 5
@@ -38,9 +38,6 @@ data_size = 100
 
 # %% cell 2
 device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
-
-join_process_group()
-
 device
 
 # %% cell 3
@@ -59,7 +56,9 @@ class RandomDataset(Dataset):
         # 100
         return self.len
 
-rand_loader = shard(DataLoader, dataset=RandomDataset(input_size, data_size),
+init_distributed()
+
+rand_loader = DataLoader(dataset=RandomDataset(input_size, data_size),
                          batch_size=batch_size,
                          shuffle=True)
 
@@ -96,8 +95,8 @@ input_size,output_size
 # (5, 2)
 model = Model(input_size, output_size)
 if torch.cuda.device_count()>0:
-  print(f"Let's use {world_size()} GPUS!")
-  model = GraphDDP(model)
+  print(f"Let's use {count_ranks()} GPUS!")
+  model = WholeBatchInTurns(model)
 
 # %% cell 8
 model.to(device)

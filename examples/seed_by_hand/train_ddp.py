@@ -1,6 +1,6 @@
 import torch
 import torch.nn as nn
-from ddp_helpers import gather_from_ranks, join_process_group, parallel_apply_on_ranks, replicate_on_ranks, scatter_to_ranks
+from ddp_helpers import gather_on_ranks, init_distributed, parallel_apply_on_ranks, replicate_on_ranks, scatter_on_ranks
 
 
 class DataParallelModel(nn.Module):
@@ -23,7 +23,7 @@ def data_parallel(module, input, device_ids, output_device=None):
     replicas = replicate_on_ranks(module, device_ids)
     print(f"replicas:{replicas}")
 
-    inputs = scatter_to_ranks(input, device_ids)
+    inputs = scatter_on_ranks(input, device_ids)
     print(f"inputs:{type(inputs)}")
     for i in range(len(inputs)):
         print(f"input {i}:{inputs[i].shape}")
@@ -34,11 +34,11 @@ def data_parallel(module, input, device_ids, output_device=None):
     for i in range(len(outputs)):
         print(f"output {i}:{outputs[i].shape}")
 
-    result = gather_from_ranks(outputs, output_device)
+    result = gather_on_ranks(outputs, output_device)
     return result
 
 
-join_process_group()
+init_distributed()
 
 model = DataParallelModel()
 x = torch.rand(16, 10)

@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import WholeBatchDDP, init_distributed
+from ddp_helpers import WholeBatchParallel, init_distributed
 
 input_size = 10
 hidden_size = 20
@@ -52,7 +52,7 @@ class Model(nn.Module):
 model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None: which GPUs take part; output_device = None: which GPU gets the result
-model = WholeBatchDDP(model)
+model = WholeBatchParallel(model)
 model.to('cuda')
 
 for data in random_loader:

@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import GraphDDP, join_process_group, shard, world_size
+from ddp_helpers import WholeBatchInTurns, count_ranks, init_distributed
 
 # Parameters and DataLoaders
 input_size = 5
@@ -26,9 +26,9 @@ class RandomDataset(Dataset):
         return self.len
 
 
-join_process_group()
+init_distributed()
 
-rand_loader = shard(DataLoader, dataset=RandomDataset(input_size, data_size), batch_size=batch_size, shuffle=True)
+rand_loader = DataLoader(dataset=RandomDataset(input_size, data_size), batch_size=batch_size, shuffle=True)
 
 
 class Model(nn.Module):
@@ -43,10 +43,10 @@ class Model(nn.Module):
 
 
 model = Model(input_size, output_size)
-if world_size() > 1:
-    print("Let's use", world_size(), "GPUs!")
+if count_ranks() > 1:
+    print("Let's use", count_ranks(), "GPUs!")
     # dim = 0 [30, xxx] -> [10, ...], [10, ...], [10, ...] on 3 GPUs
-    model = GraphDDP(model)
+    model = WholeBatchInTurns(model)
 
 model.to(device)
 

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from dp2ddp.codemod.checks import keeps_other_lines, touched_lines
-from dp2ddp.codemod.choices import CHOICES
-from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options, convert
+from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.errors import ConversionError, Dp2DdpError
 from dp2ddp.source.files import decode_source
@@ -53,14 +53,7 @@ def corpus() -> tuple[str, ...]:
 
 SCRIPTS = corpus()
 CHANGES = st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 2**16)), max_size=12)
-OPTIONS = st.builds(
-    Options,
-    **{
-        field: st.sampled_from([None, None, *CHOICES[field]])
-        for field in ("data", "join", "gradients", "tier")
-    },
-    helpers=st.sampled_from(HelperPlace),
-)
+OPTIONS = st.builds(Options, helpers=st.sampled_from(HelperPlace))
 
 
 @st.composite

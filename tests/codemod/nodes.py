@@ -9,21 +9,19 @@ from dp2ddp.codemod.edits import (
     DropArgument,
     Guard,
     Hazard,
-    Import,
     InsertAfter,
     InsertBefore,
-    Lift,
     Note,
     PassTo,
     SetArgument,
 )
-from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.plan import Plan
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.planned import Plan
 from dp2ddp.codemod.tree import read_tree
 from dp2ddp.errors import ConversionError
 
 
-def nodes_of(script: Script, plan: Plan) -> Iterator[tuple[str, str]]:
+def nodes_of(script: Module, plan: Plan) -> Iterator[tuple[str, str]]:
     """("edit" or "flag", the name of the class), of each finding of a plan."""
     for planned in (*plan.edits, *plan.hazards, *plan.notes):
         match planned.finding:
@@ -35,13 +33,11 @@ def nodes_of(script: Script, plan: Plan) -> Iterator[tuple[str, str]]:
                 yield "edit", "Call"
             case InsertBefore() | InsertAfter() | Guard():
                 yield "edit", "BaseStatement"
-            case Import() | Lift():
-                pass
             case edit:
                 yield "edit", name_of(script, edit.node)
 
 
-def name_of(script: Script, node: ast.AST) -> str:
+def name_of(script: Module, node: ast.AST) -> str:
     """The class of libcst that an `ast` node stands for."""
     if not isinstance(node, (ast.stmt, ast.expr, ast.keyword)):
         return type(node).__name__

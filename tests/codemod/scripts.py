@@ -1,24 +1,24 @@
-"""Short ways to a script and its facts, for tests."""
+"""Short ways to a script, its model and its conversion, for tests."""
 
 from __future__ import annotations
 
 import textwrap
 from pathlib import Path
 
-from dp2ddp.codemod.convert import Conversion, Options, convert
-from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.source.files import SourceFile
+from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.files import SourceFile, dominant_newline
 from dp2ddp.source.projects import LocalModule, Project
 
 
-def script_of(text: str) -> Script:
-    return Script(SourceFile(None, textwrap.dedent(text)))
-
-
-def facts_of(text: str, **modules: str) -> Facts:
-    return gather_facts(project_of(text, **modules))
+def module_of(text: str) -> Module:
+    """One file, as it is."""
+    project = Project(SourceFile(None, text, newline=dominant_newline(text)))
+    return Program(project, canonical, knows).entry
 
 
 def project_of(text: str, **modules: str) -> Project:

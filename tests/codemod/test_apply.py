@@ -19,40 +19,36 @@ from dp2ddp.codemod.edits import (
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile, dominant_newline
+from tests.codemod.scripts import module_of
 
-Make = Callable[[Script], list[TextEdit]]
-
-
-def script_of(text: str) -> Script:
-    return Script(SourceFile(None, text, newline=dominant_newline(text)))
+Make = Callable[[Module], list[TextEdit]]
 
 
 def edited(text: str, make: Make) -> str:
-    script = script_of(text)
+    script = module_of(text)
     after = edit_text(script, make(script))
     ast.parse(after.replace("async=", "asynk="))
     return after
 
 
-def calls(script: Script, name: str = "f") -> list[ast.Call]:
+def calls(script: Module, name: str = "f") -> list[ast.Call]:
     return [call.node for call in script.calls if ast.unparse(call.node.func).endswith(name)]
 
 
-def call(script: Script, name: str = "f") -> ast.Call:
+def call(script: Module, name: str = "f") -> ast.Call:
     return calls(script, name)[0]
 
 
-def passed(script: Script) -> list[TextEdit]:
+def passed(script: Module) -> list[TextEdit]:
     return [PassTo(one, "on_rank_zero", "") for one in calls(script)]
 
 
 def replaced(code: str, **holes: int) -> Make:
     """The call of f becomes this code; holes are filled with its arguments."""
 
-    def make(script: Script) -> list[TextEdit]:
+    def make(script: Module) -> list[TextEdit]:
         one = call(script)
         return [Replace(one, code, "", {name: one.args[index] for name, index in holes.items()})]
 
@@ -104,7 +100,7 @@ def test_code_takes_the_place_of_an_expression(
 
 
 def test_a_hole_keeps_its_own_edits_and_the_whole_may_be_one() -> None:
-    def make(script: Script) -> list[TextEdit]:
+    def make(script: Module) -> list[TextEdit]:
         outer, inner = calls(script)
         return [
             Replace(outer, "w({it})", "", {"it": outer}),
@@ -117,7 +113,7 @@ def test_a_hole_keeps_its_own_edits_and_the_whole_may_be_one() -> None:
 
 
 def test_an_argument_may_become_a_keyword_argument_or_two() -> None:
-    def make(script: Script) -> list[TextEdit]:
+    def make(script: Module) -> list[TextEdit]:
         one, two, three = call(script).args[0], call(script).keywords[0], call(script).args[1]
         return [
             Replace(one, "c, {it}", "", {"it": one}),
@@ -174,8 +170,8 @@ def test_an_argument_goes_and_another_comes() -> None:
     assert edited("f(a)\n", both) == "on_rank_zero(f, k=1)\n"
 
 
-def statement(script: Script, name: str = "f") -> ast.stmt:
-    found = script.scopes.statement(call(script, name))
+def statement(script: Module, name: str = "f") -> ast.stmt:
+    found = script.statement(call(script, name))
     assert found is not None
     return found
 
@@ -199,13 +195,13 @@ def test_a_statement_goes(before: str, after: str) -> None:
 
 def test_all_statements_of_a_block_go() -> None:
     text = "def g():\n    # why\n    f(1)\n    f(2)\n\n\nx\n"
-    make: Make = lambda one: [Remove(one.scopes.statement(each), "") for each in calls(one)]  # type: ignore[arg-type,misc]  # noqa: E731
+    make: Make = lambda one: [Remove(one.statement(each), "") for each in calls(one)]  # type: ignore[arg-type,misc]  # noqa: E731
     assert edited(text, make) == "def g():\n    # why\n    pass\n\n\nx\n"
 
 
 def test_the_comments_behind_a_block_stay_where_they_are() -> None:
     text = "def g():\n    if x:\n        f()\n        # deep\n      # odd\n    y\n"
-    make: Make = lambda one: [Remove(one.scopes.parents[statement(one)], "")]  # type: ignore[arg-type,list-item]  # noqa: E731
+    make: Make = lambda one: [Remove(one.parents[statement(one)], "")]  # type: ignore[arg-type,list-item]  # noqa: E731
     assert edited(text, make) == "def g():\n        # deep\n      # odd\n    y\n"
 
 

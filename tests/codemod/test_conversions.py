@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import Conversion, Options, convert
+from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.conversion import conversion_text
 from dp2ddp.source.files import decode_source

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2ddp.codemod.checks import keeps_other_lines
-from dp2ddp.codemod.convert import Conversion, Options, convert
+from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
@@ -62,15 +63,17 @@ class TestPlace:
             """
         ).after
 
-        assert after.index("\njoin_process_group()") < after.index("= open_on_rank_zero")
-        assert after.index("LIMIT") < after.index("\njoin_process_group()")
+        assert after.index("\ninit_distributed()") < after.index("= open_on_rank0")
+        assert after.index("LIMIT") < after.index("\ninit_distributed()")
 
     def test_imports_that_come_late_are_below_the_helpers(self) -> None:
         after = converted(
             "import torch\nprint('hello')\nimport torch.nn as nn\nnet = nn.DataParallel(n)\n"
         ).after
 
-        assert after.startswith("import torch\nfrom dp2ddp.helpers import GraphDDP, join_process_group\n")
+        assert after.startswith(
+            "import torch\nfrom dp2ddp.helpers import WholeBatchParallel, init_distributed\n"
+        )
 
     def test_ranks_join_behind_visible_devices_in_the_function_that_starts(self) -> None:
         conversion = converted(
@@ -87,7 +90,7 @@ class TestPlace:
         )
 
         assert not conversion.hazards
-        assert "= args.gpu\n    join_process_group()\n    print(" in conversion.after
+        assert "= args.gpu\n    init_distributed()\n    print(" in conversion.after
 
     def test_ranks_join_in_the_second_start_of_a_script_that_starts_itself_anew(self) -> None:
         conversion = converted(
@@ -102,7 +105,7 @@ class TestPlace:
             """
         )
 
-        assert conversion.after.index("os.execv") < conversion.after.index("join_process_group()")
+        assert conversion.after.index("os.execv") < conversion.after.index("init_distributed()")
 
     @pytest.mark.parametrize("before", ["print(1)", "torch.manual_seed(1)", "os.mkdir('a')", "helper()"])
     def test_visible_devices_that_come_too_late_go_into_the_launch_line(self, before: str) -> None:
@@ -126,16 +129,19 @@ class TestPlace:
     def test_a_script_that_acts_before_it_imports(self, head: str) -> None:
         after = converted(head + "print('hello')\nimport torch\nnet = torch.nn.DataParallel(n)\n").after
 
-        helpers = "from dp2ddp.helpers import GraphDDP, join_process_group\n"
+        helpers = "from dp2ddp.helpers import WholeBatchParallel, init_distributed\n"
         assert after.startswith(f"{head}{helpers}\n")
-        assert after.index("join_process_group()") < after.index("print")
+        assert after.index("init_distributed()") < after.index("print")
 
     def test_helpers_do_not_hide_names_of_the_script(self) -> None:
-        text = WRAP + "world_size = torch.cuda.device_count()\n"
+        text = WRAP + "count_ranks = torch.cuda.device_count()\n"
         after = converted(text, helpers=HelperPlace.BESIDE).after
 
-        assert "from ddp_helpers import GraphDDP, join_process_group, world_size as world_size_\n" in after
-        assert "world_size = world_size_()" in after
+        assert (
+            "from ddp_helpers import WholeBatchParallel, count_ranks as count_ranks_, init_distributed\n"
+            in after
+        )
+        assert "count_ranks = count_ranks_()" in after
 
     def test_a_script_in_which_nothing_runs_is_not_converted(self) -> None:
         conversion = converted("import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n")
@@ -155,7 +161,9 @@ class TestPlace:
         )
 
         assert second.after.split(end)[0] == first.split(end)[0]
-        assert second.after.endswith("other = GraphDDP(Net())\nsave_on_rank_zero(other.module, 'b.pt')\n")
+        assert second.after.endswith(
+            "other = WholeBatchParallel(Net())\nsave_on_rank0(other.module, 'b.pt')\n"
+        )
         assert not second.hazards
 
 
@@ -206,29 +214,15 @@ class TestHazards:
         conversion = converted('import torch\nnet = torch.nn.DataParallel(n, [2, 3]).to("cuda:2")\n')
 
         assert not conversion.hazards
-        assert conversion.after.endswith('net = GraphDDP(n).to("cuda")\n')
+        assert conversion.after.endswith('net = WholeBatchParallel(n, [2, 3]).to("cuda")\n')
 
     def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong(self) -> None:
         text = f'{WRAP}print(f"""\n  {{x}} on\n  {{torch.cuda.device_count()}} GPUs\n""")\n'
 
         conversion = converted(text)
 
-        assert bool(conversion.hazards) != ("{world_size()} GPUs" in conversion.after)
+        assert bool(conversion.hazards) != ("{count_ranks()} GPUs" in conversion.after)
         ast.parse(conversion.after)
-
-
-class TestChoices:
-    def test_forcing_an_unproven_choice_is_marked(self) -> None:
-        strategy = converted(WRAP, gradients="reducer").strategy
-
-        assert strategy is not None
-        assert strategy.gradients.forced
-        assert "not proven" in strategy.gradients.because
-
-    def test_all_outputs_can_be_asked_for_at_once(self) -> None:
-        assert "GraphDDP" in converted(WRAP).after
-        assert "whole_outputs" not in converted(WRAP).after
-        assert "whole_outputs=True" in converted(WRAP, join="outputs").after
 
 
 def test_rules_can_be_left_out() -> None:
@@ -287,21 +281,6 @@ def test_any_script_is_converted_without_touching_other_lines_and_only_once(
     assert textwrap.dedent(first.after.replace(newline, "")).count("\n") == 0
     assert not second.changed
     assert not second.hazards
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("DataParallel((m), device_ids=ids)", "GraphDDP((m))"),
-        ("DataParallel(((m)), ids, dim=0)", "GraphDDP(((m)), dim=0)"),
-        ("DataParallel(( # (a\n  (m)\n ), [0, 1])", "GraphDDP(( # (a\n  (m)\n ))"),
-        ("DataParallel(device_ids=(ids), module=(m))", "GraphDDP(module=(m))"),
-        ("DataParallel((m if a else b), (ids) , dim=0 )", "GraphDDP((m if a else b) , dim=0 )"),
-    ],
-)
-def test_brackets_around_arguments_stay(before: str, after: str) -> None:
-    conversion = converted(f"import torch\nids = [0, 1]\nnet = torch.nn.{before}\n")
-    assert f"net = {after}\n" in conversion.after
 
 
 def test_the_only_argument_takes_its_lines_with_it() -> None:

@@ -1,4 +1,4 @@
-"""Whatever a forward changes: it trains the same among ranks, or it is a hazard. Never anything else."""
+"""Whatever a forward changes: it trains the same among ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from covering import covering, slow_but_for
 
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
@@ -17,28 +18,7 @@ from tests.codemod.forward_mutations import ALL, LOST, Mutation
 from tests.codemod.scripts import project_of
 
 TIMEOUT = 120.0  # seconds without progress; the machine may be busy
-HAZARDS = {  # nothing that ranks could tell each other: these are hazards, all others are converted
-    *("iterator", "cycle", "count", "generator", "simple_queue", "function_attribute", "global_number"),
-    *(
-        "class_list_by_name",
-        "class_number",
-        "class_number_type",
-        "class_setattr",
-        "default",
-        "default_keyword",
-    ),
-    *(
-        "alias_dict",
-        "alias_vars",
-        "alias_getattr_unknown",
-        "helper_default",
-        "helper_closure",
-        "cache_decorator",
-    ),
-}
-
-
-CONVERTED = [one for one in ALL if one.name not in HAZARDS]
+NEEDLESS = {"anew", "number_in_dict"}  # they take turns for what is lost
 
 
 def kind(mutation: Mutation) -> set[str]:
@@ -48,20 +28,20 @@ def kind(mutation: Mutation) -> set[str]:
 
 def test_names_are_told_apart() -> None:
     assert len({one.name for one in ALL}) == len(ALL) >= 150
-    assert {one.name for one in ALL} > HAZARDS | LOST
+    assert {one.name for one in ALL} > LOST > NEEDLESS
 
 
 @pytest.mark.parametrize("mutation", ALL, ids=lambda one: one.name)
-def test_it_takes_turns_or_is_a_hazard(mutation: Mutation) -> None:
-    """Only what is set on a replica itself, and lost, or a buffer, which is copied, needs neither."""
+def test_ranks_take_turns_for_what_it_fills(mutation: Mutation) -> None:
+    """Only what is set on a replica itself, and lost, or a buffer, which is copied, needs no turns."""
     conversion = convert(project_of(mutation.text))
-    assert bool(conversion.hazards) == (mutation.name in HAZARDS)
-    if mutation.name not in HAZARDS:
-        assert ("InTurnDDP(" in conversion.entry.data.decode()) == (mutation.name not in LOST)
+    assert not conversion.hazards
+    takes_turns = "WholeBatchInTurns(" in conversion.entry.after
+    assert takes_turns == (mutation.name not in LOST - NEEDLESS)
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("mutation", slow_but_for(covering(CONVERTED, kind), CONVERTED, lambda one: one.name))
+@pytest.mark.parametrize("mutation", slow_but_for(covering(ALL, kind), ALL, lambda one: one.name))
 def test_it_trains_the_same(mutation: Mutation, server: Server, tmp_path: Path) -> None:
     folder, scratch = tmp_path / "folder", tmp_path / "scratch"
     folder.mkdir()

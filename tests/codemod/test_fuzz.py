@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dp2ddp.codemod.convert import Options
+from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.source.parsing import parse_leniently
 from tests.codemod.fuzz import SCRIPTS, Input, check, fuzz

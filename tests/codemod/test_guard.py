@@ -9,14 +9,14 @@ import pytest
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import Guard, InsertBefore, Replace
-from tests.codemod.scripts import script_of
+from tests.codemod.scripts import module_of
 
 TEST = "rank == 0"
 
 
 def guard(text: str, first: int, last: int) -> str:
     """With the statements of the innermost block that begin on two lines put under the condition."""
-    script = script_of(text)
+    script = module_of(text)
     nodes = [node for node in ast.walk(script.tree) if isinstance(node, (ast.Expr, ast.Assign, ast.With))]
     one, other = (next(node for node in nodes if node.lineno == line) for line in (first, last))
     return edit_text(script, [Guard(one, other, TEST, "why")])
@@ -51,7 +51,7 @@ def test_statements_go_under_a_condition(before: str, lines: tuple[int, int], af
 
 def test_edits_inside_and_in_front_are_kept() -> None:
     text = "x = 1\nprint(a,\n      b)\n"
-    script = script_of(text)
+    script = module_of(text)
     statement = script.tree.body[1]
     call = statement.value  # type: ignore[attr-defined]
 

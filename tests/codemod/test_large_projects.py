@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import Options, convert
+from dp2ddp.codemod.conversion import Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.errors import ConversionError, SourceError
+from dp2ddp.codemod.small.start import first_act
+from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
-from tests.codemod.scripts import converted, facts_of, project_of
+from tests.codemod.scripts import converted, project_of
+from tests.codemod.small.scripts import program
 
 WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
 
@@ -24,7 +27,7 @@ def chain(length: int, last: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("last", "joins_before"), [("", "Net"), ("print('hello')\n", "import m39")])
 def test_what_runs_on_import_is_found_out_once_a_module(last: str, joins_before: str) -> None:
-    act = facts_of(f"import torch\nimport m39\n{WRAP}", **chain(40, last)).entry.first_act
+    act = first_act(program(f"import torch\nimport m39\n{WRAP}", **chain(40, last)).entry)
     assert act is not None
     assert act.lineno == (2 if last else 4)
 
@@ -40,7 +43,7 @@ def test_what_is_mentioned_is_followed_through_many_modules() -> None:
     )
 
     (changed,) = (one for one in conversion.modules if one.changed)
-    assert "on_rank_zero(os.makedirs, 'a')" in changed.after
+    assert "run_on_rank0(os.makedirs, 'a')" in changed.after
     assert "    os.makedirs('b')" in changed.after
 
 
@@ -75,18 +78,10 @@ def test_another_module_that_is_no_python_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_nested_too_deeply_for_us_is_one_line() -> None:
-    text = WRAP + "if a: pass\n" + "".join(f"elif x{one}: y = 1\n" for one in range(1500))
-    with pytest.raises(ConversionError, match="nested too deeply to be converted") as error:
+    text = WRAP + "if a: pass\n" + "".join(f"elif x{one}: y = 1\n" for one in range(3000))
+    with pytest.raises(SourceError, match="nested too deeply to be read") as error:
         converted(text)
     assert "\n" not in str(error.value)
-
-
-def test_join_asked_for_where_a_module_wraps() -> None:
-    """All outputs at once, in another file than the entry script."""
-    module = "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n"
-    script = "import lib, torch\nnet = lib.build()\nfor x in loader:\n    net(x)\n"
-    conversion = convert(project_of(script, lib=module), Options(join="outputs"))
-    assert "whole_outputs=True" in "".join(one.after for one in conversion.modules)
 
 
 def test_a_module_that_wraps_when_it_is_imported() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.api import convert, write_conversion
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.source.helper_module import OPENING
 from dp2ddp.source.writing import alone_in

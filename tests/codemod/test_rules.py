@@ -1,21 +1,19 @@
-"""Every example of every rule, and what all rules have in common."""
+"""Every example of every rule of the exact style, and what the rules of all styles have in common."""
 
 from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 
 import libcst
 import pytest
 
 from dp2ddp.codemod.apply import edit_text
-from dp2ddp.codemod.choices import FULL
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.document import rule_page, rule_text, write_pages
-from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.plan import Plan, make_plan
+from dp2ddp.codemod.plan import FilePlan, plan_file
 from dp2ddp.codemod.rule import (
-    STYLES,
     Example,
     Flags,
     Notes,
@@ -27,16 +25,12 @@ from dp2ddp.codemod.rule import (
     pick_rules,
     rules_of_style,
 )
-from dp2ddp.codemod.strategy import Choice, choose
-from dp2ddp.codemod.tiers import with_tier
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
-from dp2ddp.source.files import SourceFile
-from dp2ddp.source.notebooks import RawCell, script_of
-from dp2ddp.source.projects import Project
 from tests.codemod.nodes import nodes_of, spelled
+from tests.codemod.small.scripts import module
 
-RULES = all_rules()
+RULES = rules_of_style(EXACT)
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.code}-{index}")
     for rule in RULES
@@ -44,50 +38,31 @@ EXAMPLES = [
 ]
 
 
-def facts_of(text: str) -> Facts:
-    """An example that begins with a mark is a notebook, with a cell behind each mark."""
-    if not text.startswith("# %%\n"):
-        return gather_facts(Project(SourceFile(None, text)))
-    cells = [RawCell("code", cell) for cell in text.split("# %%\n")[1:]]
-    return gather_facts(Project(script_of(cells, None)))
+def plan_of(text: str, *rules: Rule) -> FilePlan:
+    return plan_file(module(text), rules, ())
 
 
-def plan_of(facts: Facts, *rules: Rule) -> Plan:
-    (tier,) = {rule.tier for rule in rules} if len(rules) == 1 else {FULL}
-    return make_plan(facts, with_tier(facts, choose(facts), Choice(tier, "its examples are")), rules)
-
-
-def rewritten(facts: Facts, plan: Plan) -> str:
-    return edit_text(facts.script, plan.text_edits())
+def rewritten(plan: FilePlan) -> str:
+    return edit_text(plan.module, plan.edits) if plan.edits else plan.module.source.text
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
-    facts = facts_of(code_of(example.before))
-    text = facts.script.source.text
-    plan = plan_of(facts, rule)
-
-    after = rewritten(facts, plan)
-
+    found = plan_of(code_of(example.before), rule)
+    hazards, notes = found.plan.hazards, found.plan.notes
     match example:
         case Rewrites():
-            assert after == code_of(example.after)
-            assert not plan.hazards
+            assert rewritten(found) == code_of(example.after)
+            assert not hazards
         case Untouched():
-            assert after == text
-            assert not plan.hazards
+            assert rewritten(found) == found.module.source.text
+            assert not hazards
+            assert not notes
         case Notes():
-            assert after == text
-            assert any(example.message in note.because for note in plan.notes)
+            assert rewritten(found) == found.module.source.text
+            assert any(example.message in note.because for note in notes)
         case Flags():
-            assert any(
-                example.message in f"{hazard.because} {_advice(hazard.finding)}" for hazard in plan.hazards
-            )
-
-
-def _advice(finding: object) -> str:
-    assert isinstance(finding, Hazard)
-    return finding.advice
+            assert any(example.message in hazard.because for hazard in hazards)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -100,8 +75,8 @@ class TestEveryRule:
         """A page says which nodes of libcst a rule acts on."""
         found: set[tuple[str, str]] = set()
         for example in rule.examples:
-            facts = facts_of(code_of(example.before))
-            found |= set(nodes_of(facts.script, plan_of(facts, rule)))
+            planned = plan_of(code_of(example.before), rule)
+            found |= set(nodes_of(planned.module, planned.plan))
         edited, flagged = ({name for kind, name in found if kind == which} for which in ("edit", "flag"))
 
         assert list(rule.nodes) == sorted(spelled(edited or flagged))
@@ -117,6 +92,9 @@ class TestEveryRule:
 
         assert type(rule).__module__.rpartition(".")[2] == f"{rule.code.lower()}_{words}"
 
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+class TestPages:
     def test_its_page_is_fresh(self, rule: Rule, request: pytest.FixtureRequest) -> None:
         page = request.config.rootpath / "docs" / "rules" / f"{rule.code}.md"
 
@@ -130,7 +108,7 @@ class TestEveryRule:
 
 
 def test_codes_are_unique() -> None:
-    codes = [rule.code for rule in RULES]
+    codes = [rule.code for rule in all_rules()]
 
     assert sorted(set(codes)) == codes
 
@@ -138,20 +116,16 @@ def test_codes_are_unique() -> None:
 def test_no_page_is_left_of_a_rule_that_went_away(request: pytest.FixtureRequest) -> None:
     pages = {page.stem for page in (request.config.rootpath / "docs" / "rules").glob("DDP*.md")}
 
-    assert pages == {rule.code for rule in (*RULES, *check_rules())}
+    assert pages == {rule.code for rule in (*all_rules(), *check_rules())}
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_the_order_of_the_rules_does_not_matter(style: str) -> None:
-    rules = rules_of_style(style)
-    text = "import torch\n" + "\n".join(_body(rule) for rule in rules)
-    facts = facts_of(text)
-    expected = rewritten(facts, plan_of(facts, *rules))
-
+def test_the_order_of_the_rules_does_not_matter() -> None:
+    text = "import torch\n" + "\n".join(map(_body, RULES))
+    expected = rewritten(plan_of(text, *RULES))
     for seed in range(20):
-        shuffled = list(rules)
+        shuffled = list(RULES)
         random.Random(seed).shuffle(shuffled)
-        assert rewritten(facts, plan_of(facts, *shuffled)) == expected
+        assert rewritten(plan_of(text, *shuffled)) == expected
 
 
 def _body(rule: Rule) -> str:
@@ -161,11 +135,9 @@ def _body(rule: Rule) -> str:
 def test_a_comment_silences_a_rule_on_its_line() -> None:
     wrap = "import os\nimport torch\nnet = torch.nn.DataParallel(net)\n"
     text = f'{wrap}os.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
-    facts = facts_of(text)
+    planned = plan_of(text, *pick_rules(("DDP503",), ()))
 
-    plan = plan_of(facts, *pick_rules(("DDP503",), ()))
-
-    assert [edit.line for edit in plan.edits] == [5]
+    assert [edit.line for edit in planned.plan.edits] == [5]
 
 
 def test_families_pick_rules() -> None:
@@ -178,7 +150,7 @@ def test_an_unknown_code_is_an_error() -> None:
         pick_rules(("DDP777",), ())
 
 
-def test_pages_are_written(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_pages_are_written(tmp_path: Path) -> None:
     paths = write_pages(RULES[:1], tmp_path / "rules")
 
     page, index = (path.read_text(encoding="utf-8") for path in paths)

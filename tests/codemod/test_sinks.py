@@ -6,23 +6,14 @@ from collections import Counter
 
 import pytest
 
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from tests.codemod.scripts import converted
 from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
 
 SCRIPTS = list(sink_scripts())
 
 
-HELPERS = (
-    "rank_zero",
-    "run_on_rank0",
-    "ask_rank0",
-    "make_on_rank0",
-    "save_on_rank0",
-    "open_on_rank0",
-    "LogFile",
-    "make_handler_on_rank0",
-)
+HELPERS = ("on_rank0", "LogFile(")
 
 
 def marked(text: str) -> list[str]:

@@ -10,14 +10,19 @@ import pytest
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import InsertBefore
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.tree import read_tree
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile, dominant_newline, read_source
+from dp2ddp.source.files import read_source
+from tests.codemod.scripts import module_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KINDS = (ast.stmt, ast.Call, ast.Name, ast.Attribute, ast.keyword, ast.Constant, ast.Tuple, ast.GeneratorExp)
-FILES = [*ROOT.glob("tests/corpus/*/*.py"), *ROOT.glob("examples/*/train.py"), *ROOT.glob("templates/*.py")]
+FILES = [
+    *ROOT.glob("tests/corpus/*/*.py"),
+    *ROOT.glob("examples/*/train.py"),
+    *ROOT.glob("templates/**/*.py"),
+]
 
 ODD = {
     "form feeds": "\x0cimport a\n\n\x0c\nclass A:\n    x = 1\n\x0c\n   \x0c    y = 2\n",
@@ -40,12 +45,10 @@ ODD = {
 }
 
 
-def script_of(text: str) -> Script:
-    return Script(SourceFile(None, text, newline=dominant_newline(text)))
-
-
-def found(script: Script) -> int:
-    nodes = [node for node in script.scopes.nodes if isinstance(node, KINDS) and is_expression(script, node)]
+def found(script: Module) -> int:
+    nodes = [
+        node for node in ast.walk(script.tree) if isinstance(node, KINDS) and is_expression(script, node)
+    ]
     tree = read_tree(script, nodes)
     assert tree.printed(tree.module) == script.source.text
     for node in nodes:
@@ -54,10 +57,10 @@ def found(script: Script) -> int:
     return len(nodes)
 
 
-def is_expression(script: Script, node: ast.AST) -> bool:
+def is_expression(script: Module, node: ast.AST) -> bool:
     """Patterns of `match` are none; before Python 3.12 `ast` places what is inside f-strings wrongly."""
-    around = [type(one) for one in script.scopes.ancestors(node)]
-    in_slice = isinstance(node, ast.Tuple) and isinstance(script.scopes.parents[node], ast.Subscript)
+    around = [type(one) for one in script.around(node)]
+    in_slice = isinstance(node, ast.Tuple) and isinstance(script.parents[node], ast.Subscript)
     return (
         not in_slice
         and ast.JoinedStr not in around
@@ -67,11 +70,11 @@ def is_expression(script: Script, node: ast.AST) -> bool:
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_texts(name: str) -> None:
-    assert found(script_of(ODD[name]))
+    assert found(module_of(ODD[name]))
 
 
 def test_every_node_of_many_files_is_found() -> None:
-    total = sum(found(Script(read_source(path))) for path in FILES)
+    total = sum(found(module_of(read_source(path).text)) for path in FILES)
     assert total > 30_000
 
 
@@ -79,7 +82,7 @@ def test_every_node_of_many_files_is_found() -> None:
 def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
     text = ODD[name].rstrip() if name.endswith("at the end") else ODD[name]
     text = text if text.endswith(("\n", "\r")) else text + "\n"
-    script = script_of(text + "last()\n")
+    script = module_of(text + "last()\n")
 
     after = edit_text(script, [InsertBefore(script.tree.body[-1], "new()", "")])
 
@@ -89,7 +92,7 @@ def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
 
 @pytest.mark.parametrize("above", ["", "# c\n", "# c\n\n"])
 def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
-    script = script_of(f"{above}\x0cdef f():\n    pass\n")
+    script = module_of(f"{above}\x0cdef f():\n    pass\n")
 
     after = edit_text(script, [InsertBefore(script.tree.body[0], "new()", "")])
 
@@ -99,12 +102,12 @@ def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
 
 def test_what_libcst_cannot_print_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dp2ddp.codemod.libcst_text._ODD", __import__("re").compile("(?!)"))
-    script = script_of("x = 1\n\x0cy = 2\n")
+    script = module_of("x = 1\n\x0cy = 2\n")
     with pytest.raises(ConversionError, match="<stdin>:2: libcst cannot print this line"):
         read_tree(script, script.tree.body)
 
 
 def test_the_limit_of_recursion_is_put_back() -> None:
     limit = sys.getrecursionlimit()
-    found(script_of("x = 1\n"))
+    found(module_of("x = 1\n"))
     assert sys.getrecursionlimit() == limit

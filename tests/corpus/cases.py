@@ -3,7 +3,7 @@
 # corpus: idioms = sampler=; custom sampler class     the rows of docs/corpus.md that it has; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
-# corpus: strategy = shard rows reducer            what must be chosen for it, where that matters
+# corpus: helpers = WholeBatchDDP Rank0Loader         the distinctive ones (outcomes.py), where that matters
 # corpus: module = package.train                     started with `python -m`, from the folder of the project
 # corpus: runs = no                                   the original cannot run (old Python): converted only
 # corpus: trains = no                                 it makes no optimizer step: what it prints and writes is compared
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "projects", "notebooks", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
 BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
-KEYS = {"idioms", "worlds", "arguments", "strategy", "runs", "trains", "answer", "module"}
+KEYS = {"idioms", "worlds", "arguments", "helpers", "runs", "trains", "answer", "module"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Case:
     idioms: tuple[str, ...]
     worlds: tuple[int, ...]
     arguments: tuple[str, ...]
-    strategy: tuple[str, ...]  # data, join, gradients; empty: whatever is chosen
+    helpers: tuple[str, ...]  # empty: whatever is taken
     runs: bool
     trains: bool
     module: str | None  # "package.train", of what is started with -m
@@ -64,7 +64,7 @@ def read_case(path: Path) -> Case:
         idioms=tuple(one.strip() for one in BETWEEN_ROWS.split(said.get("idioms", "")) if one.strip()),
         worlds=tuple(map(int, said.get("worlds", "2").split())),
         arguments=tuple(shlex.split(said.get("arguments", ""))),
-        strategy=tuple(said.get("strategy", "").split()),
+        helpers=tuple(said.get("helpers", "").split()),
         runs=said.get("runs") != "no",
         trains=said.get("trains") != "no",
         module=said.get("module"),

@@ -10,14 +10,14 @@ Run = tuple[Case, int]  # a script, and on how many devices
 
 
 def features(run: Run) -> set[Hashable]:
-    """What a run shows: idioms, and its group and choices on so many devices."""
+    """What a run shows: idioms, its helpers, and its group on so many devices."""
     case, world = run
     group = case.name.partition("/")[0]
     return {
         *case.idioms,
         group,
         world,
-        case.strategy,
+        case.helpers,
         ("module", case.module is not None),
         ("trains", case.trains),
     }

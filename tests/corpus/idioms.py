@@ -251,7 +251,7 @@ class Entry:
 
     name: str  # group/name
     idioms: tuple[str, ...]
-    outcome: str  # the strategy chosen, or the expected answer
+    outcome: str  # its helpers, or the expected answer
 
 
 def _read_rows(text: str) -> tuple[Idiom, ...]:
@@ -334,16 +334,16 @@ def _item(idiom: Idiom, scripts: Sequence[str]) -> list[str]:
 
 
 def _script_tables(entries: Sequence[Entry]) -> list[str]:
-    lines = ["", "## What is chosen", ""]
+    lines = ["", "## What becomes of them", ""]
     outcomes = [entry.outcome for entry in entries]
     for outcome in sorted(set(outcomes), key=lambda one: (-outcomes.count(one), one)):
         lines.append(f"- {outcome}: {outcomes.count(outcome)}")
-    lines += ["", "| script | data, join, gradients; or the answer |", "|---|---|"]
+    lines += ["", "| script | what runs on ranks, what loads; or the answer |", "|---|---|"]
     return [*lines, *(f"| {entry.name} | {entry.outcome} |" for entry in entries)]
 
 
 def _corpus() -> list[Entry]:
-    """Every script, each converted: a strategy is what a conversion chooses."""
+    """Every script, each converted."""
     from corpus.cases import all_cases
     from corpus.outcomes import outcome
 

@@ -1,4 +1,4 @@
-"""What becomes of a script of the corpus: the answer of `convert`, and the strategy it chooses."""
+"""What becomes of a script of the corpus: the answer of `convert`, and the helpers that it takes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from dataclasses import dataclass
 
 from corpus.cases import Case
 
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
+
+# What tells conversions apart: what runs on ranks, and who loads. The others are wherever a file is written.
+DISTINCTIVE = (
+    "WholeBatchDDP",
+    "WholeBatchParallel",
+    "WholeBatchInTurns",
+    "DataParallelOnRanks",
+    "data_parallel_on_ranks",
+    "parallel_apply_on_ranks",
+    "Rank0Loader",
+    "iterate_on_rank0",
+    "hold_on_rank0",
+)
 
 
 @dataclass(frozen=True)
@@ -18,26 +32,26 @@ class Outcome:
     hazards: tuple[str, ...]  # why it is not converted
     answer: str  # the exit code, and what is said about which line
     codes: tuple[str, ...]
-    strategy: tuple[str, str, str] | None  # data, join, gradients
+    helpers: tuple[str, ...]  # the distinctive ones
     changed: bool
 
     @property
     def words(self) -> str:
-        """The strategy chosen; for a script that is not converted, in words what it is answered."""
-        if not self.hazards and self.changed and self.strategy:
-            return " ".join(self.strategy)
+        """The helpers; for a script that is not converted, in words what it is answered."""
+        if not self.hazards and self.changed:
+            return " ".join(self.helpers)
         return f"{'hazard' if self.hazards else 'untouched'} {' '.join(self.codes)}".strip()
 
 
 @functools.cache  # the claims about the corpus share its conversions (shared_runs.py)
 def outcome(case: Case) -> Outcome:
     conversion = convert(read_project(case.path, as_module=case.module is not None))
-    chosen = conversion.strategy
+    needed = conversion.helpers.needed if conversion.helpers else frozenset()
     return Outcome(
         hazards=tuple(one.because for one in conversion.hazards),
         answer=answer(conversion),
         codes=tuple(dict.fromkeys(one.code for one in (*conversion.hazards, *conversion.notes))),
-        strategy=chosen and (chosen.data.value, chosen.join.value, chosen.gradients.value),
+        helpers=tuple(name for name in DISTINCTIVE if name in needed),
         changed=bool(conversion.changed),
     )
 

@@ -42,8 +42,8 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
     else:
         assert found.answer == case.answer
         assert not found.changed or found.hazards
-    if case.strategy:
-        assert found.strategy == case.strategy
+    if case.helpers:
+        assert found.helpers == case.helpers
 
 
 @pytest.mark.torchrun

@@ -10,7 +10,8 @@ import psutil
 import pytest
 from hangs import programs
 
-from dp2ddp.codemod.convert import Options, convert
+from dp2ddp.codemod.conversion import Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.failure_text import failure_text
 from dp2ddp.runtime.run import Run, watch

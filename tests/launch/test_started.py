@@ -15,11 +15,11 @@ import psutil
 import pytest
 import torch
 from click.testing import CliRunner
+from tests.templates.test_restarts import SCRIPT
 
 from dp2ddp.cli import main
 from dp2ddp.runtime.ports import free_port
 from tests.cli.scripts import TRAIN, script, variables
-from tests.templates.test_restarts import SCRIPT
 
 pytestmark = pytest.mark.torchrun
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.conversion import conversion_json, conversion_text, verdict
 from dp2ddp.source.files import SourceFile

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.api import convert
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.check_rule import check_rules
@@ -17,6 +16,7 @@ from dp2ddp.review.checking import check
 from dp2ddp.review.files import may_matter
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 from tests.living.test_living import EDITS, diffs, edited
 
@@ -51,7 +51,7 @@ SAMPLER = "sampler=torch.utils.data.DistributedSampler(data)"
 
 
 def found(text: str) -> set[str]:
-    return {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+    return {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
 
 
 @pytest.fixture(scope="module", params=TIERS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 
 HEAD = """
@@ -170,7 +170,7 @@ def test_nothing_is_said_of_right_code(body: str) -> None:
 
     found = [
         (rule.code, problem.message)
-        for rule, problem in problems_of(Script(SourceFile(None, text)), check_rules())
+        for rule, problem in problems_of(OwnFile(SourceFile(None, text)), check_rules())
     ]
 
     assert found == []
@@ -238,7 +238,7 @@ WRONG = {  # the same, with the one thing that makes it right taken away
 def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
     text = f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n"
 
-    found = {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+    found = {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
 
     assert found == {code}
 
@@ -257,7 +257,7 @@ def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
 def test_one_rank_is_known_in_each_of_its_spellings(condition: str) -> None:
     text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
 
-    found = {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+    found = {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
 
     assert found == {"DDP608"}
 
@@ -279,4 +279,4 @@ def test_several_ranks_are_not_one(condition: str) -> None:
     """They may be all that there are, or a group of their own."""
     text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
 
-    assert not list(problems_of(Script(SourceFile(None, text)), check_rules()))
+    assert not list(problems_of(OwnFile(SourceFile(None, text)), check_rules()))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 
 HEAD = """\
@@ -36,7 +36,7 @@ def test_a_spelling_is_found(code: str, text: str) -> None:
     head = (
         HEAD + SAMPLER if "DistributedSampler" in text else HEAD
     )  # a script that names a sampler may have one
-    script = Script(SourceFile(None, head + text))
+    script = OwnFile(SourceFile(None, head + text))
 
     assert code in {rule.code for rule, _ in problems_of(script, check_rules())}
 
@@ -59,6 +59,6 @@ PLANTED = {  # faults in ports of this repository, which verify finds by running
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_found(name: str, request: pytest.FixtureRequest) -> None:
     path = request.config.rootpath / "tests" / "pairs" / "tutorial" / f"{name}.py"
-    script = Script(SourceFile(path, path.read_text(encoding="utf-8")))
+    script = OwnFile(SourceFile(path, path.read_text(encoding="utf-8")))
 
     assert {rule.code for rule, _ in problems_of(script, check_rules())} == PLANTED[name]

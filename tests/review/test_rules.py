@@ -8,10 +8,10 @@ import pytest
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.document import rule_page
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Untouched, code_of
 from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 
 RULES = check_rules()
@@ -22,11 +22,11 @@ EXAMPLES = [
 ]
 
 
-def script_of(text: str) -> Script:
-    return Script(SourceFile(None, text))
+def script_of(text: str) -> OwnFile:
+    return OwnFile(SourceFile(None, text))
 
 
-def problems_in(script: Script, rule: CheckRule) -> list[Problem]:
+def problems_in(script: OwnFile, rule: CheckRule) -> list[Problem]:
     return [problem for _, problem in problems_of(script, [rule])]
 
 
@@ -43,7 +43,7 @@ def test_an_example_holds(rule: CheckRule, example: Example) -> None:
             assert not problems
         case Rewrites():
             edits = [edit for problem in problems for edit in problem.fix]
-            after = edit_text(script, edits)
+            after = edit_text(script.module, edits)
             assert after == code_of(example.after)
             assert not problems_in(script_of(after), rule), "what is mended is not found any more"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 
 HEAD = """
@@ -162,7 +162,7 @@ ASKED = {
 
 
 def found_in(text: str) -> set[str]:
-    return {rule.code for rule, _ in problems_of(Script(SourceFile(None, code_of(text))), check_rules())}
+    return {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, code_of(text))), check_rules())}
 
 
 @pytest.mark.parametrize("code", ASKED)
@@ -266,7 +266,7 @@ def test_the_words_of_a_file() -> None:
                 """Docstring"""
                 self.m.n(o="term", p="two words")  # comment
     '''
-    script = DDPScript(Script(SourceFile(None, code_of(text))))
+    script = DDPScript(OwnFile(SourceFile(None, code_of(text))))
 
     assert script.names - {""} == {*"abcdefGhijkmnop", "self", "int"}
     assert script.terms == {"term"}

@@ -42,12 +42,6 @@ class Noisy(nn.Module):
         return x * self.weight + (self.draw() if draws else 0.0)
 
 
-@pytest.fixture
-def apart(virtual: Install, monkeypatch: pytest.MonkeyPatch) -> Install:
-    monkeypatch.setenv("DP2DDP_CODEMOD", "small")
-    return virtual
-
-
 def run(module: nn.Module, rows: int = 3, world: int = 3) -> list[float]:
     model = nn.DataParallel(module.cuda(), list(range(world)))
     return [each[0] for each in model(torch.zeros(rows, 1, dtype=torch.float64).cuda()).tolist()]
@@ -55,9 +49,9 @@ def run(module: nn.Module, rows: int = 3, world: int = 3) -> list[float]:
 
 @pytest.mark.parametrize(("draw", "formula"), DRAWS)
 def test_replica_r_draws_from_a_number_of_the_scripts_plus_r(
-    apart: Install, draw: Draw, formula: Any
+    virtual: Install, draw: Draw, formula: Any
 ) -> None:
-    apart(3, "float64")
+    virtual(3, "float64")
     torch.manual_seed(7)
     seed = int(torch.randint(2**62, ()))
     torch.manual_seed(7)
@@ -77,9 +71,9 @@ def begin() -> None:
 @pytest.mark.parametrize(("draw", "formula"), DRAWS)
 @pytest.mark.parametrize(("first", "last", "drawn"), [(0, 9, 1), (0, 0, 1), (1, 9, 0), (8, 9, 0)])
 def test_the_script_goes_on_behind_that_number_if_replica_0_drew(
-    apart: Install, draw: Draw, formula: Any, first: int, last: int, drawn: int
+    virtual: Install, draw: Draw, formula: Any, first: int, last: int, drawn: int
 ) -> None:
-    apart(3)
+    virtual(3)
     begin()
     for _ in range(drawn):
         torch.randint(2**62, ())
@@ -89,8 +83,8 @@ def test_the_script_goes_on_behind_that_number_if_replica_0_drew(
     assert next_numbers() == wanted
 
 
-def test_a_forward_that_fails_costs_the_script_no_number(apart: Install) -> None:
-    apart(2)
+def test_a_forward_that_fails_costs_the_script_no_number(virtual: Install) -> None:
+    virtual(2)
 
     def fail() -> float:
         torch.rand(())
@@ -104,17 +98,17 @@ def test_a_forward_that_fails_costs_the_script_no_number(apart: Install) -> None
     assert next_numbers() == wanted
 
 
-def test_on_one_device_the_script_and_the_model_draw_in_turn(apart: Install) -> None:
-    apart(2, "float64")
+def test_on_one_device_the_script_and_the_model_draw_in_turn(virtual: Install) -> None:
+    virtual(2, "float64")
     torch.manual_seed(3)
     wanted = float(torch.rand(()))
     torch.manual_seed(3)
     assert run(Noisy(DRAWS[0][0]), rows=1, world=1) == [wanted]
 
 
-def test_a_forward_that_is_run_again_from_the_same_state_draws_the_same(apart: Install) -> None:
+def test_a_forward_that_is_run_again_from_the_same_state_draws_the_same(virtual: Install) -> None:
     """A checkpoint around the model puts the host's stream back, and runs it again."""
-    apart(2, "float64")
+    virtual(2, "float64")
     model = Noisy(DRAWS[0][0])
     state = torch.get_rng_state()
     first = run(model, world=2)
@@ -124,10 +118,10 @@ def test_a_forward_that_is_run_again_from_the_same_state_draws_the_same(apart: I
 
 @pytest.mark.parametrize(("first", "last", "told"), [(0, 9, 1), (0, 0, 0), (1, 1, 0), (8, 9, 0)])
 def test_whoever_wants_to_know_is_told_that_replicas_would_race(
-    apart: Install, monkeypatch: pytest.MonkeyPatch, first: int, last: int, told: int
+    virtual: Install, monkeypatch: pytest.MonkeyPatch, first: int, last: int, told: int
 ) -> None:
     calls: list[None] = []
     monkeypatch.setattr(ReplicaDraws, "observers", [lambda: calls.append(None)])
-    apart(3)
+    virtual(3)
     run(Noisy(DRAWS[0][0], first, last))
     assert len(calls) == told

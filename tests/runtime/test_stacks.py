@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp2ddp.codemod.facts import script
 from dp2ddp.runtime import stacks
 from dp2ddp.runtime.stacks import read_position
 from dp2ddp.source import helper_module
@@ -47,9 +46,9 @@ def test_a_rank_that_never_answered() -> None:
 def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
     lines = [
         "import torch",
-        f"{script.HELPERS_START} (rows)",
+        f"{helper_module.HELPERS_START} (rows)",
         "def gather(): ...",
-        script.HELPERS_END,
+        helper_module.HELPERS_END,
         "gather()",
     ]
     converted = tmp_path / "train_ddp.py"

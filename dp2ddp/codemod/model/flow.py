@@ -77,6 +77,8 @@ class Flow:
         owner = module.parents[function]
         is_method = isinstance(owner, ast.ClassDef) and places[:1] in (["self"], ["cls"])
         position = places.index(name) - is_method if name in places else None
+        if position == -1:
+            return  # `self`: no call gives it
         calls = [*self.program.calls_of(module, function)]
         if function.name == "__init__" and isinstance(owner, ast.ClassDef):
             calls = [*self.program.calls_of(module, owner)]

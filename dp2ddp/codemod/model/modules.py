@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
 
@@ -74,6 +74,7 @@ class Module:
         self.parents: dict[ast.AST, ast.AST] = reader.parents
         self.scope_of, self.stars = reader.scope_of, reader.stars
         self.home_of = reader.home_of
+        self._names: dict[ast.AST | None, str | None] = {}
 
     @property
     def shown(self) -> str:
@@ -235,6 +236,13 @@ class Module:
 
         `follow`: also through `name = expression`; without it, a mention of the thing itself is asked for.
         """
+        if not follow or seen:
+            return self._find_name(node, follow, seen)
+        if node not in self._names:  # asked again and again
+            self._names[node] = self._find_name(node, follow, seen)
+        return self._names[node]
+
+    def _find_name(self, node: ast.AST | None, follow: bool, seen: Seen) -> str | None:
         match node:
             case ast.Name(id=name):
                 return self._name_of(node, name, follow, seen)

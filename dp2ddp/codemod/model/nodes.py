@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NAMED_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (*NAMED_FUNCTIONS, ast.Lambda)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)  # of their own names

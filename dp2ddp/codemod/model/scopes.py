@@ -9,6 +9,12 @@ from enum import Enum
 
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, DEFINITIONS, FUNCTIONS, SCOPES
 
+_WORDS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_BINDING = {  # kinds of nodes that may bind a name
+    *(*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr),
+    *(ast.Name, ast.arg, ast.ExceptHandler),
+}
+
 
 class Binds(Enum):
     """How a name comes by its meaning."""
@@ -52,6 +58,11 @@ class Scope:
             scope = self.top if self.declared[name] else self.outer or self
         scope.bindings.setdefault(name, []).append(binding)
 
+    def imported(self) -> Iterator[str]:
+        """The dotted names of what is imported here."""
+        for bindings in self.bindings.values():
+            yield from (each.dotted for each in bindings if each.how is Binds.IMPORT)
+
     def lookup(self, name: str) -> Scope | None:
         """The scope that a name used here belongs to; names of classes are not seen from functions inside them."""
         scope: Scope | None = self
@@ -81,18 +92,20 @@ class Reader:
             node, scope = pending.pop()
             self.nodes.append(node)
             self.scope_of[node] = scope
-            for name, binding in self._bound_by(node):
-                scope.bind(name, binding)
-            inner = self._inner(node, scope)
-            outside = set(_outside(node))
-            children = list(ast.iter_child_nodes(node))
+            if type(node) in _BINDING:
+                for name, binding in self._bound_by(node):
+                    scope.bind(name, binding)
+            children = _children(node)
             for child in children:
                 self.parents[child] = node
-            pending += [(child, scope if child in outside else inner) for child in reversed(children)]
+            children.reverse()
+            if isinstance(node, SCOPES):
+                inner, outside = self._inner(node, scope), set(_outside(node))
+                pending += [(child, scope if child in outside else inner) for child in children]
+            else:
+                pending += [(child, scope) for child in children]
 
     def _inner(self, node: ast.AST, scope: Scope) -> Scope:
-        if not isinstance(node, SCOPES):
-            return scope
         inner = Scope(node, scope)
         for statement in _declarations(node):
             inner.declared.update(dict.fromkeys(statement.names, isinstance(statement, ast.Global)))
@@ -141,6 +154,18 @@ class Reader:
             return node.module or ""
         package = self.package[: len(self.package) - node.level + 1]
         return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below a node, without words like `Load` and `Add`: these are one for all trees."""
+    children: list[ast.AST] = []
+    for field_name in node._fields:
+        value = getattr(node, field_name, None)
+        if isinstance(value, list):
+            children += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, _WORDS)]
+        elif isinstance(value, ast.AST) and not isinstance(value, _WORDS):
+            children.append(value)
+    return children
 
 
 def _outside(node: ast.AST) -> Iterator[ast.AST]:

@@ -24,6 +24,16 @@ RUNS_TEXT = ("builtins.eval", "builtins.exec")
 IN_TEXT = re.compile(r"(?<!Distributed)(?<!FullySharded)\bDataParallel\b")
 
 
+def may_look_up(text: str) -> bool:
+    """Whether a file may fetch a class of torch.nn by a name that is not written there."""
+    return (
+        re.search(
+            r"\bgetattr\(|__dict__|\bvars\(|\beval\(|\bexec\(|attrgetter|import_module|hydra|locate", text
+        )
+        is not None
+    )
+
+
 def lookups(module: Module) -> Iterator[tuple[ast.expr, str]]:
     """Expressions that may be the class, and why."""
     for node in module.nodes(ast.Call, ast.Subscript):

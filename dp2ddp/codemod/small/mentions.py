@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.rule import Change, rename
+from dp2ddp.codemod.rule import Change, rename
 from dp2ddp.source.helper_module import NAME as HELPERS
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")

@@ -6,13 +6,12 @@ import ast
 import copy
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.helper_module import NAME, PACKAGE, is_helper_module
-from dp2ddp.source.parsing import LINE_END, parse
+from dp2ddp.source.helper_module import NAME, PACKAGE, is_helper_module, pasted_lines
+from dp2ddp.source.parsing import parse
 
 JOINS = "init_distributed"
 
@@ -28,16 +27,6 @@ def is_of_dp2ddp(dotted: str) -> bool:
 
 def _is_pasted(module: Module) -> bool:
     return is_helper_module(module.source.text)
-
-
-def pasted_lines(source: SourceFile) -> range:
-    """The lines of helpers that an earlier conversion has pasted into a script."""
-    if HELPERS_START not in source.text:
-        return range(0)
-    lines = LINE_END.split(source.text)
-    first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
-    last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
-    return range(first, last + 1) if first else range(0)
 
 
 def read_tree(source: SourceFile) -> ast.Module:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.draws import TORCH_DRAWS, host_stream
-from dp2ddp.codemod.facts.mutating import SHUFFLES, mutated_argument, mutates
+from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.small.wraps import find_wraps
@@ -160,11 +160,11 @@ def _changed(module: Module, node: ast.AST) -> ast.expr | None:
         return None
     name = module.name(node.func) or ""
     if isinstance(node.func, ast.Attribute) and node.func.attr not in QUEUE_METHODS:
-        if mutates(node.func.attr) and not name:
+        if changes_its_object(node.func.attr) and not name:
             return node.func.value
-        if node.func.attr in SHUFFLES and node.args:
+        if node.func.attr == "shuffle" and node.args:  # of a generator
             return node.args[0]
-    place = mutated_argument(name)
+    place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None
 
 
@@ -177,7 +177,6 @@ def _root(node: ast.expr | None) -> str | None:
 def _draws(module: Module, node: ast.AST) -> Iterator[str]:
     """The streams of the process that a piece of code draws from."""
     for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        name = module.name(call.func) or ""
-        stream = "torch" if name in TORCH_DRAWS else host_stream(name)
-        if stream:
-            yield stream
+        name = module.name(call.func)
+        if name and does(name) is Does.DRAW:
+            yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))

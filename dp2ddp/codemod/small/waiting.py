@@ -6,8 +6,8 @@ import ast
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Change, Finding
 from dp2ddp.codemod.small.forwards import forwards_of
-from dp2ddp.codemod.small.rule import Change, Finding
 
 WAITING = frozenset(
     {

@@ -10,8 +10,9 @@ from functools import lru_cache
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.ours import of_the_user, pasted_lines
+from dp2ddp.codemod.small.ours import of_the_user
 from dp2ddp.codemod.small.own_mode import OwnMode
+from dp2ddp.source.helper_module import pasted_lines
 
 DATA_PARALLEL = "torch.nn.DataParallel"
 WRAPS = (DATA_PARALLEL, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
@@ -86,7 +87,7 @@ def _wraps_of(module: Module) -> Iterator[Wrap]:
             yield Wrap(module, node, Call(parent, module.name(node)) if is_called else None)  # type: ignore[arg-type]
 
 
-def world_of(wraps: tuple[Wrap, ...]) -> int | None:
+def largest_count(wraps: tuple[Wrap, ...]) -> int | None:
     """How many devices the script names; None if it takes what is there."""
     counts = {wrap.count for wrap in wraps} - {None}
     return max(counts, default=None)  # type: ignore[type-var]  # no None among them

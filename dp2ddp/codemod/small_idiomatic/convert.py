@@ -10,15 +10,15 @@ from functools import lru_cache
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
-from dp2ddp.codemod.convert import Conversion, FileConversion, Options
+from dp2ddp.codemod.choices import IDIOMATIC
+from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import rules_in
-from dp2ddp.codemod.small.launch import launch_line
-from dp2ddp.codemod.small.plan import FilePlan, plan_file
-from dp2ddp.codemod.small.rule import Rule
+from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.rule import Rule, rules_in
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
-from dp2ddp.codemod.small.wraps import find_wraps
+from dp2ddp.codemod.small.wraps import find_wraps, largest_count
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project
@@ -29,7 +29,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     program = Program(project, canonical, knows)
     wraps = find_wraps(program)
     if not wraps:
-        return Conversion(FileConversion(project.entry, project.entry.text))
+        return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
     rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
     plans = [plan_file(module, rules, options.accept) for module in program.modules]
     refused = any(each.plan.hazards for each in plans)
@@ -43,6 +43,8 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
         None,
         keeps_name,
+        style=IDIOMATIC,
+        world=largest_count(wraps),
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=find_kept(program),

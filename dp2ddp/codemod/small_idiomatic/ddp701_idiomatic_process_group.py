@@ -10,13 +10,12 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Flags, Rewrites
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.quiet import LAUNCHER
-from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small.start import first_act
-from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages
+from dp2ddp.codemod.small_idiomatic.draws import is_seeded
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, Words, names_cuda, words_of
@@ -157,7 +156,7 @@ def _lines(module: Module) -> Iterator[str]:
     for origin in origins_of(module.program).values():
         if origin.behind is None:
             yield f"{origin.text} //= {words.world_size}  # of each rank"
-    if averages(module.program) and not is_seeded(module.program):
+    if averages(module.program) and not is_seeded(module.program, "torch"):
         yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
     yield f"if {words.rank} != 0:"
     yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, SetArgument
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.edits import DropArgument, InsertAfter, InsertBefore, Remove, Replace, SetArgument
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, is_main_guard
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
-from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.small_idiomatic.draws import is_seeded
+from dp2ddp.codemod.small_idiomatic.looking import is_elif, last_word
 from dp2ddp.codemod.small_idiomatic.models import (
     WRAP,
     Wrap,
+    asks_devices,
     changed_behind,
     may_be_frozen,
     may_leave_out,
@@ -25,6 +28,13 @@ from dp2ddp.codemod.small_idiomatic.models import (
 )
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
 
+INITIALISES = re.compile(r"apply$|_?(init|reset)")
+APART = "ranks that do not wrap it would train apart"
+PLAIN = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp),
+    *(ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop),
+)
+CHANGED = "changed behind the wrap, by each rank for itself: set a seed, or move it above the wrap"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
@@ -40,7 +50,8 @@ class Wrapped(IdiomaticRule):
     DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be.
 
     ## Safety
-    What changes parameters behind the wrap (`net.apply(init)`) runs on each rank by itself: a comment says so.
+    What changes parameters behind the wrap (`net.apply(init)`) runs on each rank by itself: a comment says so, where no
+    seed is set. Where the wrap hangs on an option, an `assert` stops ranks that would train apart.
     `find_unused_parameters=True` stands where a forward may leave layers out, as far as the text tells; without it, DDP
     raises where one does.
 
@@ -70,6 +81,23 @@ class Wrapped(IdiomaticRule):
                     print(net.module)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+                net = Net().cuda()
+                if args.parallel:
+                    net = torch.nn.DataParallel(net)
+            """,
+            after="""
+                import torch
+                from torch.nn.parallel import DistributedDataParallel as DDP
+                net = Net().cuda()
+                assert args.parallel, "ranks that do not wrap it would train apart"
+                if args.parallel:
+                    net = DDP(net, device_ids=[local_rank])
+            """,
+        ),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
@@ -82,6 +110,7 @@ class Wrapped(IdiomaticRule):
                 yield from _left_alone(wrap)
             else:
                 yield from _wrapped(wrap)
+                yield from _insisted(wrap)
         for node, _ in mentions(module, [WRAP]):
             if node not in called and not _is_base(module, node):
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
@@ -147,6 +176,29 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
         yield Change(SetArgument(call, name, code, BECAUSE), needed)
 
 
+def _insisted(wrap: Wrap) -> Iterator[Finding]:
+    """`assert args.parallel`: ranks that are not wrapped would train apart, and nobody would see it."""
+    module = wrap.module
+    child: ast.AST = wrap.call.node
+    wraps = {each.call.node for each in wraps_of(module.program)}
+    for each in module.around(wrap.call.node):
+        if isinstance(each, FUNCTIONS):
+            return
+        if isinstance(each, ast.IfExp) and not asks_devices(module, each.test):
+            yield remark(module, each, APART)
+        elif isinstance(each, ast.If) and not is_main_guard(each) and not asks_devices(module, each.test):
+            is_body = child in each.body
+            other = each.orelse if is_body else each.body
+            if wraps & {part for statement in other for part in ast.walk(statement)}:
+                pass
+            elif all(isinstance(part, PLAIN) for part in ast.walk(each.test)) and not is_elif(module, each):
+                test = module.text(each.test) if is_body else f"not ({module.text(each.test)})"
+                yield Change(InsertBefore(each, f'assert {test}, "{APART}"', APART, apart=False))
+            else:
+                yield remark(module, each, APART)
+        child = each
+
+
 def _moved(wrap: Wrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
     """The wrap behind what still changes the model: until there it is not wrapped."""
     module, statement = wrap.module, wrap.module.statement(wrap.call.node)
@@ -167,8 +219,14 @@ def _changed_behind(module: Module) -> Iterator[Finding]:
     for wrap in wraps_of(module.program):
         name = last_word(wrap.target)
         for call in module.calls if wrap.module is module and name and not changed_behind(wrap) else ():
-            owner = call.node.func
-            is_apply = isinstance(owner, ast.Attribute) and owner.attr == "apply"
-            if is_apply and last_word(owner.value) == name and call.node.lineno > wrap.call.node.lineno:  # type: ignore[attr-defined]
-                text = "changed behind the wrap: alike on all ranks only if they have one seed; move it above the wrap"
-                yield remark(module.statement(call.node), text)
+            is_behind = call.node.lineno > wrap.call.node.lineno
+            if is_behind and _initialises(call, name) and not is_seeded(module.program, "torch"):
+                yield remark(module, call.node, CHANGED)
+
+
+def _initialises(call: Call, name: str) -> bool:
+    """`net.apply(init)`, `net.module.init_weights()`."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    if isinstance(owner, ast.Attribute) and owner.attr == "module":
+        owner = owner.value
+    return last_word(owner) == name and INITIALISES.match(call.method) is not None

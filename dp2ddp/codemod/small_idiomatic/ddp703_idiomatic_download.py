@@ -9,8 +9,7 @@ from itertools import pairwise
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
@@ -65,7 +64,9 @@ class Rank0First(IdiomaticRule):
         for run, why in _runs(module):
             if any(isinstance(each, LEAVING) for statement in run for each in _walked(statement)):
                 yield remark(
-                    run[0], "let rank 0 do this first: a barrier before it on the others, behind it on rank 0"
+                    module,
+                    run[0],
+                    "let rank 0 do this first: a barrier before it on the others, behind it on rank 0",
                 )
                 continue
             before = f"if {words.rank} != 0:\n    {words['dist']}.barrier()  # rank 0 {why} first"

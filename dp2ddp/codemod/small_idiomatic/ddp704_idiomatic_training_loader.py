@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.epochs import epochs_of
 from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import last_word
@@ -116,6 +115,7 @@ class TrainingLoader(IdiomaticRule):
         ):
             for node in backward_loops(module):
                 yield remark(
+                    module,
                     node,
                     "every rank trains on the whole batch here; give each its share, batch[rank::world_size]",
                 )
@@ -123,7 +123,7 @@ class TrainingLoader(IdiomaticRule):
 
 def _whole(loader: Loader) -> Iterator[Finding]:
     text = f"each rank gets whole batches: {loader.refusal}"
-    yield remark(loader.module.statement(loader.call.node), text)
+    yield remark(loader.module, loader.call.node, text)
 
 
 def _own_loaders(module: Module) -> Iterator[Finding]:
@@ -131,6 +131,7 @@ def _own_loaders(module: Module) -> Iterator[Finding]:
     for each in module.all(ast.ClassDef):
         if any(module.name(base) == LOADER for base in each.bases):
             yield remark(
+                module,
                 each,
                 "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
                 "DistributedSampler of what it samples",
@@ -194,4 +195,4 @@ def _set_epoch(module: Module, loop: Loop, reshuffled: list[Loader], is_alone: b
         for loader in reshuffled:
             if loader.module is module:
                 text = "call its sampler.set_epoch(epoch) before each pass, or all passes have the same order"
-                yield remark(module.statement(loader.call.node), text)
+                yield remark(module, loader.call.node, text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Guard, InsertAfter, Replace, SetArgument
+from dp2ddp.codemod.edits import Guard, Hazard, InsertAfter, Replace, SetArgument
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.small.uses import is_harmless, loads, row_of
 from dp2ddp.codemod.small_idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, reads, writes
 from dp2ddp.codemod.small_idiomatic.looking import last_word
@@ -18,6 +18,9 @@ from dp2ddp.codemod.small_idiomatic.models import wrapped_names
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 BECAUSE = "rank 0 writes"
+READ_ALONE = "let rank 0 read it, too, and broadcast what it finds; or take the exact style"
+STORE = "every rank opens this store to write: rank 0 alone should, or each its own"
+LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp)  # what `and` would tear
 BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -79,17 +82,29 @@ class RankZeroWrites(IdiomaticRule):
                     guarded[statement] = None
                 else:
                     yield remark(
-                        statement, "every rank does this, as what it returns is used: rank 0's alone?"
+                        module, statement, "every rank does this, as what it returns is used: rank 0's alone?"
                     )
             elif opens_to_write(module, call):
                 with_ = _plain_with(module, call)
-                if with_ is None:
+                if _reads_too(module, call):
+                    yield Hazard(call.node, "all ranks read what rank 0 alone writes here", READ_ALONE)
+                elif with_ is None:
                     yield from _to_nowhere(module, call, call.argument(0, "file"))
                 else:
                     guarded[with_] = None
             else:
                 yield from _tracked(module, call)
         yield from _guards(module, guarded)
+
+
+def _reads_too(module: Module, call: Call) -> bool:
+    """`with open(path, "a+") as file: file.seek(0); lines = file.readlines()`."""
+    item = module.parents[call.node]
+    target = item.optional_vars if isinstance(item, ast.withitem) else None
+    if isinstance(item, ast.Assign):
+        target = item.targets[0]
+    uses = (home.parents[node] for home, node in loads(module, target))
+    return any(isinstance(each, ast.Attribute) and each.attr.startswith(("read", "seek")) for each in uses)
 
 
 def is_folder(call: Call) -> bool:
@@ -127,7 +142,7 @@ def _plain_with(module: Module, call: Call) -> ast.With | None:
 def _to_nowhere(module: Module, call: Call, path: ast.expr | None) -> Iterator[Finding]:
     words = words_of(module)
     if path is None or not call.name:
-        yield remark(module.statement(call.node), "every rank opens this file to write: rank 0 alone should")
+        yield remark(module, call.node, "every rank opens this file to write: rank 0 alone should")
         return
     code = "{path}" if not isinstance(path, (ast.IfExp, ast.Lambda)) else "({path})"
     nowhere = f"{code} if {words.is_rank0} else {words['os']}.devnull"
@@ -136,6 +151,9 @@ def _to_nowhere(module: Module, call: Call, path: ast.expr | None) -> Iterator[F
 
 def _tracked(module: Module, call: Call) -> Iterator[Finding]:
     words, kind, name = words_of(module), does(call.name), call.name or ""
+    row = row_of(module, call)
+    if row is not None and row.does is Does.KEEP_STORE and not is_harmless(module, call, row):
+        yield remark(module, call.node, STORE)
     if kind is Does.HANDLE_LOG:
         yield from _to_nowhere(module, call, call.argument(0, "filename"))
     elif name == "logging.basicConfig" and (given := call.keyword("filename")):
@@ -148,7 +166,7 @@ def _tracked(module: Module, call: Call) -> Iterator[Finding]:
     elif name in tuple(
         f"{each}.{word}" for each in TRACKING for word in ("init", "start_run", "Run", "Experiment")
     ):
-        yield remark(module.statement(call.node), "every rank reports its run here: rank 0 alone should")
+        yield remark(module, call.node, "every rank reports its run here: rank 0 alone should")
     elif name.startswith("tqdm.") and name.endswith((".tqdm", ".trange")) and call.keyword("disable") is None:
         yield Change(SetArgument(call.node, "disable", f"{words.rank} != 0", "one bar"), ("dist",))
 
@@ -164,7 +182,7 @@ def _elsewhere(module: Module, call: Call) -> Iterator[Finding]:
             SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {elsewhere}", BECAUSE), needed
         )
     else:
-        yield remark(module.statement(call.node), "every rank reports its run here: rank 0 alone should")
+        yield remark(module, call.node, "every rank reports its run here: rank 0 alone should")
 
 
 def _guards(module: Module, guarded: dict[ast.stmt, None]) -> Iterator[Finding]:
@@ -172,7 +190,13 @@ def _guards(module: Module, guarded: dict[ast.stmt, None]) -> Iterator[Finding]:
     words = words_of(module)
     names = wrapped_names(module.program)
     for run in _runs(module, guarded):
-        yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE), ("dist",))
+        parent = module.parents[run[0]]
+        if isinstance(parent, ast.If) and parent.body == run and not parent.orelse:
+            code = "({test})" if isinstance(parent.test, LOOSE) else "{test}"
+            test = {"test": parent.test}
+            yield Change(Replace(parent.test, f"{code} and {words.is_rank0}", BECAUSE, test), ("dist",))
+        else:
+            yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE), ("dist",))
         if _is_read_again(module, run[-1]):
             code = f"{words['dist']}.barrier()  # before others read it"
             yield Change(InsertAfter(run[-1], code, "other ranks read what rank 0 writes"), ("dist",))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Set
 
 from dp2ddp.codemod.edits import InsertBefore, SetArgument
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
-from dp2ddp.codemod.small_idiomatic.looking import calls_in
-from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.small_idiomatic.effects import ASKS_FILES
+from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.small_idiomatic.models import wrapped_names
+from dp2ddp.codemod.small_idiomatic.training import leading_to
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
+
+WRAPPER = (
+    "the wrapper itself, which is DDP's from now on, and needs a process group to be loaded: save net.module"
+)
 
 
 class OwnDeviceLoad(IdiomaticRule):
@@ -56,7 +64,7 @@ class OwnDeviceLoad(IdiomaticRule):
 
     def find(self, module: Module) -> Iterator[Finding]:
         words = words_of(module)
-        saves = any(does(call.name) is Does.SAVE for _, call in calls_in(module.program))
+        saving = leading_to(module.program, _saves)
         for call in module.calls:
             if call.name != "torch.load":
                 continue
@@ -65,7 +73,71 @@ class OwnDeviceLoad(IdiomaticRule):
                 code = f'{{"cuda:0": f"cuda:{{{words.index}}}"}}'
                 why = "what lay on rank 0's GPU comes to the rank's own"
                 yield Change(SetArgument(call.node, "map_location", code, why), ("torch",))
-            if saves:
+            if _may_follow(module, call.node, saving):
                 code = f"{words['dist']}.barrier()  # rank 0 has written"
-                before = InsertBefore(module.statement(call.node), code, "rank 0 has written", apart=False)
+                before = InsertBefore(_question_or_load(module, call.node), code, "rank 0 has written", apart=False)
                 yield Change(before, ("dist",))
+        for statement in _wrappers_saved(module):
+            yield remark(module, statement, WRAPPER)
+
+
+def _saves(module: Module, call: Call, functions: Set[str]) -> bool:
+    """Whether a call saves, or leads to what does: also of an object (`stopper(loss, net)`)."""
+    if does(call.name) is Does.SAVE:
+        return True
+    called = call.node.func
+    name = call.method or (called.id if isinstance(called, ast.Name) else "")
+    is_object = call.name is None and name not in module.program.methods
+    return (name in functions or is_object and "__call__" in functions) and not (call.name or "").startswith(
+        "torch."
+    )
+
+
+def _may_follow(
+    module: Module, node: ast.AST, saving: frozenset[str], seen: frozenset[ast.AST] = frozenset()
+) -> bool:
+    """Whether rank 0 may have saved something before a place: above it, in a loop around it, or before its function."""
+    function = module.function_around(node)
+    loops = {each for each in module.around(node) if isinstance(each, LOOPS)}
+    beside = [each for each in module.calls if module.function_around(each.node) is function]
+    for call in (each for each in beside if _saves(module, each, saving)):
+        if call.node.lineno < node.lineno or loops & set(module.around(call.node)):  # type: ignore[attr-defined]
+            return True
+    if function is None or function in seen:
+        return False
+    owner = module.parents[function] if getattr(function, "name", "") == "__init__" else function
+    callers = list(module.program.calls_of(module, owner))
+    return not callers or any(
+        _may_follow(home, call.node, saving, seen | {function}) for home, call in callers
+    )
+
+
+def _question_or_load(module: Module, node: ast.AST) -> ast.stmt:
+    """The statement of a load, or the `if os.path.exists(path):` around it: all ranks must come to the barrier."""
+    statement = module.statement(node)
+    for each in module.around(statement):
+        if isinstance(each, FUNCTIONS):
+            break
+        if isinstance(each, ast.If) and any(last_word(part) in ASKS_FILES for part in ast.walk(each.test)):
+            statement = each
+    return statement
+
+
+def _wrappers_saved(module: Module) -> Iterator[ast.stmt]:
+    """`torch.save(net, path)`, also `torch.save({"net": net}, path)`."""
+    names = wrapped_names(module.program)
+    for call in module.calls:
+        given = call.argument(0, "obj") if does(call.name) is Does.SAVE else None
+        origins = module.program.flow.origins(module, given) if given is not None else ()
+        whole = [(module, given), *origins] if given is not None else []
+        nodes = ((home, each) for home, origin in whole for each in _values(origin))
+        if any(last_word(each) in names and not _is_part(home, each) for home, each in nodes):
+            yield module.statement(call.node)
+
+
+def _values(node: ast.expr) -> list[ast.expr]:
+    return list(node.values) if isinstance(node, ast.Dict) else [node]
+
+
+def _is_part(module: Module, node: ast.expr) -> bool:
+    return isinstance(module.parents[node], ast.Attribute)

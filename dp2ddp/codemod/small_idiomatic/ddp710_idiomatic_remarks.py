@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Finding
-from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
-from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.small.rules.ddp506_own_clock import OwnClock
+from dp2ddp.codemod.small_idiomatic.draws import unseeded_orders
+from dp2ddp.codemod.small_idiomatic.figures import deciding_figures, shown_figures, swallowing
+from dp2ddp.codemod.small_idiomatic.losses import Mean, losses_of, sums
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
-from dp2ddp.codemod.small_idiomatic.training import trains
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark
 
-SEEDS = ("torch.manual_seed", "numpy.random.seed", "random.seed", "torch.cuda.manual_seed_all")
-SPLIT = "torch.utils.data.random_split"
+SUM = "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before"
+PAIRS = "a product of matrices: where rows are compared with each other, a rank has 1/W of them (all_gather them?)"
+UNSEEDED = "without a seed each rank draws another order, and may test on what others train: set one"
 FIGURES = "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all"
+DECIDING = (
+    "each rank's own figure: if more than a line hangs on it, dist.all_reduce it, or ranks decide differently"
+)
+SWALLOWED = "a rank that swallows an error here leaves the others without its gradients: let it raise"
+CLOCK = "each rank's own clock, or process: take rank 0's (dist.broadcast_object_list)"
 
 
 class Remarks(IdiomaticRule):
     """Say where numbers are a rank's own.
 
     ## What it does
-    Puts a comment above a loss that is a sum (DDP averages gradients over the ranks: they are 1 / W of what they were),
-    above training figures that are printed or logged, and above a random split without a seed.
+    Puts a comment above a loss that is a sum (DDP averages gradients over the ranks: they are 1 / W of what they were)
+    or that compares rows, above training figures that are shown or decide something, above random splits without a
+    seed, errors that are swallowed in a step, and clocks that name files.
 
     ## Why
     What to do depends on what the owner wants: no code is right for all.
@@ -61,78 +65,19 @@ class Remarks(IdiomaticRule):
     def find(self, module: Module) -> Iterator[Finding]:
         if not wraps_of(module.program):
             return
-        yield from _sums(module)
-        yield from _splits(module)
-        if any(loader.is_shared for loader in loaders_of(module.program)):
-            yield from _figures(module)
-
-
-def _sums(module: Module) -> Iterator[Finding]:
-    text = "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before"
-    for call in module.calls:
-        given = call.keyword("reduction")
-        is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
-        if is_sum or call.method == "sum" and _is_differentiated(module, call):
-            yield remark(module.statement(call.node), text)
-
-
-def _is_differentiated(module: Module, call: Call) -> bool:
-    """`loss = (...).sum()` and then `loss.backward()`, or both at once: the sum is the outermost call."""
-    parent = module.parents[call.node]
-    if isinstance(parent, ast.Attribute):
-        return parent.attr == "backward"
-    if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
-        return False
-    name, scope = parent.targets[0].id, module.scope_of[parent.targets[0]]
-    owners = (each.node.func.value for each in module.calls if each.method == "backward")  # type: ignore[attr-defined]
-    return any(
-        isinstance(each, ast.Name) and each.id == name and module.scope_of[each] is scope for each in owners
-    )
-
-
-def is_seeded(program: Program) -> bool:
-    """Whether the program sets a seed anywhere."""
-    return any(call.name in SEEDS for _, call in calls_in(program))
-
-
-def _splits(module: Module) -> Iterator[Finding]:
-    seeded = is_seeded(module.program)
-    for call in module.calls:
-        if call.name == SPLIT and not seeded and call.argument(2, "generator") is None:
-            text = "without a seed each rank splits otherwise, and tests on what others train: set one"
-            yield remark(module.statement(call.node), text)
-
-
-def _figures(module: Module) -> Iterator[Finding]:
-    """One comment a function, above the first line that shows a figure of training."""
-    functions: set[ast.AST | None] = set()
-    for call in module.calls:
-        word = last_word(call.node.func)
-        if word not in ("print", "info", "add_scalar", "log", "set_postfix", "set_description"):
-            continue
-        function, loop = module.function_around(call.node), _loop_before(module, call.node)
-        is_figure = any(
-            isinstance(each, ast.Name) and "loss" in each.id.lower() for each in ast.walk(call.node)
-        )
-        if function not in functions and loop is not None and is_figure:
-            functions.add(function)
-            yield remark(module.statement(call.node), FIGURES)
-
-
-def _loop_before(module: Module, node: ast.AST) -> ast.AST | None:
-    """The loop that trains in the same function, in which a line stands or which it follows."""
-    function = module.function_around(node)
-    loops = (each for each in module.nodes(*LOOPS) if module.function_around(each) is function)
-    shared = {
-        loop.node
-        for loader in loaders_of(module.program)
-        if loader.is_shared
-        for loop in loader.loops
-        if loop.trains
-    }
-    before = [
-        each
-        for each in loops
-        if each in shared and each.lineno < node.lineno and trains(module, each)  # type: ignore[attr-defined]
-    ]
-    return before[-1] if before else None
+        for statement in sums(module):
+            yield remark(module, statement, SUM)
+        for call in unseeded_orders(module):
+            yield remark(module, call.node, UNSEEDED)
+        for home, statement, kind in losses_of(module.program):
+            if home is module and kind is Mean.OF_PAIRS:
+                yield remark(module, statement, PAIRS)
+        for statement in shown_figures(module):
+            yield remark(module, statement, FIGURES)
+        for statement in deciding_figures(module):
+            yield remark(module, statement, DECIDING)
+        for statement in swallowing(module):
+            yield remark(module, statement, SWALLOWED)
+        for finding in OwnClock().look(module):
+            node = finding.edit.node if isinstance(finding, Change) else finding.node
+            yield remark(module, node, CLOCK)

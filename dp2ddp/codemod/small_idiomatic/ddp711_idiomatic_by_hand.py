@@ -10,8 +10,7 @@ from itertools import pairwise
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.looking import calls_in, class_named, last_word, methods_of
 from dp2ddp.codemod.small_idiomatic.models import WRAP, has_unwrapped, runs_often, wraps_of
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
@@ -151,9 +150,7 @@ def _part(module: Module, call: Call) -> Iterator[str | None]:
 def _own_gpu(module: Module, call: Call, name: str) -> Iterator[Finding]:
     if name == "comm":
         if any(isinstance(each, ast.ClassDef) for each in module.around(call.node)):
-            yield remark(
-                module.statement(call.node), "copies between GPUs: a rank has one; nn.SyncBatchNorm?"
-            )
+            yield remark(module, call.node, "copies between GPUs: a rank has one; nn.SyncBatchNorm?")
         else:
             yield Hazard(call.node, "tensors are copied between GPUs by hand", "take the exact style")
         return
@@ -180,9 +177,7 @@ def _own_class(module: Module, call: Call) -> Iterator[Finding]:
     words, given = words_of(module), call.argument(1, "device_ids")
     code = f"[{words.index}]"
     needed = () if words.binds("local_rank") else ("torch",)
-    yield remark(
-        module.statement(call.node), "on the rank's own GPU; gradients are averaged before each step"
-    )
+    yield remark(module, call.node, "on the rank's own GPU; gradients are averaged before each step")
     if given is not None:
         yield Change(Replace(given, code, BECAUSE), needed)
     else:

@@ -7,15 +7,11 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
-from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.small_idiomatic.figures import skipping
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
-from dp2ddp.codemod.small_idiomatic.training import trains
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of
 
-ASKS = {"isnan", "isinf", "isfinite", "item", "any", "all", "len"}
 NAME = "skips"
 
 
@@ -68,23 +64,11 @@ class SharedDecision(IdiomaticRule):
     )
 
     def find(self, module: Module) -> Iterator[Finding]:
-        for node in module.all(ast.If) if wraps_of(module.program) else ():
-            loop = next((each for each in module.around(node) if isinstance(each, LOOPS)), None)
-            asks = any(
-                isinstance(each, ast.Call) and last_word(each.func) in ASKS for each in ast.walk(node.test)
-            )
-            leaves = isinstance(node.body[-1], (ast.Continue, ast.Break)) and not node.orelse
-            if asks and leaves and loop is not None and trains(module, loop) and _is_statement(module, node):
-                words = words_of(module)
-                device = ', device="cuda"' if names_cuda(module.program) else ""
-                code = f"{NAME} = {words['torch']}.tensor(float({ast.unparse(node.test)}){device})\n"
-                code += f"{words['dist']}.all_reduce({NAME})  # what one rank does, all do"
-                because = "all ranks skip a batch, or none"
-                yield Change(InsertBefore(node, code, because, apart=False), ("torch", "dist"))
-                yield Change(Replace(node.test, f"{NAME} > 0", because))
-
-
-def _is_statement(module: Module, node: ast.If) -> bool:
-    """Whether it is no `elif`, before which nothing can stand."""
-    parent = module.parents[node]
-    return not (isinstance(parent, ast.If) and node in parent.orelse)
+        words = words_of(module)
+        for node in skipping(module) if wraps_of(module.program) else ():
+            device = ', device="cuda"' if names_cuda(module.program) else ""
+            code = f"{NAME} = {words['torch']}.tensor(float({ast.unparse(node.test)}){device})\n"
+            code += f"{words['dist']}.all_reduce({NAME})  # what one rank does, all do"
+            because = "all ranks skip a batch, or none"
+            yield Change(InsertBefore(node, code, because, apart=False), ("torch", "dist"))
+            yield Change(Replace(node.test, f"{NAME} > 0", because))

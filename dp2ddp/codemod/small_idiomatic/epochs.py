@@ -34,9 +34,9 @@ def epochs_of(loop: Loop, is_alone: bool, targets: Set[str]) -> Iterator[Epoch]:
     if not isinstance(loop.node, ast.For) or not isinstance(shown, (ast.Name, ast.Attribute, ast.Subscript)):
         return
     function = module.function_around(loop.node)
-    number = _number_at(module, loop.node) or _parameter(function)
+    number = _number_at(module, shown) or _parameter(function)
     if number and is_alone:
-        yield Epoch(module, loop.node, module.text(shown), number)
+        yield Epoch(module, module.statement(shown), module.text(shown), number)
     elif function:
         calls = [each for each in _at_calls(module, function, shown) if each]
         chosen = [each for each in calls if re.split(r"\W", each.loader)[-1] in targets]

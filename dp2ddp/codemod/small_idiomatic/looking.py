@@ -36,3 +36,9 @@ def methods_of(class_: ast.ClassDef) -> set[str]:
 def last_word(node: ast.AST | None) -> str:
     """The name of a variable, or of an attribute."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def is_elif(module: Module, node: ast.If) -> bool:
+    """Whether nothing can stand before it."""
+    parent = module.parents[node]
+    return isinstance(parent, ast.If) and node in parent.orelse

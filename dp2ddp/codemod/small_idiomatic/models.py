@@ -74,7 +74,8 @@ def _plain_classes(program: Program) -> Iterator[str]:
 
 def trains_nothing(wrap: Wrap) -> bool:
     """Whether what is wrapped has no parameters: a loss of torch's, a class that makes no layer."""
-    name = wrap.module.name(wrap.model.func) if isinstance(wrap.model, ast.Call) else None
+    model = _unmoved(wrap)
+    name = wrap.module.name(model.func) if isinstance(model, ast.Call) else None
     if name is None or name.startswith("torch.nn."):
         return name is not None and name.endswith("Loss")
     home = class_named(wrap.module.program, name)
@@ -88,14 +89,20 @@ def trains_nothing(wrap: Wrap) -> bool:
     return all(each.endswith("Loss") for each in layers) and not any(map(wrap.module.program.is_local, names))
 
 
+def _unmoved(wrap: Wrap) -> ast.expr | None:
+    """The model without `.cuda()` or `.to(device)`."""
+    model = wrap.model
+    while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in MOVES:
+        model = model.func.value
+    return model
+
+
 FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
 
 
 def may_be_frozen(wrap: Wrap) -> str:
     """A variable in which nothing may be left to train, by its name: a teacher, a criterion; else empty."""
-    model = wrap.model
-    if isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in MOVES:
-        model = model.func.value
+    model = _unmoved(wrap)
     if not isinstance(model, (ast.Name, ast.Attribute)):
         return ""
     words = (last_word(wrap.target), last_word(model))
@@ -250,3 +257,17 @@ def runs_often(wrap: Wrap) -> bool:
             key = last_word(call.node.func), function
             count[key] = count.get(key, 0) + 1
     return any(each > 1 for each in count.values())
+
+
+def asks_devices(module: Module, test: ast.expr) -> bool:
+    """Whether a condition is about devices: `if torch.cuda.device_count() > 1:`, `if device.type == "cuda":`."""
+    flow = module.program.flow
+    named = (each for each in ast.walk(test) if isinstance(each, (ast.Name, ast.Attribute)))
+    origins = [(module, test), *(origin for each in named for origin in flow.origins(module, each))]
+    return any(_is_of_devices(home, part) for home, origin in origins for part in ast.walk(origin))
+
+
+def _is_of_devices(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("cuda")
+    return isinstance(node, ast.Call) and (module.name(node.func) or "").startswith("torch.cuda.")

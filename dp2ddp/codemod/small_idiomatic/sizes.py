@@ -1,4 +1,4 @@
-"""Where the size of a batch comes from: divided there, if it is read elsewhere too."""
+"""Numbers that the text tells; where the size of a batch comes from: divided there, if it is read elsewhere too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dp2ddp.codemod.model.flow import Source, pairs
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
@@ -74,3 +75,53 @@ def _origin(module: Module, size: ast.Name | ast.Attribute) -> Origin | None:
     if act is None:
         return None
     return Origin(module, module.text(size), statement if statement.lineno >= act.lineno else None)
+
+
+MAKERS = tuple(f"torch.{name}" for name in ("randn", "rand", "zeros", "ones", "empty", "arange"))
+KEEPS = {"float", "long", "double", "to", "clamp"}
+
+
+def number_of(module: Module, node: ast.expr | None) -> int | None:
+    """A whole number, where the text says which: `64`, `BATCH = 64`."""
+    origins = module.program.flow.origins(module, node) if node is not None else ()
+    numbers = {each.value if isinstance(each, ast.Constant) else None for _, each in origins}
+    number = numbers.pop() if len(numbers) == 1 else None
+    return number if isinstance(number, int) else None
+
+
+def samples_of(module: Module, dataset: ast.expr | None) -> int | None:
+    """How many samples a data set has: `TensorDataset(torch.randn(1000, 8), ...)`."""
+    home, made = _made(module, dataset)
+    if made is None or home.name(made.func) != "torch.utils.data.TensorDataset" or not made.args:
+        return None
+    home, first = _made(home, made.args[0])
+    while first is not None and isinstance(first.func, ast.Attribute) and first.func.attr in KEEPS:
+        home, first = _made(home, first.func.value)
+    if first is None or home.name(first.func) not in MAKERS or not first.args:
+        return None
+    return number_of(home, first.args[0])
+
+
+def _made(module: Module, node: ast.expr | None) -> tuple[Module, ast.Call | None]:
+    """The one call that an expression comes from, and its file."""
+    match origins_of_value(module, node):
+        case [(home, ast.Call() as call)]:
+            return home, call
+    return module, None
+
+
+def origins_of_value(module: Module, node: ast.expr | None) -> tuple[Source, ...]:
+    """Where a value comes from, also by `a, b = x, y`."""
+    origins = module.program.flow.origins(module, node) if node is not None else ()
+    match origins:
+        case [(home, ast.Name(id=name) as only)]:
+            assigned = (pair for each in home.all(ast.Assign) for pair in pairs(each))
+            values = [
+                value
+                for target, value in assigned
+                if isinstance(target, ast.Name)
+                and target.id == name
+                and home.scope_of[target] is home.scope_of[only]
+            ]
+            return ((home, values[0]),) if len(values) == 1 else origins
+    return origins

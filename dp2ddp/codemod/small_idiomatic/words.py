@@ -13,7 +13,7 @@ from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import last_import
 
 # What a change may need, by the name that it has in new code: the imports that bring it, the first one preferred.
@@ -153,6 +153,17 @@ def _names_cuda(module: Module) -> bool:
     return any(isinstance(text, str) and text.startswith("cuda") for text in texts)
 
 
-def remark(node: ast.stmt, text: str) -> Change:
-    """A comment above a statement, for the person who goes on with the script."""
+def remark(module: Module, node: ast.AST, text: str) -> Change:
+    """A comment above the line of a node, for the person who goes on with the script."""
+    node = _first_of_line(module, module.statement(node))
     return Change(InsertBefore(node, f"# dp2ddp: {text}", text, apart=False))
+
+
+def _first_of_line(module: Module, statement: ast.stmt) -> ast.stmt:
+    """The whole of `if late: x = 1; y = 2`: comments stand on lines of their own."""
+    for each in module.around(statement):
+        if isinstance(each, ast.stmt) and each.lineno == statement.lineno:
+            statement = each
+    blocks = (getattr(module.parents[statement], name, None) for name in ("body", "orelse", "finalbody"))
+    block = next((each for each in blocks if isinstance(each, list) and statement in each), [statement])
+    return next(each for each in block if each.lineno == statement.lineno)

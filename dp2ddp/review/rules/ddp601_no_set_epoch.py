@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 TAKES_A_LOADER = ("builtins.", "tqdm.")
@@ -110,17 +110,17 @@ def is_iterated_anew(script: DDPScript, loader: ast.Call) -> bool:
 
 def _is_measured(script: DDPScript, use: ast.AST) -> bool:
     """`len(loader)`, which is no pass over it."""
-    parent = script.script.scopes.parents[use]
+    parent = script.module.parents[use]
     return isinstance(parent, ast.Attribute) or (
-        isinstance(parent, ast.Call) and script.script.scopes.name(parent.func) == "builtins.len"
+        isinstance(parent, ast.Call) and script.module.name(parent.func) == "builtins.len"
     )
 
 
 def _stays_here(script: DDPScript, use: ast.AST) -> bool:
     """Iterated, measured, or given to something that does no more than that: no one else can set the epoch."""
-    parent = script.script.scopes.parents[use]
+    parent = script.module.parents[use]
     if isinstance(parent, ast.Call) and use in parent.args:
-        name = script.script.scopes.name(parent.func) or ""
+        name = script.module.name(parent.func) or ""
         return name.startswith(TAKES_A_LOADER) or _is_own_function(script, parent)
     return isinstance(parent, (ast.For, ast.comprehension)) or (
         isinstance(parent, ast.Attribute) and parent.attr in ("dataset", "batch_size")
@@ -129,14 +129,14 @@ def _stays_here(script: DDPScript, use: ast.AST) -> bool:
 
 def _is_own_function(script: DDPScript, call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute):
-        return call.func.attr in script.script.methods_by_name
-    return isinstance(script.script.scopes.definition(call.func), ast.FunctionDef)
+        return call.func.attr in script.file.methods_by_name
+    return isinstance(script.file.definition(call.func), ast.FunctionDef)
 
 
 def _in_outer_loop(script: DDPScript, use: ast.AST) -> bool:
     """Whether a use stands in a loop that is not the loop over it."""
     inner = use
-    for parent in script.script.scopes.ancestors(use):
+    for parent in script.module.around(use):
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return any(script.sites.loop_around(site) is not None for site in script.sites.sites_of(parent))
         if isinstance(parent, (ast.For, ast.While)) and inner is not getattr(parent, "iter", None):

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 TOTAL = re.compile(
@@ -66,7 +67,7 @@ class TotalBatchOnEachRank(CheckRule):
             return
         total = {
             _name_of(call)
-            for call in script.script.calls
+            for call in script.module.calls
             if call.method == "add_argument" and _is_total(call)
         }
         for loader in script.loaders:
@@ -77,7 +78,7 @@ class TotalBatchOnEachRank(CheckRule):
                 or size.attr not in total
             ):
                 continue
-            uses = script.script.by_word[size.attr]
+            uses = script.module.by_word[size.attr]
             if not any(isinstance(use.ctx, ast.Store) or _is_divided(script, use) for use in uses):
                 yield Problem(
                     size,
@@ -86,12 +87,12 @@ class TotalBatchOnEachRank(CheckRule):
                 )
 
 
-def _is_total(call: CallSite) -> bool:
+def _is_total(call: Call) -> bool:
     text = literal(call.argument(None, "help"))
     return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
 
 
-def _name_of(call: CallSite) -> str:
+def _name_of(call: Call) -> str:
     """What argparse calls the value."""
     given = literal(call.argument(None, "dest"))
     options = [value for value in map(literal, call.node.args) if isinstance(value, str)]
@@ -100,7 +101,5 @@ def _name_of(call: CallSite) -> str:
 
 
 def _is_divided(script: DDPScript, use: ast.AST) -> bool:
-    parents = list(script.script.scopes.ancestors(use))[
-        :3
-    ]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
+    parents = list(script.module.around(use))[:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
     return any(isinstance(parent, (ast.BinOp, ast.AugAssign)) for parent in parents)

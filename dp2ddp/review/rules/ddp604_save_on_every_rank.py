@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -82,7 +82,7 @@ class SaveOnEveryRank(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not (script.trains_on_ranks or script.whole_batch_wraps) or script.own_save:
             return
-        for call in script.script.calls_of("torch.save"):
+        for call in script.file.calls_of("torch.save"):
             path = call.argument(1, "f")
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
@@ -104,10 +104,10 @@ def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
     return script.is_open_file(path) or not (isinstance(path, ast.Name) or script.values_of(path))
 
 
-def _is_called_with_rank(script: DDPScript, call: CallSite) -> bool:
+def _is_called_with_rank(script: DDPScript, call: Call) -> bool:
     """Whether its function is handed something that differs from rank to rank, which the path may be made of."""
     function = script.sites.function_of(call.node)
-    parents = (script.script.scopes.parents[site] for site in script.sites.sites_of(function))
+    parents = (script.module.parents[site] for site in script.sites.sites_of(function))
     calls = [parent for parent in parents if isinstance(parent, ast.Call)]
     given = [value for parent in calls for value in (*parent.args, *(word.value for word in parent.keywords))]
     return any(map(script.ranks.may_ask, given))

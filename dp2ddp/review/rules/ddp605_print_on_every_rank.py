@@ -77,7 +77,7 @@ class PrintOnEveryRank(CheckRule):
             return
         prints = [
             call.node
-            for call in script.script.calls_of("builtins.print")
+            for call in script.file.calls_of("builtins.print")
             if script.sites.loop_around(call.node) is not None
             and not any(script.ranks.may_ask(argument) for argument in call.node.args)
             and script.ranks.runs_on_all(call.node)

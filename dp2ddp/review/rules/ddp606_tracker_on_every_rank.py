@@ -71,7 +71,7 @@ class TrackerOnEveryRank(CheckRule):
         on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps
         if not on_ranks or script.mentions("WANDB_MODE"):
             return
-        for call in script.script.calls_of(*TRACKERS):
+        for call in script.file.calls_of(*TRACKERS):
             given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
             if call.keyword("group") or any(map(script.ranks.may_ask, given)):
                 continue

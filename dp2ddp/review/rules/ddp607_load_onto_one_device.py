@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -73,10 +73,10 @@ class LoadOntoOneDevice(CheckRule):
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
         on_gpu = any(wrap.argument(1, "device_ids") is not None for wrap in script.wraps)
-        saves = [call for call in script.script.calls_of("torch.save") if not _is_of_the_cpu(script, call)]
+        saves = [call for call in script.file.calls_of("torch.save") if not _is_of_the_cpu(script, call)]
         if not script.trains_on_ranks or not on_gpu or not saves:
             return
-        for call in script.script.calls_of("torch.load"):
+        for call in script.file.calls_of("torch.load"):
             if call.argument(1, "map_location") or _has_alternative(script, call):
                 continue
             if _is_state(script, call) and not _is_own(script, call):
@@ -87,14 +87,14 @@ class LoadOntoOneDevice(CheckRule):
                 )
 
 
-def _is_of_the_cpu(script: DDPScript, save: CallSite) -> bool:
+def _is_of_the_cpu(script: DDPScript, save: Call) -> bool:
     """Whether the function that saves moves something to the CPU."""
     function = script.sites.function_of(save.node)
     scope = save.node if isinstance(function, ast.Module) else function
     return any(isinstance(node, ast.Attribute) and node.attr == "cpu" for node in ast.walk(scope))
 
 
-def _is_own(script: DDPScript, load: CallSite) -> bool:
+def _is_own(script: DDPScript, load: Call) -> bool:
     """Whether a rank loads what no other rank loads, or what it has in memory; what `**options` say is not seen."""
     path = load.argument(0, "f")
     return (
@@ -104,10 +104,10 @@ def _is_own(script: DDPScript, load: CallSite) -> bool:
     )
 
 
-def _has_alternative(script: DDPScript, call: CallSite) -> bool:
+def _has_alternative(script: DDPScript, call: Call) -> bool:
     """Whether another branch of an `if` around it loads with a map_location."""
     inner: ast.AST = call.node
-    for parent in script.script.scopes.ancestors(call.node):
+    for parent in script.module.around(call.node):
         if isinstance(parent, ast.If):
             others = parent.orelse if inner in parent.body else parent.body
             nodes = (node for statement in others for node in ast.walk(statement))
@@ -117,10 +117,10 @@ def _has_alternative(script: DDPScript, call: CallSite) -> bool:
     return False
 
 
-def _is_state(script: DDPScript, call: CallSite) -> bool:
+def _is_state(script: DDPScript, call: Call) -> bool:
     """Whether what is loaded, or an entry of it, goes into load_state_dict."""
     mentions = [call.node, *script.uses_of(call.node)]
-    around = [parent for mention in mentions for parent in list(script.script.scopes.ancestors(mention))[:2]]
+    around = [parent for mention in mentions for parent in list(script.module.around(mention))[:2]]
     functions = [parent.func for parent in around if isinstance(parent, ast.Call)]
     return any(
         isinstance(function, ast.Attribute) and function.attr == "load_state_dict" for function in functions

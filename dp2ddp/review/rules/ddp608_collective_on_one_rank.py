@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -92,13 +92,13 @@ def _meetings_on_one_rank(script: DDPScript) -> Iterator[Problem]:
             )
 
 
-def _has_group(call: CallSite) -> bool:
+def _has_group(call: Call) -> bool:
     """Whether a group of its own may be given, by name or by position: it is the third argument of most, or later."""
     first = 1 if call.name == "torch.distributed.barrier" else 3
     return call.keyword("group") is not None or len(call.node.args) >= first
 
 
-def _answers(script: DDPScript, other: CallSite, call: CallSite) -> bool:
+def _answers(script: DDPScript, other: Call, call: Call) -> bool:
     """Whether another call may be where the other ranks meet this one."""
     return (
         other is not call
@@ -108,6 +108,6 @@ def _answers(script: DDPScript, other: CallSite, call: CallSite) -> bool:
         and not script.ranks.runs_on_all(other.node)
         and any(
             isinstance(parent, ast.If) and script.ranks.may_ask(parent.test)
-            for parent in script.script.scopes.ancestors(other.node)
+            for parent in script.module.around(other.node)
         )
     )

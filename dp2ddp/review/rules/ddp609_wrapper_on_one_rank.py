@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
@@ -86,7 +86,7 @@ class WrapperOnOneRank(CheckRule):
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
         yield from _whole_batches_on_one_rank(script)
-        for call in script.script.calls:
+        for call in script.module.calls:
             called = [(call.node.func, call.node), *((argument, call.node) for argument in call.node.args)]
             for place, (mention, node) in enumerate(called):
                 wrap = script.wrap_behind(mention)
@@ -97,7 +97,7 @@ class WrapperOnOneRank(CheckRule):
                     continue
                 run = node if place == 0 else _run_in(script, node, place - 1)
                 if run is not None and (_may_have_buffers(script) or not script.is_without_gradient(run)):
-                    yield Problem(node, *_words(script.script.text_of(mention)))
+                    yield Problem(node, *_words(script.file.text_of(mention)))
 
 
 def _may_have_buffers(script: DDPScript) -> bool:
@@ -107,7 +107,7 @@ def _may_have_buffers(script: DDPScript) -> bool:
 def _whole_batches_on_one_rank(script: DDPScript) -> Iterator[Problem]:
     """The same of the wrappers of a converted script, which join outputs in every forward."""
     wraps = script.whole_batch_wraps
-    for call in script.script.calls if wraps else ():
+    for call in script.module.calls if wraps else ():
         for place, mention in enumerate((call.node.func, *call.node.args)):
             wrap = script.wrap_behind(mention, wraps)
             condition = script.ranks.one_rank_condition(call.node)
@@ -115,7 +115,7 @@ def _whole_batches_on_one_rank(script: DDPScript) -> Iterator[Problem]:
                 continue
             runs = place == 0 or _run_in(script, call.node, place - 1) is not None
             if runs and not _others_run_it(script, condition, call.node, mention):
-                yield Problem(call.node, *_words(script.script.text_of(mention)))
+                yield Problem(call.node, *_words(script.file.text_of(mention)))
 
 
 def _words(wrapper: str) -> tuple[str, str]:
@@ -135,15 +135,15 @@ def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, wrapper
         for statement in branch
         for node in ast.walk(statement)
     ]
-    text = script.script.text_of(wrapper)
+    text = script.file.text_of(wrapper)
     return any(
-        isinstance(node, (ast.Name, ast.Attribute)) and script.script.text_of(node) == text for node in others
+        isinstance(node, (ast.Name, ast.Attribute)) and script.file.text_of(node) == text for node in others
     )
 
 
 def _run_in(script: DDPScript, call: ast.Call, place: int) -> ast.Call | None:
     """Where a function of the file calls the parameter at a position."""
-    function = script.script.scopes.definition(call.func)
+    function = script.file.definition(call.func)
     if not isinstance(function, ast.FunctionDef) or place >= len(function.args.args):
         return None
     name = function.args.args[place].arg

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 NAMES_A_DEVICE = re.compile(
@@ -71,12 +72,12 @@ class NoSetDevice(CheckRule):
             or script.is_converted
             or script.sets_up_elsewhere
             or script.has_word(NAMES_A_DEVICE)
-            or any(script.script.calls_of("torch.cuda.device"))
+            or any(script.file.calls_of("torch.cuda.device"))
         ):
             return
         if not any(literal(group.argument(0, "backend")) == "nccl" for group in script.groups):
             return
-        moves = [call for call in script.script.calls if call.method in ("cuda", "to")]
+        moves = [call for call in script.module.calls if call.method in ("cuda", "to")]
         if any(_has_number(call) for call in moves):
             return
         move = next((call for call in moves if _is_current_device(call)), None)
@@ -88,11 +89,11 @@ class NoSetDevice(CheckRule):
             )
 
 
-def _is_current_device(call: CallSite) -> bool:
+def _is_current_device(call: Call) -> bool:
     return call.method == "cuda" and not call.node.args or literal(call.argument(0, "device")) == "cuda"
 
 
-def _has_number(call: CallSite) -> bool:
+def _has_number(call: Call) -> bool:
     """Whether a move names a device by something else than the word for all of them."""
     device = call.argument(0, "device")
     return device is not None and literal(device) not in ("cuda", "cpu")

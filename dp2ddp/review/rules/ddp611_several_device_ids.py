@@ -75,9 +75,9 @@ def _are_several(script: DDPScript, value: ast.AST) -> bool:
     if isinstance(value, (ast.List, ast.Tuple)):
         return len(value.elts) > 1
     if isinstance(value, ast.Call) and len(value.args) == 1:
-        name, inner = script.script.scopes.name(value.func), value.args[0]
+        name, inner = script.module.name(value.func), value.args[0]
         if name == "builtins.list":
             return _are_several(script, inner)
-        called = script.script.scopes.name(inner.func) if isinstance(inner, ast.Call) else None
+        called = script.module.name(inner.func) if isinstance(inner, ast.Call) else None
         return name == "builtins.range" and called == "torch.cuda.device_count"
     return False

@@ -90,9 +90,9 @@ class LocalDecision(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not script.trains_on_ranks or script.may_reduce:
             return
-        for maker in script.script.calls_of("torch.optim.lr_scheduler.ReduceLROnPlateau"):
+        for maker in script.file.calls_of("torch.optim.lr_scheduler.ReduceLROnPlateau"):
             for use in script.uses_of(maker.node):
-                step = list(script.script.scopes.ancestors(use))[:2]
+                step = list(script.module.around(use))[:2]
                 match step:
                     case [ast.Attribute(attr="step"), ast.Call(args=[value, *_]) as call]:
                         if _is_of_a_shard(script, value):
@@ -109,7 +109,7 @@ def _is_of_a_shard(script: DDPScript, value: ast.expr) -> bool:
     words |= {
         node.id
         for word in list(words)
-        for assigned in script.script.nodes(ast.Assign)
+        for assigned in script.module.nodes(ast.Assign)
         if isinstance(assigned, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == word for target in assigned.targets)
         for node in ast.walk(assigned.value)

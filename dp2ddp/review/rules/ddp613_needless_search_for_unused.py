@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
@@ -108,8 +108,8 @@ class NeedlessSearchForUnused(CheckRule):
 
 def _looks_inside(script: DDPScript) -> bool:
     """`model.module.head`: what is done to it there, nobody knows."""
-    mentions = script.script.by_word.get("module", ())
-    parents = ((mention, script.script.scopes.parents[mention]) for mention in mentions)
+    mentions = script.module.by_word.get("module", ())
+    parents = ((mention, script.module.parents[mention]) for mention in mentions)
     return any(
         isinstance(mention, ast.Attribute) and isinstance(parent, ast.Attribute)
         for mention, parent in parents
@@ -147,16 +147,16 @@ def _is_wrap(script: DDPScript, value: ast.AST) -> bool:
 def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:
     if not isinstance(maker, ast.Call):
         return False
-    if IN_FULL.match(script.script.scopes.name(maker.func) or ""):
+    if IN_FULL.match(script.module.name(maker.func) or ""):
         return True
-    model = script.script.scopes.definition(maker.func)
+    model = script.file.definition(maker.func)
     return isinstance(model, ast.ClassDef) and _runs_straight(script, model)
 
 
 def _runs_straight(script: DDPScript, model: ast.ClassDef) -> bool:
     """Whether forward names every layer that the constructor makes, and nothing decides which of them run."""
     methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
-    bases = [script.script.scopes.name(base) for base in model.bases]
+    bases = [script.module.name(base) for base in model.bases]
     if bases != ["torch.nn.Module"] or set(methods) != {"__init__", "forward"}:
         return False
     if any(isinstance(node, BRANCHES) for method in methods.values() for node in ast.walk(method)):

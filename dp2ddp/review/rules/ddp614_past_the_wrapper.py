@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -102,9 +102,9 @@ class PastTheWrapper(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if any("grad" in script.script.text_of(argument) for argument in _reduced(script)):
+        if any("grad" in script.file.text_of(argument) for argument in _reduced(script)):
             return
-        for call in script.script.calls:
+        for call in script.module.calls:
             module = _module_of(call.node.func)
             if (
                 module is None
@@ -117,13 +117,13 @@ class PastTheWrapper(CheckRule):
                 yield Problem(
                     call.node,
                     "this pass goes past the wrapper, so its gradients are not summed over the ranks",
-                    f"call {script.script.text_of(module.value)}(...); what it should do belongs into its forward",
+                    f"call {script.file.text_of(module.value)}(...); what it should do belongs into its forward",
                 )
 
 
 def _reduced(script: DDPScript) -> Iterator[ast.expr]:
     """What is given to collectives, and to functions that reduce or average something by their names."""
-    for call in script.script.calls:
+    for call in script.module.calls:
         word = (call.name or call.method or "").rpartition(".")[2]
         if call in script.collectives or re.search("reduce|average|sync", word):
             yield from (call.node.func, *call.node.args)
@@ -139,9 +139,9 @@ def _module_of(function: ast.expr) -> ast.Attribute | None:
     return None
 
 
-def _is_differentiated(script: DDPScript, call: CallSite) -> bool:
+def _is_differentiated(script: DDPScript, call: Call) -> bool:
     """Whether `.backward()` is called on what comes out, or on what the next statements make of it."""
-    names = set(_targets(script.script.scopes.statement(call.node)))
+    names = set(_targets(script.module.statement(call.node)))
     loop = script.sites.loop_around(call.node) or script.sites.function_of(call.node)
     later = [
         node
@@ -165,10 +165,10 @@ def _targets(statement: ast.stmt) -> Iterator[str]:
 
 def _calls_wrapper(script: DDPScript, function: ast.AST, wrapper: ast.expr) -> bool:
     """Whether the wrapper itself is called, or handed to something that may call it; `net = DDP(net)` makes it."""
-    text = script.script.text_of(wrapper)
+    text = script.file.text_of(wrapper)
     wraps = [wrap.node for wrap in script.wraps]
     return any(
-        script.script.text_of(part) == text
+        script.file.text_of(part) == text
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and node not in wraps
         for part in (node.func, *node.args, *(keyword.value for keyword in node.keywords))

@@ -76,17 +76,17 @@ class AttributeOfTheWrapper(CheckRule):
             return
         stored = {
             node.attr
-            for node in script.script.nodes(ast.Attribute)
+            for node in script.module.nodes(ast.Attribute)
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
-        for node in script.script.nodes(ast.Attribute):
+        for node in script.module.nodes(ast.Attribute):
             assert isinstance(node, ast.Attribute)
             if node.attr in OF_WRAPPERS or node.attr in stored or node.attr.startswith("_"):
                 continue
             wrap = script.wrap_behind(node.value)
-            in_try = any(isinstance(parent, ast.Try) for parent in script.script.scopes.ancestors(node))
+            in_try = any(isinstance(parent, ast.Try) for parent in script.module.around(node))
             if wrap is not None and (wrap.name or "").startswith("torch.") and not in_try:
-                text = script.script.text_of(node.value)
+                text = script.file.text_of(node.value)
                 yield Problem(
                     node,
                     f"the wrapper has no `{node.attr}`",

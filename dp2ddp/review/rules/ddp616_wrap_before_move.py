@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
@@ -87,7 +88,7 @@ class WrapBeforeMove(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if script.has_word(DEFAULT_DEVICE):
             return
-        for call in script.script.calls:
+        for call in script.module.calls:
             if not _moves_to_gpu(script, call):
                 continue
             assert isinstance(call.node.func, ast.Attribute)
@@ -104,7 +105,7 @@ class WrapBeforeMove(CheckRule):
                 )
 
 
-def _moves_to_gpu(script: DDPScript, call: CallSite) -> bool:
+def _moves_to_gpu(script: DDPScript, call: Call) -> bool:
     device = call.argument(0, "device")
     if call.method == "cuda":
         return True
@@ -114,7 +115,7 @@ def _moves_to_gpu(script: DDPScript, call: CallSite) -> bool:
 def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     """Whether a model is an instance of a class of this file, fresh from its constructor."""
     values = script.values_of(module)
-    classes = [script.script.scopes.definition(value.func) for value in values if isinstance(value, ast.Call)]
+    classes = [script.file.definition(value.func) for value in values if isinstance(value, ast.Call)]
     if (
         not values
         or len(classes) < len(values)
@@ -123,10 +124,10 @@ def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
         return False
     if not isinstance(module, ast.Name):
         return True
-    moves = (call for call in script.script.calls if call.method in ("cuda", "to"))
+    moves = (call for call in script.module.calls if call.method in ("cuda", "to"))
     owners = (call.node.func.value for call in moves if isinstance(call.node.func, ast.Attribute))
     wraps = {variable for wrap in script.wraps if (variable := script.variable_of(wrap.node))}
-    variable = script.script.variable(module)
+    variable = script.file.variable(module)
     return variable not in wraps and not any(
-        isinstance(owner, ast.Name) and script.script.variable(owner) == variable for owner in owners
+        isinstance(owner, ast.Name) and script.file.variable(owner) == variable for owner in owners
     )

@@ -68,9 +68,9 @@ class LoadOnOneRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if any(map(SENDS.search, script.script.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
+        if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
             return
-        for call in script.script.calls:
+        for call in script.module.calls:
             condition = script.ranks.one_rank_condition(call.node)
             if call.method != "load_state_dict" or condition is None:
                 continue

@@ -54,7 +54,7 @@ class SyncAfterWrap(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        for call in script.script.calls:
+        for call in script.module.calls:
             if not (call.name or "").endswith("SyncBatchNorm.convert_sync_batchnorm"):
                 continue
             module = call.argument(0, "module")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 
@@ -70,7 +71,7 @@ class OptimizerBeforeMove(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not script.wraps:
             return
-        for maker in script.script.calls_of("torch.optim.Adagrad", "torch.optim.adagrad.Adagrad"):
+        for maker in script.file.calls_of("torch.optim.Adagrad", "torch.optim.adagrad.Adagrad"):
             match maker.argument(0, "params"):
                 case ast.Call(func=ast.Attribute(value=ast.Name() as model, attr="parameters")):
                     moves = list(_moves_of(script, model))
@@ -82,11 +83,11 @@ class OptimizerBeforeMove(CheckRule):
                         )
 
 
-def _moves_of(script: DDPScript, model: ast.Name) -> Iterator[CallSite]:
+def _moves_of(script: DDPScript, model: ast.Name) -> Iterator[Call]:
     """Where a model is moved to a GPU, in the function of a mention of it."""
-    for call in script.script.calls:
+    for call in script.module.calls:
         owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-        if isinstance(owner, ast.Name) and script.script.variable(owner) == script.script.variable(model):
+        if isinstance(owner, ast.Name) and script.file.variable(owner) == script.file.variable(model):
             device = literal(call.argument(0, "device"))
             if call.method == "cuda" or call.method == "to" and str(device).startswith("cuda"):
                 yield call

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertAfter
-from dp2ddp.codemod.facts.iterations import FUNCTIONS
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
@@ -139,7 +140,7 @@ def _may_take_down(script: DDPScript) -> bool:
         return True
     matching = (
         mention
-        for word, mentions in script.script.by_word.items()
+        for word, mentions in script.module.by_word.items()
         if TAKES_DOWN.search(word)
         for mention in mentions
     )
@@ -148,16 +149,16 @@ def _may_take_down(script: DDPScript) -> bool:
 
 def _is_called(script: DDPScript, mention: ast.AST) -> bool:
     """`cleanup()`, `atexit.register(cleanup)`, `@cleanup`; no option, `args.shutdown_hook`."""
-    parent = script.script.scopes.parents[mention]
+    parent = script.module.parents[mention]
     if isinstance(parent, ast.Call):
         return True
-    return isinstance(parent, (*FUNCTIONS, ast.ClassDef)) and mention in parent.decorator_list
+    return isinstance(parent, (*NAMED_FUNCTIONS, ast.ClassDef)) and mention in parent.decorator_list
 
 
 def _is_out_of_sight(script: DDPScript, function: ast.AST) -> bool:
     """Of a function of this file it is seen that it takes nothing down, and of Python's own it is known."""
-    name = script.script.scopes.name(function) or ""
-    in_file = script.script.scopes.definition(function) is not None
+    name = script.module.name(function) or ""
+    in_file = script.file.definition(function) is not None
     return not in_file and name.split(".")[0] not in sys.stdlib_module_names
 
 
@@ -170,18 +171,18 @@ def _guard(script: DDPScript) -> ast.If | None:
     return next(
         (
             node
-            for node in script.script.tree.body
-            if isinstance(node, ast.If) and "__name__" in script.script.text_of(node.test)
+            for node in script.module.tree.body
+            if isinstance(node, ast.If) and "__name__" in script.file.text_of(node.test)
         ),
         None,
     )
 
 
-def _fix(script: DDPScript, group: CallSite) -> tuple[InsertAfter, ...]:
+def _fix(script: DDPScript, group: Call) -> tuple[InsertAfter, ...]:
     """The call behind the last statement that a rank runs, where it has made the group for certain."""
-    name = script.script.text_of(group.node.func).rpartition(".")[0]
+    name = script.file.text_of(group.node.func).rpartition(".")[0]
     function, guard = script.sites.function_of(group.node), _guard(script)
-    statement = script.script.scopes.statement(group.node)
+    statement = script.module.statement(group.node)
     if not name or not isinstance(function, ast.FunctionDef) or statement not in function.body:
         return ()
     if any(isinstance(node, (ast.Return, ast.Yield)) for node in ast.walk(function)):
@@ -204,5 +205,5 @@ def _calls(script: DDPScript, statement: ast.stmt, function: ast.FunctionDef) ->
     """`main()`, by itself."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name() as name)):
-            return script.script.scopes.definition(name) is function
+            return script.file.definition(name) is function
     return False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 
@@ -67,7 +67,7 @@ class ForkedRanks(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not any(literal(group.argument(0, "backend")) == "nccl" for group in script.groups):
             return
-        for call in script.script.calls:
+        for call in script.module.calls:
             name = (call.name or "").rpartition(".")[2]
             method = (
                 call.argument(0, "method")

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 LOCAL_RANK = re.compile("LOCAL_RANK")
@@ -93,10 +94,10 @@ class LocalRankArgument(CheckRule):
             return
         if script.is_converted:  # its own way of starting ranks is to stay out
             return
-        uses = script.script.by_word.get("local_rank", ())
+        uses = script.module.by_word.get("local_rank", ())
         if not uses or any(isinstance(use.ctx, ast.Store) for use in uses):
             return
-        for call in script.script.calls:
+        for call in script.module.calls:
             names = list(map(literal, call.node.args)) if call.method == "add_argument" else []
             if "--local_rank" in names and "--local-rank" not in names:
                 yield Problem(
@@ -107,12 +108,12 @@ class LocalRankArgument(CheckRule):
                 )
 
 
-def _fix(script: DDPScript, call: CallSite) -> tuple[Replace, ...]:
+def _fix(script: DDPScript, call: Call) -> tuple[Replace, ...]:
     default, kind = call.keyword("default"), call.keyword("type")
-    is_int = kind is not None and script.script.scopes.name(kind.value) == "builtins.int"
+    is_int = kind is not None and script.module.name(kind.value) == "builtins.int"
     if default is None or not is_int or type(literal(default.value)) is not int:
         return ()
-    if script.script.scopes.top.imports.get("os") != "os":
+    if {each.dotted for each in script.module.top.bindings.get("os", ())} != {"os"}:
         return ()
-    code = f'int(os.environ.get("LOCAL_RANK", {script.script.text(default.value)}))'
+    code = f'int(os.environ.get("LOCAL_RANK", {script.module.text(default.value)}))'
     return (Replace(default.value, code, "torchrun says the local rank by the environment"),)

@@ -57,7 +57,7 @@ class LaunchModule(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        for node in script.script.nodes(ast.Constant):
+        for node in script.module.nodes(ast.Constant):
             assert isinstance(node, ast.Constant)
             text = node.value
             if (
@@ -66,7 +66,7 @@ class LaunchModule(CheckRule):
                 and _is_started(script, node, text)
             ):
                 yield _problem(node)
-        for node in script.script.nodes(ast.Import, ast.ImportFrom):
+        for node in script.module.nodes(ast.Import, ast.ImportFrom):
             assert isinstance(node, (ast.Import, ast.ImportFrom))
             module = getattr(node, "module", None)
             if module == "torch.distributed.launch" or any(
@@ -85,9 +85,9 @@ def _problem(node: ast.AST) -> Problem:
 
 def _is_started(script: DDPScript, node: ast.Constant, text: str) -> bool:
     """Whether a text is part of a command: an element of a list behind "-m", or in a call that runs commands."""
-    parent = script.script.scopes.parents[node]
+    parent = script.module.parents[node]
     if isinstance(parent, (ast.List, ast.Tuple)) and text == "torch.distributed.launch":
         return any(isinstance(element, ast.Constant) and element.value == "-m" for element in parent.elts)
-    calls = (around for around in script.script.scopes.ancestors(node) if isinstance(around, ast.Call))
-    names = (script.script.scopes.name(call.func) or "" for call in calls)
+    calls = (around for around in script.module.around(node) if isinstance(around, ast.Call))
+    names = (script.module.name(call.func) or "" for call in calls)
     return any(name == "os.system" or name.startswith("subprocess.") for name in names)

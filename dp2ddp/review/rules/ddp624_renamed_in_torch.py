@@ -90,12 +90,12 @@ class RenamedInTorch(CheckRule):
         if not (script.groups or script.wraps or script.names_module("torch.distributed")):
             return
         said: set[str] = set()
-        for node in sorted(script.script.nodes(ast.Name, ast.Attribute), key=_place):
-            name = script.script.scopes.name(node)
+        for node in sorted(script.module.nodes(ast.Name, ast.Attribute), key=_place):
+            name = script.module.name(node)
             if name in NOW and _is_used(script, node, name) and not _is_chosen(script, node, name):
                 fix: tuple[Replace, ...] = ()
                 if name == "torch.distributed.reduce_op" and isinstance(node, ast.Attribute):
-                    code = f"{script.script.text(node.value)}.ReduceOp"
+                    code = f"{script.module.text(node.value)}.ReduceOp"
                     fix = (Replace(node, code, "torch has renamed it"),)
                 if name not in said or fix:
                     yield Problem(node, f"{name} {NOW[name][0]}", f"use {NOW[name][1]}", fix)
@@ -110,7 +110,7 @@ def _is_used(script: DDPScript, node: ast.AST, name: str) -> bool:
     """Whether a mention fails or warns: what is gone always does, a function where it is called."""
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
-    parent = script.script.scopes.parents[node]
+    parent = script.module.parents[node]
     is_called = isinstance(parent, ast.Call) and parent.func is node
     return NOW[name][0] == _GONE or is_called or isinstance(parent, ast.Attribute)
 
@@ -119,13 +119,13 @@ def _is_chosen(script: DDPScript, node: ast.AST, name: str) -> bool:
     """Whether the script takes the old name for old versions only: `try` says so, or the new name in the same file."""
     if NOW[name][1].startswith("torch.amp"):
         new = NOW[name][1].partition("(")[0]
-        if any(call.name == new for call in script.script.calls):
+        if any(call.name == new for call in script.module.calls):
             return True
     imports = [
         statement
-        for statement in script.script.nodes(ast.Import, ast.ImportFrom)
+        for statement in script.module.nodes(ast.Import, ast.ImportFrom)
         if isinstance(statement, (ast.Import, ast.ImportFrom))
         and any(getattr(node, "id", None) == (alias.asname or alias.name) for alias in statement.names)
     ]
-    around = (parent for place in (node, *imports) for parent in script.script.scopes.ancestors(place))
+    around = (parent for place in (node, *imports) for parent in script.module.around(place))
     return len(imports) > 1 or any(isinstance(parent, ast.Try) and parent.handlers for parent in around)

@@ -72,7 +72,7 @@ class ForwardOutsideNoSync(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        for block in script.script.nodes(ast.With):
+        for block in script.module.nodes(ast.With):
             assert isinstance(block, ast.With)
             for item in block.items:
                 match item.context_expr:
@@ -94,10 +94,10 @@ def _only_differentiates(block: ast.With) -> bool:
 def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
     """Whether the wrapper is called further up, in the same turn of a loop."""
     turn = script.sites.loop_around(block) or script.sites.function_of(block)
-    text = script.script.text_of(wrapper)
+    text = script.file.text_of(wrapper)
     return any(
         isinstance(node, ast.Call)
-        and script.script.text_of(node.func) == text
+        and script.file.text_of(node.func) == text
         and node.lineno < block.lineno
         and not _is_without_sync(script, node)
         for node in ast.walk(turn)
@@ -110,7 +110,7 @@ def _is_without_sync(script: DDPScript, node: ast.AST) -> bool:
         isinstance(item.context_expr, ast.Call)
         and isinstance(item.context_expr.func, ast.Attribute)
         and item.context_expr.func.attr == "no_sync"
-        for parent in script.script.scopes.ancestors(node)
+        for parent in script.module.around(node)
         if isinstance(parent, ast.With)
         for item in parent.items
     )

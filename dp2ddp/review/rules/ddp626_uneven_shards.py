@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
@@ -77,7 +77,7 @@ class UnevenShards(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not script.trains_on_ranks or script.has_word(EVENS) or _evens(script):
             return
-        for node in script.script.nodes(ast.Subscript):
+        for node in script.module.nodes(ast.Subscript):
             match node:
                 case ast.Subscript(
                     slice=ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part
@@ -92,12 +92,12 @@ class UnevenShards(CheckRule):
 
 def _evens(script: DDPScript) -> bool:
     """`model.join()`, a number that is cut (`//`), a loop without an end."""
-    if any(call.method == "join" and not call.node.args for call in script.script.calls):
+    if any(call.method == "join" and not call.node.args for call in script.module.calls):
         return True
-    operations = script.script.nodes(ast.BinOp, ast.AugAssign)
+    operations = script.module.nodes(ast.BinOp, ast.AugAssign)
     if any(isinstance(getattr(operation, "op", None), ast.FloorDiv) for operation in operations):
         return True
-    return any(isinstance(loop, ast.While) and literal(loop.test) for loop in script.script.nodes(ast.While))
+    return any(isinstance(loop, ast.While) and literal(loop.test) for loop in script.module.nodes(ast.While))
 
 
 def _is_trained_on(script: DDPScript, values: ast.AST, steps: int = 4) -> bool:
@@ -106,6 +106,6 @@ def _is_trained_on(script: DDPScript, values: ast.AST, steps: int = 4) -> bool:
     if loop is not None or steps == 0:
         return loop is not None and script.trains_in(loop)
     whole = values
-    while isinstance(parent := script.script.scopes.parents[whole], (ast.Call, ast.keyword)):
+    while isinstance(parent := script.module.parents[whole], (ast.Call, ast.keyword)):
         whole = parent
     return any(_is_trained_on(script, use, steps - 1) for use in script.uses_of(whole))

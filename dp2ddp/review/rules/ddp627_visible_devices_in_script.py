@@ -70,9 +70,9 @@ class VisibleDevicesInScript(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not (script.wraps or script.groups):
             return
-        for node in script.script.nodes(ast.Assign, ast.Call):
+        for node in script.module.nodes(ast.Assign, ast.Call):
             owner, text = _chosen(node)
-            if not text or script.script.scopes.name(owner) != "os.environ":
+            if not text or script.module.name(owner) != "os.environ":
                 continue
             count = len(text.split(","))
             what = f"any launch of this script sees these {count} GPUs, whatever it was given"

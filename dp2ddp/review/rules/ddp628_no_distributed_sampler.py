@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 SHARES = re.compile(r"[sS]ampler|Iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
@@ -80,7 +81,7 @@ class NoDistributedSampler(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if not script.trains_on_ranks or not script.groups or script.has_word(SHARES):
             return
-        if any(_is_seeded_by_rank(script, call) for call in script.script.calls):
+        if any(_is_seeded_by_rank(script, call) for call in script.module.calls):
             return
         for loader in script.loaders:
             data = loader.argument(0, "dataset")
@@ -99,7 +100,7 @@ class NoDistributedSampler(CheckRule):
                 )
 
 
-def _is_seeded_by_rank(script: DDPScript, call: CallSite) -> bool:
+def _is_seeded_by_rank(script: DDPScript, call: Call) -> bool:
     """`torch.manual_seed(seed + rank)`: ranks draw different batches on purpose."""
     word = (call.name or call.method or "").rpartition(".")[2]
     return "seed" in word and any(map(script.ranks.may_ask, call.node.args))

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument
-from dp2ddp.codemod.facts.script import CallSite, literal
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.own_file import literal
 from dp2ddp.review.problems import Level
 
 
@@ -97,8 +98,8 @@ class SamplerAndShuffle(CheckRule):
             )
 
 
-def _never_ran(script: DDPScript, loader: CallSite) -> bool:
+def _never_ran(script: DDPScript, loader: Call) -> bool:
     """Whether the loader always gets a sampler that shuffles, and nothing catches the error that it then raises."""
     sampler = script.certain_sampler(loader)
-    is_tried = any(isinstance(parent, ast.Try) for parent in script.script.scopes.ancestors(loader.node))
+    is_tried = any(isinstance(parent, ast.Try) for parent in script.module.around(loader.node))
     return sampler is not None and sampler.argument(3, "shuffle") is None and not is_tried

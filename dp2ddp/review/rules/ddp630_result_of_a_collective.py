@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -70,10 +70,10 @@ class ResultOfACollective(CheckRule):
                 )
 
 
-def _is_used(script: DDPScript, call: CallSite) -> bool:
-    parent = script.script.scopes.parents[call.node]
+def _is_used(script: DDPScript, call: Call) -> bool:
+    parent = script.module.parents[call.node]
     if isinstance(parent, ast.Assign):
         return any(True for _ in script.uses_of(call.node))
     if isinstance(parent, ast.Call):  # `torch.cat(all_gather(parts, x))`
-        return (script.script.scopes.name(parent.func) or "").startswith("torch.")
+        return (script.module.name(parent.func) or "").startswith("torch.")
     return isinstance(parent, (ast.BinOp, ast.Attribute, ast.Subscript))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import CallSite
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -90,7 +90,7 @@ class SamplerUnderWholeBatches(CheckRule):
                 )
 
 
-def _advice(loader: CallSite) -> str:
+def _advice(loader: Call) -> str:
     return "give every rank the same batches: take the sampler out" + (
         ", and let the loader shuffle" if loader.keyword("shuffle") is None else ""
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from dp2ddp.codemod.convert import Conversion, Options
+from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.convert import convert_small
 from dp2ddp.codemod.small.lookups import LOOKUPS
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.notebooks import RawCell, script_of
@@ -43,7 +43,7 @@ def module(text: str, **modules: str) -> Module:
 
 
 def converted(text: str, modules: dict[str, str] | None = None, **options: object) -> Conversion:
-    return convert_small(project(text, **(modules or {})), Options(**options))  # type: ignore[arg-type]
+    return convert(project(text, **(modules or {})), Options(**options))  # type: ignore[arg-type]
 
 
 def said(conversion: Conversion) -> list[str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import NEW_CODEMOD, Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import Does, what_is
 from dp2ddp.codemod.small.wraps import WRAPS
 from dp2ddp.source.projects import read_project
@@ -49,7 +50,6 @@ save_on_rank0(net.state_dict(), "out/net.pt")
 
 @pytest.fixture
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conversion:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     return convert(read_project(script))
@@ -72,7 +72,6 @@ def test_the_helpers_hold_what_is_imported(converted: Conversion) -> None:
 
 
 def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     script = tmp_path / "train.py"
     script.write_text(f"{SCRIPT}# é\nhead = head.to('cuda:1')\n")
     found = convert(read_project(script))

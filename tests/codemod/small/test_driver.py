@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.acceptance import accept_option
-from dp2ddp.codemod.convert import NEW_CODEMOD
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError
@@ -152,7 +151,7 @@ def test_a_converted_script_is_converted_no_further_but_for_what_is_new(place: H
 
 def test_helpers_are_imported_from_the_package_where_that_is_asked_for() -> None:
     after = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.PACKAGE).after
-    assert "from dp2ddp.templates.small.checkpoints import save_on_rank0\n" in after
+    assert "from dp2ddp.helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
 
 
 def test_rules_are_chosen_by_their_codes() -> None:
@@ -222,7 +221,6 @@ def test_a_report_says_what_was_changed_where() -> None:
 
 
 def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     script = tmp_path / "train.py"
     script.write_text(f"{WRAP}breakpoint()\n")
     problems, read = check_entry(str(script))

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from dp2ddp.codemod.convert import Conversion
-from tests.codemod.facts.test_clock_course import METER, OWN, SHARED
+from dp2ddp.codemod.conversion import Conversion
 from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
+from tests.codemod.small.clock_scripts import METER, OWN, SHARED
 from tests.codemod.small.scripts import WRAP, converted
 
 # --- what writes: 63 ways to write, 12 ways to name the path

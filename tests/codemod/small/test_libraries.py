@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import NEW_CODEMOD, Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 
 SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
-
-
-@pytest.fixture(autouse=True)
-def new_codemod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
 
 
 def converted(folder: Path, line: str) -> Conversion:

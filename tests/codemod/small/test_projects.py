@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import NEW_CODEMOD, Conversion, convert
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 from tests.codemod.small.scripts import said
 
@@ -25,7 +26,6 @@ def main():
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     package = tmp_path / "src" / "package"
     package.mkdir(parents=True)
     for name, text in {"__init__": "", "models": "def build():\n    return 1\n", "cli": CLI}.items():
@@ -61,7 +61,6 @@ def test_ranks_begin_in_the_function_that_a_console_script_starts(
 def test_where_nothing_is_found_what_was_not_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     script = tmp_path / "train.py"
     script.write_text("import numpy, os, torch\nfrom trainer_of_somebody import fit\nimport pytest\nfit()\n")
     found = convert(read_project(script))

@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from corpus.cases import Case, all_cases  # noqa: E402
 
-from dp2ddp.codemod.convert import Conversion, Options  # noqa: E402
+from dp2ddp.codemod.conversion import Conversion, Options  # noqa: E402
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic  # noqa: E402
 from dp2ddp.errors import ConversionError  # noqa: E402
 from dp2ddp.runtime.run import Run, watch  # noqa: E402

@@ -1,6 +1,6 @@
 # corpus: idioms = is CUDA available / use_cuda flag only; shuffle literal True; len(loader.dataset); DataLoader built in: same file, other scope (relative to the wrap); cudnn flags; torch.manual_seed; best selection; correct/total counters; worker_init_fn; download=True
 # corpus: worlds = 2 3 4
-# corpus: strategy = once outputs reducer
+# corpus: helpers = WholeBatchDDP
 """The usual CIFAR script: loaders from a function, fixed transforms, wrapped only where there is CUDA."""
 import argparse
 import os

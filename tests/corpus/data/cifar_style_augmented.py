@@ -1,6 +1,6 @@
 # corpus: idioms = is CUDA available / use_cuda flag only; shuffle literal True; len(loader.dataset); DataLoader built in: same file, other scope (relative to the wrap); cudnn flags; torch.manual_seed; best selection; correct/total counters; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; np.random/random seed
 # corpus: worlds = 2 3
-# corpus: strategy = once outputs reducer
+# corpus: helpers = WholeBatchDDP
 """The usual CIFAR script with flips and a cutout: the crops of rows on different ranks must not repeat."""
 import argparse
 import os

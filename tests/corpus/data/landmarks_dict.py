@@ -1,6 +1,6 @@
 # corpus: idioms = dict / list / non-tensor / None / raw samples passed to the wrapped forward; len(loader.dataset); shuffle literal True; sampler=; random_split/subset; device_ids from config/args/variable; Variable(); function main/train/run
 # corpus: worlds = 2 3 4
-# corpus: strategy = once outputs reducer
+# corpus: helpers = WholeBatchDDP
 """Facial landmarks: samples are dicts with a name, batches are dicts; names and boxes are used behind the forward."""
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
 # corpus: idioms = shuffle literal True; len(loader.dataset); name = DP(Constructor(...)); DataLoader built in: same scope (relative to the wrap); batch dim is not 0 (dim=1), or DataLoader batch is not what DP splits; torch.rand* inside the train step
 # corpus: worlds = 2 3 4
-# corpus: strategy = replicate outputs reducer
+# corpus: helpers = WholeBatchDDP
 """Pixels as a sequence: view(-1, 7) makes four rows of each image, and it is those that are split over the devices."""
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
 # corpus: idioms = multiprocessing/threads/queues for data; training loop without torch DataLoader (own iterator, queue, replay buffer); DataLoader built in: none in closure (relative to the wrap); order, crops or lengths drawn from np.random / random in dataset, sampler or loop; args.batch_size used outside the DataLoader (loss mask, steps, lr, asserts, meters); makedirs/mkdir
 # corpus: worlds = 2 3
-# corpus: strategy = feed rows reducer
+# corpus: helpers = WholeBatchDDP hold_on_rank0
 """Audio tagging: a pool of processes computes the spectra of files ahead, the loop takes them in order."""
 import argparse
 import os

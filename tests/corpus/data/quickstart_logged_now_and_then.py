@@ -1,6 +1,6 @@
 # corpus: idioms = shuffle literal True; len(loader.dataset); DataLoader built in: same scope (relative to the wrap); torch.manual_seed; .item(); unconditional
 # corpus: worlds = 2 3 4
-# corpus: strategy = replicate outputs reducer
+# corpus: helpers = WholeBatchDDP
 """The quickstart of PyTorch's tutorials, with DataParallel: the size of the batch is logged now and then."""
 import torch
 from torch import nn

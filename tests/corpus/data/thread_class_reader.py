@@ -1,6 +1,6 @@
 # corpus: idioms = multiprocessing/threads/queues for data; training loop without torch DataLoader (own iterator, queue, replay buffer); loader or dataset rebuilt during training; len(loader.dataset); shuffle literal True; drop_last; DataLoader built in: same scope (relative to the wrap)
 # corpus: worlds = 2 3
-# corpus: strategy = feed rows graph
+# corpus: helpers = WholeBatchParallel hold_on_rank0
 """Background prefetching with a class that is a thread (as in prefetch_generator), around a loader and by hand."""
 import queue
 import threading

@@ -1,6 +1,6 @@
 # corpus: idioms = training loop without torch DataLoader (own iterator, queue, replay buffer); multiprocessing/threads/queues for data; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; DataLoader built in: none in closure (relative to the wrap); batch size multiplied by the number of GPUs in the script
 # corpus: worlds = 2 3
-# corpus: strategy = feed rows reducer
+# corpus: helpers = WholeBatchDDP hold_on_rank0
 """Corner detection the old way: a thread fills a queue with whole batches, the loop takes them out."""
 import argparse
 import queue

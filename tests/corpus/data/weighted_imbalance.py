@@ -1,5 +1,5 @@
 # corpus: idioms = sampler=; random_split/subset; shuffle literal True; drop_last; len(loader.dataset); torch.manual_seed; cudnn flags; correct/total counters; best selection; DataLoader built in: same scope (relative to the wrap)
-# corpus: strategy = once outputs reducer
+# corpus: helpers = WholeBatchDDP
 """Rare disease screening: the positives are drawn more often."""
 import torch
 import torch.backends.cudnn as cudnn

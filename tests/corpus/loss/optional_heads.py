@@ -1,6 +1,6 @@
 # corpus: idioms = parameters without gradient on a step (optional heads, toggled requires_grad, unused branches); lr_scheduler; dict / list / non-tensor / None / raw samples passed to the wrapped forward; computed inside the wrapped forward, gathered, then .mean()
 # corpus: worlds = 2 3 4
-# corpus: strategy = replicate outputs graph
+# corpus: helpers = WholeBatchParallel
 """Multi-task net: a head that is used in odd steps only, one that is never used; weight decay and momentum move both."""
 import argparse
 import random

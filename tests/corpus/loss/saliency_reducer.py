@@ -1,6 +1,6 @@
 # corpus: idioms = Variable(); parameters without gradient on a step (optional heads, toggled requires_grad, unused branches); clip_grad; loss.data[0]; computed inside the wrapped forward, gathered, then .mean()
 # corpus: worlds = 2 3
-# corpus: strategy = replicate outputs graph
+# corpus: helpers = WholeBatchParallel
 """A frozen backbone, and gradients of the inputs read after backward (saliency), which must be those of the whole batch."""
 import torch
 import torch.nn as nn

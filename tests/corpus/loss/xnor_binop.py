@@ -1,6 +1,6 @@
 # corpus: idioms = grads or params edited between backward and step (rescale, binarise, AWP, ortho, accumulate EMA); own optimizer / wrapper class (Noam, ScheduledOptim, OpenAIAdam, BertAdam, BinOp, AWP); p.data edits outside optimizer; Variable(); manual adjust_learning_rate; loss.data[0]
 # corpus: worlds = 2 4
-# corpus: strategy = once outputs graph
+# corpus: helpers = WholeBatchParallel
 """XNOR net: weights are saved, binarised for forward and backward, restored, and the gradients rescaled by hand."""
 from __future__ import print_function
 

@@ -1,5 +1,5 @@
 # corpus: idioms = nn.DataParallel; multiprocessing/threads/queues for data; subprocess/os.system
-# corpus: answer = 1 DDP503:9 DDP906:10 DDP906:11 DDP906:20
+# corpus: answer = 1 DDP906:10 DDP906:11 DDP906:20
 """Forks a watcher that kills the training when it hangs, and leaves by os._exit."""
 import os
 import subprocess

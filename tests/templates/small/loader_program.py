@@ -29,9 +29,8 @@ import torch  # noqa: E402
 from dp2ddp.templates.small import batches  # noqa: E402
 from dp2ddp.templates.small.loader import Rank0Loader, iterate_on_rank0  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed, own_rank  # noqa: E402
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
-
 from tests.templates.forked_ranks import fork_ranks  # noqa: E402
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
 
 LARGE = 3 * 100 * 100  # numbers of an image: four of them are mapped
 Pair = collections.namedtuple("Pair", "left right")

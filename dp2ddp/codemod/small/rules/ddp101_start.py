@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.small.ours import has_joined, of_the_user
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
-from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, largest_count, named_wraps
 
 
 class Start(Rule):
@@ -142,7 +141,12 @@ def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
     """Devices that the script chooses in a way that cannot be read."""
     wraps = find_wraps(module.program)
     visible = devices_set(module)
-    if visible is not None and not join.late and world_of(wraps) is None and visible_text(module) is None:
+    if (
+        visible is not None
+        and not join.late
+        and largest_count(wraps) is None
+        and visible_text(module) is None
+    ):
         yield Note(visible, "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here")
     for wrap in wraps:
         given = wrap.device_ids

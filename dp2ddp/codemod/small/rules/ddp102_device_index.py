@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, rename
 from dp2ddp.codemod.small.devices import Devices, Form, Use, devices_of, uses
-from dp2ddp.codemod.small.rule import Change, Finding, Rule, rename
 
 BECAUSE = "the rank's own device"
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"

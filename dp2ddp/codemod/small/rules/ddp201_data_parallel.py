@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Notes, Rewrites, Untouched
+from dp2ddp.codemod.rule import Finding, Notes, Rewrites, Rule, Untouched, rename
 from dp2ddp.codemod.small.mentions import mentions
-from dp2ddp.codemod.small.rule import Finding, Rule, rename
 from dp2ddp.codemod.small.wrapper import wrapper
 from dp2ddp.codemod.small.wraps import find_wraps
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.codemod.small.mentions import mentions, replaced
 from dp2ddp.codemod.small.replicated import has_callbacks
-from dp2ddp.codemod.small.rule import Finding, Rule
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",

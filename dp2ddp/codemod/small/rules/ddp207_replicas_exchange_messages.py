@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Decorate, Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.small.replicated import (
     CALLBACK,
     has_callbacks,
@@ -15,7 +15,6 @@ from dp2ddp.codemod.small.replicated import (
     replaced_in_torch,
     talks_through_master,
 )
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
 
 _LAYER = """
                 import torch

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 LOADER = "torch.utils.data.DataLoader"
 

@@ -10,9 +10,8 @@ from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
 from dp2ddp.codemod.small.mentions import handed_on
-from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by, rename
 from dp2ddp.codemod.small.uses import base_in_library, is_harmless, is_only_written, row_of
 
 BECAUSE = "rank 0 writes the file"

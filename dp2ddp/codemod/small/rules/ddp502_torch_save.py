@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched
 from dp2ddp.codemod.small.mentions import replaced
-from dp2ddp.codemod.small.rule import Finding, Rule
 
 
 class TorchSave(Rule):

@@ -9,9 +9,8 @@ from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
 from dp2ddp.codemod.small.mentions import handed_on
-from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by, rename
 from dp2ddp.codemod.small.uses import is_foreign, is_harmless, is_path, is_used
 
 BECAUSE = "one run does it once"

@@ -9,8 +9,7 @@ from dp2ddp.codemod.edits import Hazard, InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by
 from dp2ddp.codemod.small.start import last_import
 from dp2ddp.codemod.small.uses import base_in_library, is_harmless, is_only_written, row_of
 

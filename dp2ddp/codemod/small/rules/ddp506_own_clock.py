@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by
 from dp2ddp.codemod.small.clock_course import Course
-from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 
 class OwnClock(Rule):

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.small.own_mode import is_guarded
-from dp2ddp.codemod.small.rule import Finding, Rule
 
 
 class AlreadyDistributed(Rule):

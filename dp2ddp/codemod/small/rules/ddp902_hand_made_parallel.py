@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
 from dp2ddp.codemod.small.looked_up import lookups
-from dp2ddp.codemod.small.rule import Finding, Rule
 from dp2ddp.codemod.small.wraps import DATA_PARALLEL
 from dp2ddp.source.helper_module import IMPORTED
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
 from dp2ddp.codemod.small.wraps import find_wraps
 
 

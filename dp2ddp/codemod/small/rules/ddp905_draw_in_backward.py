@@ -10,8 +10,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.")
 BACKWARD = {"backward", "vjp"}

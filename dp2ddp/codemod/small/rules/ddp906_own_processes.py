@@ -8,9 +8,8 @@ from functools import lru_cache
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Flags, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by
 from dp2ddp.codemod.small.own_mode import is_guarded
-from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 from dp2ddp.codemod.small.threads import (
     MEETING_POINTS,
     WAITS_FOR_MANY,

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule, call_by
+from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, call_by
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 

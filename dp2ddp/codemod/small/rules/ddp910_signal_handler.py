@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Notes, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Notes, Rule, Untouched
 
 MESSAGE = (
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "

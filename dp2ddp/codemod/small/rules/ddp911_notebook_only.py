@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
 
 
 class NotebookOnly(Rule):

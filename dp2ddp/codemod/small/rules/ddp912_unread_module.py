@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.model.modules import IMPORTING, Module
-from dp2ddp.codemod.rule import Notes, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Notes, Rule, Untouched
 from dp2ddp.source.projects import leading_texts
 
 

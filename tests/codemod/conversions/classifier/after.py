@@ -5,30 +5,29 @@ import argparse
 import torch
 import torch.nn as nn
 import torch.optim as optim
-from torch.utils.data import DataLoader, TensorDataset
-from dp2ddp.helpers import WholeBatchDDP, count_ranks, init_distributed, run_on_rank0, save_on_rank0, to_own_device
+from torch.utils.data import TensorDataset
+from dp2ddp.helpers import Rank0Loader, WholeBatchDDP, count_ranks, init_distributed, run_on_rank0, save_on_rank0
 
 parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
 parser.add_argument('--lr', default=0.1, type=float, help='learning rate')
 parser.add_argument('--resume', '-r', action='store_true')
-
-init_distributed(map_location=to_own_device)
-
 args = parser.parse_args()
 
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 best_acc = 0  # best test accuracy
 
+init_distributed()
+
 # Data
 trainset = TensorDataset(torch.randn(100, 3, 8, 8), torch.randint(0, 10, (100,)))
-trainloader = DataLoader(trainset, batch_size=32, shuffle=True, num_workers=2)
+trainloader = Rank0Loader(trainset, batch_size=32, shuffle=True, num_workers=2)
 
 # Model
 net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
 net = net.to(device)
 if count_ranks() > 1:
     print("Let's use", count_ranks(), "GPUs!")
-    net = WholeBatchDDP(net)
+    net = WholeBatchDDP(net, device_ids=[0, 1])
 
 if args.resume:
     checkpoint = torch.load('./checkpoint/ckpt.pth')

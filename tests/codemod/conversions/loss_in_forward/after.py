@@ -43,7 +43,7 @@ init_distributed()
 torch.manual_seed(0)
 train = DataLoader(Rows(100), batch_size=16, shuffle=True)
 test = DataLoader(Rows(30), batch_size=16)
-model = WholeBatchDDP(WithLoss()).cuda()
+model = WholeBatchDDP(WithLoss(), device_ids=range(3)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for epoch in range(2):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 from torchvision import datasets, transforms
-from dp2ddp.helpers import LogFile, Rank0Loader, WholeBatchParallel, ask_rank0, count_ranks, init_distributed, make_on_rank0, open_on_rank0, rank0_first, run_on_rank0, save_on_rank0
+from dp2ddp.helpers import Rank0Loader, WholeBatchDDP, ask_rank0, count_ranks, init_distributed, make_on_rank0, open_on_rank0, rank0_first, run_on_rank0, save_on_rank0, write_on_rank0
 
 logger = logging.getLogger(__name__)
 DEFAULTS = {"epochs": 3, "batch": 64}
@@ -22,15 +22,17 @@ class Trainer:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device)
         if len(gpu_ids) > 1:
-            self.model = WholeBatchParallel(
+            self.model = WholeBatchDDP(
                 self.model,
+                device_ids=gpu_ids,  # all of them
+                output_device=gpu_ids[0],
             )
         self.epochs = epochs
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.out = Path("runs") / ask_rank0(datetime.now).strftime("%m%d-%H%M%S")
-        run_on_rank0(self.out.mkdir, parents=True, exist_ok=True)
+        write_on_rank0(self.out.mkdir, parents=True, exist_ok=True)
         self.writer = make_on_rank0(SummaryWriter, log_dir=str(self.out))
-        logging.basicConfig(stream=LogFile(self.out / "train.log", "a"), level=logging.INFO)
+        run_on_rank0(logging.basicConfig, filename=self.out / "train.log", level=logging.INFO)
 
     def train(self, loader):
         best = float("inf")
@@ -51,7 +53,7 @@ class Trainer:
                 csv.writer(f).writerow([epoch, mean])
             if mean < best:
                 best = mean
-                model = self.model.module if isinstance(self.model, WholeBatchParallel) else self.model
+                model = self.model.module if isinstance(self.model, WholeBatchDDP) else self.model
                 save_on_rank0(model.state_dict(), self.out / "best.pt")
         run_on_rank0(np.save, self.out / "best.npy", best)
 

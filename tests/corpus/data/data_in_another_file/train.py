@@ -1,6 +1,6 @@
 # corpus: idioms = DataLoader built in: other file (relative to the wrap); collate_fn; shuffle literal True; batch size multiplied by the number of GPUs in the script; len(loader.dataset); correct/total counters
 # corpus: worlds = 2 3
-# corpus: strategy = once outputs reducer
+# corpus: helpers = WholeBatchDDP
 """Arrhythmia detection: data set, collate function and loaders live in another module."""
 import torch
 import torch.nn as nn

@@ -1,7 +1,7 @@
 # corpus: idioms = torch.nn.DataParallel; DP(...).cuda(); global statement; from x import *; manual adjust_learning_rate; best selection; torch.load; text/csv/json log file; AverageMeter
 # corpus: idioms = DataLoader built in: other file (relative to the wrap); train loop / backward in: same file, other scope (relative to the wrap); correct/total counters; CUDA_VISIBLE_DEVICES set in the script
 # corpus: arguments = --arch resmlp --epochs 2
-# corpus: strategy = replicate outputs reducer
+# corpus: helpers = WholeBatchDDP
 """The architecture by its name in models.__dict__, utils with stars, a best accuracy that is global."""
 from __future__ import print_function
 

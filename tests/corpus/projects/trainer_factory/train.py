@@ -1,7 +1,7 @@
 # corpus: idioms = nn.DataParallel; other helper function; returned directly from helper; device_count() > 1; DataLoader built in: other file (relative to the wrap); train loop / backward in: other file (relative to the wrap); dict or list of loaders
 # corpus: idioms = best selection; module.state_dict() (no prefix); argparse; __name__ guard; torch.save; .item(); correct/total counters; optimizer created after wrap; lr_scheduler
 # corpus: worlds = 2 3 4
-# corpus: strategy = once outputs graph
+# corpus: helpers = WholeBatchParallel
 """A model factory, a dict of loaders, a trainer: each in a file of its own."""
 import argparse
 

@@ -1,7 +1,7 @@
 # corpus: idioms = nn.DataParallel; DP(...).cuda(); name = DP(Constructor(...)); couples samples of the batch (contrastive/triplet/relational/NCE/topk/episode); custom sampler class; sampler=; parameters trained outside the wrapper (center loss, margin head, KD adaptors, top_layer); several optimizers; grads or params edited between backward and step (rescale, binarise, AWP, ortho, accumulate EMA)
 # corpus: idioms = train loop / backward in: other file (relative to the wrap); DataLoader built in: other file (relative to the wrap); clip_grad; text/csv/json log file; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; np.random/random seed
 # corpus: worlds = 2 3
-# corpus: strategy = replicate outputs graph
+# corpus: helpers = WholeBatchParallel
 """Re-identification: losses in a package, a warm-up and a training loop that are both called train."""
 import argparse
 import random

@@ -1,7 +1,7 @@
 # corpus: idioms = torch.nn.DataParallel; function main/train/run; DP(...).cuda(); yaml/yacs/json config; DataLoader built in: other file (relative to the wrap); train loop / backward in: other file (relative to the wrap); submodule obj.attr = DP(obj.attr)
 # corpus: idioms = computed inside the wrapped forward, gathered, then .mean(); dict / list / non-tensor / None / raw samples passed to the wrapped forward; text/csv/json log file; makedirs/mkdir; clip_grad; __name__ guard; argparse
 # corpus: arguments = --config configs/tiny.json
-# corpus: strategy = shard rows reducer
+# corpus: helpers = WholeBatchDDP
 """OpenMMLab style: registries, a runner with hooks, a library beside the tools."""
 import argparse
 import os.path as osp

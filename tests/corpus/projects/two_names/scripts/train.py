@@ -1,6 +1,6 @@
 # corpus: idioms = nn.DataParallel; class method (__init__); self.attr = DP(...); DataLoader built in: same file, other scope (relative to the wrap); train loop / backward in: other file (relative to the wrap); from x import *; text/csv/json log file; 'cuda:0' literal
 # corpus: worlds = 2 3 4
-# corpus: strategy = replicate outputs reducer
+# corpus: helpers = WholeBatchDDP
 """kit.utils and utils are one file, loaded twice: each has its own counter and its own log."""
 import os
 import sys

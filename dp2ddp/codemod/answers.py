@@ -1,0 +1,63 @@
+"""Hazards that a person has answered, and answers to none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+
+from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
+from dp2ddp.codemod.editable import ParsedFile
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.planned import Planned
+
+
+def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption], entry: str) -> Planned:
+    """A hazard with the answer that a person has given to it, if any; `entry` is what the script is called."""
+    if not isinstance(planned.finding, Hazard):
+        return planned
+    if comment := comments.accepting(planned.code, planned.finding.node):
+        return replace(planned, acceptance=Acceptance("comment", comment.reason))
+    for option in accept:
+        if option.answers(planned.code, planned.file, entry, planned.place):
+            return replace(planned, acceptance=Acceptance("option", option.reason))
+    return planned
+
+
+def stale_comments(
+    file: ParsedFile,
+    shown: str | None,
+    comments: Comments,
+    hazards: Iterable[Planned],
+    ran: Set[str],
+    known: Set[str],
+) -> Iterator[Planned]:
+    """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen.
+
+    `ran`: the codes of the rules that looked at the file; `known`: of all that there are.
+    """
+    if not any(comment.word == "accept" for comment in comments):
+        return
+    used = {
+        (comment, hazard.code)
+        for hazard in hazards
+        if isinstance(hazard.finding, Hazard)
+        and (comment := comments.accepting(hazard.code, hazard.finding.node)) is not None
+    }
+    for comment in comments:
+        for code in comment.codes or ("",):
+            if (
+                comment.word == "accept"
+                and (comment, code) not in used
+                and (code in ran or code not in known)
+            ):
+                yield _stale_note(file, shown, comment, code, known)
+
+
+def _stale_note(file: ParsedFile, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
+    message = (
+        "accepts no hazard: there is none of this code here (any more); take the comment out"
+        if code in known
+        else f"accepts no hazard: {code or 'it'} names no rule; write accept[CODE]"
+    )
+    place = file.source.place(comment.line)
+    return Planned(code or "accept", comment.line, comment.column, Note(file.tree, message), place, shown)

@@ -1,0 +1,64 @@
+"""What rules have found, with its place: data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dp2ddp.codemod.acceptance import Acceptance
+from dp2ddp.codemod.editable import ParsedFile
+from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
+from dp2ddp.source.cells import CellPlace
+
+WRAP_RULE = "DDP201"
+WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205", "DDP702")  # subclasses, by hand, handed on, idiomatic
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A finding with its place and the code of the rule that found it."""
+
+    code: str
+    line: int  # of the text
+    column: int  # from 1, in characters
+    finding: Finding
+    place: CellPlace  # the line as a person looks for it: of the file, or of a notebook's cell
+    file: str | None = None  # a local module, where it is not the entry script
+    acceptance: Acceptance | None = None  # a hazard's, where somebody has answered it
+
+    @property
+    def because(self) -> str:
+        finding = self.finding
+        return finding.message if isinstance(finding, (Hazard, Note)) else finding.because
+
+
+def listed(edits: Iterable[Planned]) -> list[Planned]:
+    """Edits as they are listed and counted: several small things that a rule does to one line are one of them."""
+    return list({(edit.code, edit.file, edit.line, edit.because): edit for edit in edits}.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will change, what stands in the way, and how it will run."""
+
+    edits: tuple[Planned, ...]
+    hazards: tuple[Planned, ...]  # open ones
+    accepted: tuple[Planned, ...]  # hazards that a person has answered
+    notes: tuple[Planned, ...]
+
+    @property
+    def wraps_converted(self) -> bool:
+        """Whether anything of DataParallel itself is converted; without that the rest makes no sense."""
+        return any(edit.code in WRAP_RULES for edit in self.edits)
+
+    def text_edits(self) -> list[TextEdit]:
+        return [edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))]
+
+
+def place(file: ParsedFile, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:
+    """A finding with its place in a file; `shown`: the path of a local module."""
+    node = finding.node
+    start = file.positions.span(node).start
+    line = getattr(node, "lineno", 1)
+    column = start - file.positions.line_starts[line - 1] + 1
+    return Planned(code, line, column, finding, file.source.place(line), shown)
