@@ -10,9 +10,8 @@ from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Flags, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
 from dp2ddp.codemod.small.forwards import Forwards, forwards_of
-from dp2ddp.codemod.small.rule import Finding, Rule
 from dp2ddp.codemod.small.uses import row_of
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
