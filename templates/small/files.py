@@ -9,6 +9,9 @@ from .rank0 import ask_rank0, run_on_rank0
 from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
+FILES: Any = (
+    weakref.WeakValueDictionary()
+)  # by path, open on all ranks: a forward that takes turns may write there
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
@@ -23,6 +26,8 @@ class FileOnRank0:
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
+        if together():
+            FILES[str(path)] = self.file
         self.error: Optional[OSError] = None
         # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
         weakref.finalize(self, lambda file: file.closed or file.flush(), self.file)

@@ -9,13 +9,13 @@ from .broadcast import group_of
 from .trees import map_tensors
 
 
-def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
-    """Give rank 0's numbers to all ranks, in one message for each type of number."""
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
         message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, 0, group_of(message))
-        if dist.get_rank() > 0:
+        dist.broadcast(message, owner, group_of(message))
+        if dist.get_rank() != owner:
             for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
                 tensor.copy_(part.view_as(tensor))
 

@@ -9,6 +9,8 @@ def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Ten
     """The same tree with function(tensor) in each tensor's place; or in that of what is of another kind."""
     if isinstance(tree, kind):
         return function(tree)
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(map_tensors(function, each, kind) for each in tree))
     if isinstance(tree, (tuple, list)):

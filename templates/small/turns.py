@@ -7,26 +7,31 @@ import array
 import dis
 import functools
 import io
+import logging
 import os
 import pickle
 import random
 import sys
+import tempfile
+import threading
 import zlib
 from collections import deque
-from contextlib import redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 
+from .files import FILES
 from .model import WholeBatchParallel
 from .one_rank import FromRank, share_tree
 from .replicas import share_tensors
 
 
 class WholeBatchInTurns(WholeBatchParallel):
-    """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects.
+    """WholeBatchParallel for a model whose forward or hooks print, write lines, or fill lists, counters, objects.
 
     What rank r's leaves there is told to all before the next one runs, as replicas of one process see it. It costs the
     time that ranks wait for each other.
@@ -35,24 +40,27 @@ class WholeBatchInTurns(WholeBatchParallel):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        copies, memory, outputs, errors = own_parameters(replica), Reached(self.module), None, []
+        memory, outputs, errors = Reached(self.module, [*inputs, *kwargs.values()]), None, []
+        shares_all = memory.reaches_modules
+        copies = own_parameters(replica, shares_all)
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
-                printed = io.StringIO()
-                try:
-                    with redirect_stdout(printed):
+                with kept_lines() as lines:
+                    try:
                         outputs = super().run_replica(replica, has_rows, inputs, kwargs)
-                except Exception as error:
-                    errors.append(error)
+                    except Exception as error:
+                        errors.append(error)
                 left = memory.news(has_rows, errors)
-                news = left, printed.getvalue() if has_rows else "", memory.new
-            left, printed_there, tensors = share_tree(news, rank, copies)
-            sys.stdout.write(printed_there)  # rank 0's is seen
+                news = left, lines if has_rows else None, memory.new
+            left, lines_there, tensors = share_tree(news, rank, copies)
+            write_lines(lines_there or [])
             try:
                 memory.follow(rank, left, tensors)
             except Exception as error:
                 errors.append(error)
+            if shares_all and lines_there is not None:
+                share_tensors([*self.module.parameters(), *self.module.buffers()], rank)
         memory.connect(copies)
         share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
         if errors:
@@ -60,20 +68,77 @@ class WholeBatchInTurns(WholeBatchParallel):
         return outputs
 
 
-def own_parameters(replica: Any) -> List[torch.Tensor]:
+@contextmanager
+def kept_lines() -> Iterator[List[Any]]:
+    """What a replica prints, logs, and writes to files that rank 0 alone has: for `write_lines` on all ranks."""
+    kept: List[Any] = []
+    printed = io.StringIO()
+    printed.write = kept.append  # type: ignore[assignment]
+
+    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.msg, record.args, record.exc_info = record.getMessage(), None, None
+        kept.append(record)
+
+    with ExitStack() as ends:
+        ends.enter_context(redirect_stdout(printed))
+        ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
+        for path, file in FILES.items() if dist.get_rank() else ():
+            buffer = getattr(file, "buffer", file)
+            if not file.closed and isinstance(buffer, (io.BufferedWriter, io.BufferedRandom)):
+                ends.enter_context(kept_bytes(path, file, kept))
+        yield kept
+
+
+@contextmanager
+def kept_bytes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
+    """What is written to a file, elsewhere."""
+    file.flush()
+    nowhere = os.dup(file.fileno())
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), file.fileno())
+        try:
+            yield
+        finally:
+            file.flush()
+            os.dup2(nowhere, file.fileno())
+            os.close(nowhere)
+            written.seek(0)
+            kept.append((path, written.read()))
+
+
+def write_lines(lines: List[Any]) -> None:
+    """All ranks print and log what one has kept; rank 0's is seen."""
+    for line in lines:
+        if isinstance(line, str):
+            sys.stdout.write(line)
+        elif isinstance(line, logging.LogRecord):
+            logger = logging.getLogger(line.name)
+            if logger.isEnabledFor(line.levelno):
+                logger.handle(line)
+        elif dist.get_rank() == 0:
+            file = FILES[line[0]]
+            file.flush()
+            getattr(file, "buffer", file).write(line[1])
+
+
+def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
     """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
     own: Dict[int, torch.Tensor] = {}
-    for part in replica.modules():
-        for name, parameter in [*part._former_parameters.items()] if dist.get_rank() else ():
+    for part in replica.modules() if dist.get_rank() else ():
+        for name, parameter in [*part._former_parameters.items()]:
             copy = own.setdefault(id(parameter), parameter.clone())
             setattr(part, name, copy)
+        for name, buffer in [*part._buffers.items()] if with_buffers else ():
+            part._buffers[name] = buffer if buffer is None else buffer.clone()
     return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
 class Reached:
     """All that a forward can reach and change, numbered alike on all ranks, with a picture of what is in each thing."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, given: List[Any]) -> None:
         self.things: List[Any] = []
         self.numbers: Dict[int, int] = {}  # by the id of a thing
         self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
@@ -81,7 +146,10 @@ class Reached:
         for tensor in (*module.parameters(), *module.buffers()):
             self.add(tensor)
         self.looked_after = len(self.things)  # by the wrapper
-        self.learn([*module.modules()])
+        self.reaches_modules = False  # beside the replica: `self.layers = [self.fc]`, a hook that is a method
+        hooks = (*HOOKS._global_forward_hooks.values(), *HOOKS._global_forward_pre_hooks.values())
+        shared = [each for each in given if not isinstance(each, COPIED) or not len(each)]
+        self.learn([*module.modules(), *hooks, *shared])
         self.pictures = self.look()
 
     def add(self, thing: Any) -> None:
@@ -95,14 +163,13 @@ class Reached:
             thing = pending.pop()
             if isinstance(thing, PLAIN) or id(thing) in self.numbers:
                 continue
-            if is_iterator(thing):
-                raise RuntimeError(
-                    f"a forward can reach {thing!r}, which ranks cannot share: keep a list, and a place in it"
-                )
+            if is_of_one_process(thing):
+                advice = "keep a list, and a place in it"
+                raise RuntimeError(f"a forward can reach {thing!r}, which ranks cannot share: {advice}")
             self.add(thing)
-            content = content_of(thing)
-            if isinstance(content, (dict, list)):
-                pending += [*(content.values() if isinstance(content, dict) else content)][::-1]
+            content = inside(content_of(thing))
+            self.reaches_modules |= any(isinstance(each, KEEPS_PARAMETERS) for each in content)
+            pending += content[::-1]
 
     def look(self) -> List[bytes]:
         return [self.dump(content_of(thing)) for thing in self.things[self.looked_after :]]
@@ -202,41 +269,29 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes)
 WRAPPED = (
     (MethodType, ("__self__", "__func__")),
     (functools.partial, ("func", "args", "keywords")),
-    (staticmethod, ("__func__",)),
-    (classmethod, ("__func__",)),
-    (property, ("fget",)),
+    ((staticmethod, classmethod), ("__func__",)),
+    (property, ("fget", "fset")),
     (functools.cached_property, ("func",)),
 )
 CACHED = type(functools.lru_cache(maxsize=None)(len))
+HOOKS: Any = torch.nn.modules.module
+COPIED = (torch.Tensor, tuple, list, dict)  # for each replica; but for empty ones
+KEEPS_PARAMETERS = (torch.nn.Module, torch.nn.Parameter)
+KINDS = (torch.Tensor, torch.nn.Parameter)
 OF_ALL_MODULES = {*vars(torch.nn.Module())}
-SEALED = {
-    "torch",
-    "numpy",
-    "builtins",
-    "threading",
-    "functools",
-    "logging",
-    "weakref",
-    "_io",
-    "_thread",
-    "_weakref",
-}
+SEALED = {"torch", "numpy", "builtins", "functools", "logging", "weakref", "_io", "_thread", "_weakref"}
 
 
 def content_of(thing: Any) -> Any:
     """What is in a thing: a dict or a list of others, or a tuple that says its state; None for what does not change."""
     kind = type(thing)
-    if isinstance(
-        thing, torch.nn.Module
-    ):  # what a replica sets is lost with it; what a hook sets on the module itself is not
+    if isinstance(thing, torch.nn.Module):  # of which a replica is a copy, but hooks set attributes of itself
         hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
         named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
         kinds = [] if isinstance(thing, WholeBatchParallel) else [kind]
         return {**named, **dict(enumerate([*kinds, *hooks]))}
     if isinstance(thing, torch.Tensor):
-        return (
-            (thing.shape, bytes_of(thing)) if kind is torch.Tensor and thing.layout is torch.strided else None
-        )
+        return (thing.shape, bytes_of(thing)) if kind in KINDS and thing.layout is torch.strided else None
     if is_array(thing):
         return (thing.shape, thing.tobytes())
     if isinstance(thing, (set, bytearray, array.array)):
@@ -258,7 +313,11 @@ def content_of(thing: Any) -> Any:
             return None
         bases = thing.__bases__ if isinstance(thing, type) else ()
         return {
-            **{name: each for name, each in vars(thing).items() if not is_lasting(name, each)},
+            **{
+                name: each
+                for name, each in vars(thing).items()
+                if isinstance(each, FunctionType) or name[:2] != "__"
+            },
             **dict(enumerate(bases)),
         }
     is_open = hasattr(thing, "__dict__") and kind.__module__.partition(".")[0] not in SEALED
@@ -268,17 +327,11 @@ def content_of(thing: Any) -> Any:
 def put(thing: Any, content: Any) -> None:
     """Let a thing hold what another rank's holds."""
     if isinstance(thing, torch.Tensor):
-        data = (
-            torch.frombuffer(bytearray(content[1]), dtype=torch.uint8)
-            if content[1]
-            else torch.empty(0, dtype=torch.uint8)
-        )
-        with torch.no_grad():
+        if thing.shape != content[0]:
             thing.resize_(content[0])
-        thing.data.copy_(data.view(thing.dtype).view(content[0]))
+        thing.data.copy_(tensor_of(content[1]).view(thing.dtype).view(content[0]))
     elif is_array(thing):
-        numpy = sys.modules["numpy"]
-        thing[...] = numpy.frombuffer(content[1], thing.dtype).reshape(content[0])
+        thing[...] = sys.modules["numpy"].frombuffer(content[1], thing.dtype).reshape(content[0])
     elif isinstance(thing, (set, dict, list, deque, bytearray)):
         items = content if isinstance(content, tuple) else content[1:]
         thing.clear()
@@ -342,35 +395,24 @@ def inside(content: Any) -> List[Any]:
     return [*content.values()] if isinstance(content, dict) else content if isinstance(content, list) else []
 
 
-def is_lasting(name: str, value: Any) -> bool:
-    """What a class or file has from its beginning."""
-    return name.startswith("__") and not isinstance(value, FunctionType)
-
-
 def is_of_script(home: Any) -> bool:
     """Whether a file is the script's own, and no library's."""
-    file = getattr(sys.modules.get(home or ""), "__file__", None) or ""
-    is_helper = home in (__name__, WholeBatchParallel.__module__) and home != "__main__"
+    file = getattr(sys.modules.get(home or ""), "__file__", None) or "site-packages"
+    is_helper = home in (__name__, WholeBatchParallel.__module__)
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return (
-        home == "__main__"
-        or bool(file)
-        and not is_helper
-        and not any(library in file for library in libraries)
-    )
+    return home == "__main__" or not is_helper and not any(library in file for library in libraries)
 
 
 def is_array(thing: Any) -> bool:
-    return (
-        type(thing).__module__ == "numpy"
-        and hasattr(thing, "__array_finalize__")
-        and not thing.dtype.hasobject
-    )
+    is_numpys = type(thing).__module__ == "numpy" and hasattr(thing, "__array_finalize__")
+    return is_numpys and not thing.dtype.hasobject
 
 
-def is_iterator(thing: Any) -> bool:
+def is_of_one_process(thing: Any) -> bool:
+    """Iterators, queues without a list in them, variables of a thread."""
     is_of_python = type(thing).__module__ in ("builtins", "itertools", "_queue")
-    return is_of_python and (hasattr(type(thing), "__next__") or hasattr(type(thing), "get_nowait"))
+    is_consumed = hasattr(type(thing), "__next__") or hasattr(type(thing), "get_nowait")
+    return is_of_python and is_consumed or isinstance(thing, threading.local)
 
 
 def has_stream(thing: Any) -> bool:
@@ -389,7 +431,7 @@ def stream_of(generator: Any) -> Any:
 
 def set_stream(generator: Any, state: Any) -> None:
     if isinstance(generator, torch.Generator):
-        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        generator.set_state(tensor_of(state))
     elif isinstance(generator, random.Random):
         generator.setstate(state)
     elif hasattr(generator, "bit_generator"):
@@ -399,10 +441,16 @@ def set_stream(generator: Any, state: Any) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = (
-        tensor.detach().cpu().clone().contiguous().reshape(-1)
-    )  # numpy() would fix the size of the tensor's own storage
+    flat = tensor.detach().cpu().clone().contiguous().reshape(-1)  # numpy() would fix the size of its storage
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def tensor_of(content: bytes) -> torch.Tensor:
+    return (
+        torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        if content
+        else torch.empty(0, dtype=torch.uint8)
+    )
 
 
 def stand_in(tensor: torch.Tensor) -> torch.Tensor:

@@ -567,3 +567,37 @@ ALL = [
     *OTHERS,
     *MORE,
 ]
+
+LAST = "scale = 1.0"
+PRINTED = "print(CALLS)"
+LOG = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s", force=True)
+LOG = logging.getLogger("net")
+"""
+# Found when the codemod was written anew; its tests alone have them.
+MORE = [
+    Mutation("written", "self.s = open('log.txt', 'w')", f"self.s.write(f'{{x.sum().item():.6f}} ')\n{LAST}",
+             after="net.module.s.close()\nprint(open('log.txt').read())"),
+    Mutation("written_as_csv", "", f"ROWS.writerow([len(x), f'{{x.sum().item():.6f}}'])\n{LAST}",
+             module="import csv\nFILE = open('log.csv', 'w')\nROWS = csv.writer(FILE)",
+             after="FILE.close()\nprint(open('log.csv').read())"),
+    Mutation("written_as_bytes", "self.s = open('log.bin', 'wb')", f"self.s.write(b'%d' % len(x))\n{LAST}",
+             after="net.module.s.close()\nprint(open('log.bin', 'rb').read())"),
+    Mutation("logged", "", f"print(len(x))\nLOG.info('%.6f', x.sum().item())\nLOG.debug('no')\n{LAST}", module=LOG),
+    Mutation("own_layers", "self.s = [self.fc]", f"self.s[0].weight.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
+    Mutation("own_parameters", "self.s = [*self.parameters()]",
+             f"for p in self.s:\n    p.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
+    Mutation("layers_of_all", "", f"net.module.fc.weight.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
+    Mutation("parameter_beside", "", "W.data.mul_(1 + 0.1 * float(x.mean()))\nscale = W.detach().mean()",
+             module="W = nn.Parameter(torch.ones(2))"),
+    Mutation("event", "self.s = threading.Event()", "scale = 0.5 if self.s.is_set() else 1.0\nself.s.set()"),
+    Mutation("semaphore", "self.s = threading.Semaphore(90)", "self.s.acquire()\nscale = 1.0 / self.s._value"),
+    Mutation("property_set", "", f"self.calls = len(x)\n{LAST}", module="CALLS = []", after=PRINTED,
+             methods="@property\ndef calls(self):\n    return 0\n@calls.setter\n"
+                     "def calls(self, one):\n    CALLS.append(one)\n"),
+    Mutation("hook_of_all", "", LAST, after=f"HANDLE.remove()\n{PRINTED}",
+             module="CALLS = []\nHANDLE = nn.modules.module.register_module_forward_hook("
+                    "lambda m, i, o: CALLS.append(len(o)))"),
+    Mutation("of_thread", "", "T.n = getattr(T, 'n', 0) + 1\nscale = 1.0 / T.n", module="T = threading.local()"),
+]  # fmt: skip

@@ -13,7 +13,7 @@ VIEWS = _names(
     "unsqueeze transpose t T mT permute movedim swapaxes narrow select chunk split unbind diagonal unfold contiguous",
     "to cpu cuda type float double half bfloat16 long int bool numpy real imag requires_grad_ children modules",
     "named_children named_modules parameters named_parameters buffers named_buffers get_submodule get_parameter",
-    "type_as asarray as_tensor from_numpy as_strided broadcast_to ravel getattr vars type pop popitem setdefault next iter",
+    "max min type_as asarray as_tensor from_numpy as_strided broadcast_to ravel getattr vars type pop popitem setdefault next iter",
 )
 _OF_CONTAINERS = _names(
     "get items values keys copy count index most_common union intersection difference issubset issuperset elements",
@@ -62,7 +62,9 @@ LOOKING = _names(
 )
 # Of those, what may change what it is given.
 CHANGING_HOMES = ("operator.", "collections.", "itertools.", "random.", "heapq.", "bisect.")
-CHANGING = _names("copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex")
+CHANGING = _names("copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters")
+# Their functions may give what they are given, or parts of it.
+HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
     *(

@@ -44,6 +44,9 @@ NO_MODULES = (
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
+FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
+BACKWARD = ("backward", "vjp")
+SAVED = "torch.autograd.graph.saved_tensors_hooks"
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
 CONSUMED = (
     "iter",
@@ -104,10 +107,63 @@ class Forwards:
 
     def fillings(self) -> Iterator[tuple[Module, ast.AST]]:
         for function, module in self.running.items():
-            writing = Writing(self, module, function)
+            yield from self.fillings_of(module, function)
+
+    def fillings_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        writing = Writing(self, module, function)
+        yield from ((module, node) for node in self.nodes_of(function) if writing.fills(node))
+
+    def fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+        """Where backwards and hooks on gradients write to what outlives them."""
+        for root_home, root in self.roots_of_backward():
+            for home, function in self._reached_from(root_home, root):
+                for module, node in self.fillings_of(home, function):
+                    name = module.name(node.func) or "" if isinstance(node, ast.Call) else "builtins."
+                    if name.startswith(("builtins.", "logging.")):  # others are kernels, which only compute
+                        yield module, node
+
+    def surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
+        """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
+        seen = {each for each in self.running if getattr(each, "name", "") == "forward"}
+        pending = [(self.running[each], each) for each in seen]
+        while pending:
+            module, function = pending.pop()
+            yield module, function
+            owner = module.parents[function]
+            own = functions_of(owner) if isinstance(owner, ast.ClassDef) else []
+            called = {each.attr for each in self.nodes_of(function) if isinstance(each, ast.Attribute)}
+            named = [(module, each) for each in own if each.name in called]
+            found = [
+                each for each in (*named, *self.program.closure(module, function)) if each[1] not in seen
+            ]
+            pending += found
+            seen |= {each for _, each in found}
+
+    def roots_of_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+        for module in self.program.modules:
+            for node in module.all(ast.ClassDef):
+                if any(module.name(base) in OF_FUNCTION for base in node.bases):
+                    yield from ((module, each) for each in functions_of(node) if each.name in BACKWARD)
+            for call in module.calls:
+                around = module.function_around(call.node)
+                is_of_rows = (
+                    call.method == "register_hook" and around in self.running
+                )  # of parameters: of the sum
+                is_of_layers = call.method.startswith("register_") and "backward" in call.method
+                if is_of_rows or is_of_layers or call.name == SAVED:
+                    yield from ((module, each) for each in call.node.args)
+
+    def _reached_from(self, module: Module, root: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        """A function or an expression, and what it names, and so on."""
+        seen, pending = {root}, [(module, root)]
+        while pending:
+            home, function = pending.pop()
+            yield home, function
             for node in self.nodes_of(function):
-                if writing.fills(node):
-                    yield module, node
+                if isinstance(node, (ast.Name, ast.Attribute)):
+                    named = [each for each in self._functions(home, node) if each[1] not in seen]
+                    pending += named
+                    seen |= {each for _, each in named}
 
     def nodes_of(self, function: ast.AST) -> list[ast.AST]:
         if function not in self._nodes:
@@ -127,20 +183,56 @@ class Forwards:
                     and "hook" in call.method
                     and "step" not in call.method
                 )
-                if is_hook and call.method not in self.methods:
+                if is_hook and call.method not in self.methods or call.name == SAVED:
                     for given in call.node.args:
                         self._hand_on(module, given)
                         self._taint(module, given, 0)
                 if call.name and self._class(call.name) and self.is_part(*self._class(call.name)):  # type: ignore[misc]
                     for given in (*call.node.args, *(each.value for each in call.node.keywords)):
                         self._hand_on(module, given)
+                match call.node.args if call.name == "builtins.setattr" else []:
+                    case [_, ast.Constant(value="forward"), given]:
+                        self._hand_on(module, given)
+                for place, given in _given(call.node) if self._may_be_model(call) else ():
+                    if any(self._is_filled_later(module, each) for each in module.values(given)):
+                        self._taint(module, call.node.func, place)
             for assigned in module.all(ast.Assign):
                 if any(
                     isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
                 ):
                     self._hand_on(module, assigned.value)
 
+    def _may_be_model(self, call: Call) -> bool:
+        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets."""
+        is_set = call.method in self.sharing.attributes.values and call.method not in self.methods
+        return call.name is None and (isinstance(call.node.func, ast.Name) or is_set)
+
+    def _is_filled_later(self, module: Module, value: ast.AST, *, deep: bool = True) -> bool:
+        """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
+        match value:
+            case ast.List(elts=[]) | ast.Dict(keys=[]):
+                return True
+            case ast.Call(func=ast.Attribute(attr="parse_args")):
+                return True
+            case ast.Call(func=func):
+                name = module.name(func) or ""
+                factories = self._functions(module, func) if isinstance(func, ast.Name) and deep else []
+                return (
+                    name.startswith(FILLED_LATER)
+                    or self._class(name) is not None
+                    or any(
+                        self._is_filled_later(home, each, deep=False)
+                        for home, factory in factories
+                        for value in self.sharing.returned_by(factory)
+                        for each in home.values(value)
+                    )
+                )
+        return False
+
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
+        for each in node.body:  # `size = Descriptor()`
+            if isinstance(each, ast.Assign):
+                self._hand_on(module, each.value)
         bases = {module.name(base) for base in node.bases}
         is_whole = all(
             base == MODULE or self._class(base) for base in bases
@@ -277,7 +369,10 @@ class Forwards:
                 self._hand_in(module, node, runs=runs)
             if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
                 self._run(module, node)
-            is_use = isinstance(getattr(node, "ctx", None), ast.Load)
+            is_setter = (
+                isinstance(node, ast.Attribute) and node.attr in self.methods
+            )  # `self.calls = 1`, a property
+            is_use = isinstance(getattr(node, "ctx", None), ast.Load) or is_setter
             if (
                 not is_use
                 or not isinstance(node, (ast.Name, ast.Attribute))
@@ -288,18 +383,25 @@ class Forwards:
             if is_handed_on:
                 self.bound |= {function for _, function in self._functions(module, node)}
             self._mention(module, node, runs=runs or is_handed_on)
+            made = self._class(self.sharing.name(module, node)) if runs and node in called else None
+            if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
+                self.running.update(
+                    (each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING
+                )
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
         if not isinstance(node, ast.Attribute):
             return False
+        if self._class(self.sharing.name(module, node.value)):  # `Registry.get(name)`
+            return False
         is_known = node.attr in READING | FILLING
-        return node.attr in BUILDING or is_known and not self.sharing.is_shared(module, node.value)
+        return node.attr in BUILDING or is_known and not self.sharing.level(module, node.value)
 
     # --- what is handed in
 
     def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> None:
-        given = [*enumerate(node.args), *((each.arg, each.value) for each in node.keywords)]
+        given = _given(node)
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
         if not shared:
             return
@@ -498,7 +600,7 @@ class Writing:
         if self.forwards._functions(self.module, function) or self.forwards._class(self.module.name(kind)):
             return False  # looked at, too
         if name is None:
-            return self._method_fills(call, function)
+            return self._is_unknown(function) or self._method_fills(call, function)
         if name in ("builtins.setattr", "builtins.delattr"):
             return not self.is_own_self(given[0]) if given else False
         if name.startswith("builtins."):
@@ -523,6 +625,30 @@ class Writing:
             return bool(call.node.args) and self.is_shared(call.node.args[0])
         return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
 
+    def _is_unknown(self, function: ast.expr) -> bool:
+        """Whether nobody can tell what is called: `TABLE[name](x)`, `getattr(TOOLS, name)(x)`; not of self's layers."""
+        match function:
+            case ast.Name():
+                scope = self.module.scope_of[function].lookup(function.id)
+                return scope is self.module.top and not self._is_looked_at(function)
+            case ast.Subscript(value=ast.Name() as table):
+                return self.is_shared(table) and not self._is_looked_at(table)
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
+                return self.is_shared(owner) and not self.is_self(owner)
+            case ast.Call():
+                given = getattr(self.module.parents[function], "args", [])
+                return any(self.is_shared(each) for each in given)  # `methodcaller("append", 1)(self.seen)`
+        return False
+
+    def _is_looked_at(self, name: ast.Name) -> bool:
+        """Whether the text says what a variable of a file is set to: a table of functions, a model."""
+        scope = self.module.scope_of[name].lookup(name.id)
+        nodes = [each.node for each in scope.bindings[name.id]] if scope else []
+        tables = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
+        return bool(nodes) and all(
+            isinstance(node, tables) and any(ast.iter_child_nodes(node)) for node in nodes
+        )
+
     def _method_fills(self, call: Call, function: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or self.is_self(function.value):
             return False
@@ -534,6 +660,11 @@ class Writing:
         if generator is not None and self.is_shared(generator.value):
             return True
         return call.method not in READING and not self.forwards.is_layer(function.value)
+
+
+def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
+    """What a call gives, with places and keywords."""
+    return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
 
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
@@ -581,8 +712,13 @@ def _with_own_defaults(function: Function) -> list[str]:
 def _is_consumed(module: Module, value: ast.expr | None) -> bool:
     if isinstance(value, ast.GeneratorExp):
         return True
-    name = module.name(value.func) if isinstance(value, ast.Call) else None
-    return (name or "").rpartition(".")[2] in CONSUMED
+    if not isinstance(value, ast.Call):
+        return False
+    _, definition = module.definition(value.func) or (module, None)
+    is_generator = isinstance(definition, FUNCTIONS) and any(
+        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
+    )
+    return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
 
 
 def _is_false(node: ast.expr) -> bool:

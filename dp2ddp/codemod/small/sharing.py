@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from dp2ddp.codemod.knowledge.reading_methods import NEW_CONTAINERS, VIEWS
+from dp2ddp.codemod.knowledge.reading_methods import HANDING_ON, NEW_CONTAINERS, VIEWS
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
@@ -93,10 +93,8 @@ class Sharing:
         match node:
             case ast.Name():
                 return self._of_name(module, node)
-            case ast.Attribute(value=ast.Attribute(attr=name), attr="data") if (
-                name in self.attributes.parameters
-            ):
-                return Level.SHARED  # autograd does not see what is written there
+            case ast.Attribute(value=value, attr="data"):
+                return Level.SHARED if self._may_be_parameter(module, value) else Level.NEW
             case ast.Attribute(value=value, attr=attr):
                 if self.attributes.is_copied(attr) or self.attributes.is_constant(attr):
                     return Level.NEW
@@ -113,15 +111,29 @@ class Sharing:
                 return self._holding(module, [part])
             case ast.IfExp(body=body, orelse=other):
                 return max(self.level(module, body), self.level(module, other))
+            case ast.BinOp(left=left, right=ast.List() as right):  # `self.layers + [x]`
+                return self._holding(module, [left, right])
             case ast.BoolOp(values=parts):
                 return max(self.level(module, part) for part in parts)
             case ast.NamedExpr(value=value):
                 return self.level(module, value)
+            case ast.Call(args=[_, ast.Constant(value="data"), *_]):  # getattr(parameter, "data")
+                return Level.SHARED
             case ast.Call():
                 return self._of_call(module, node)
             case ast.Await() | ast.Yield() | ast.YieldFrom():
                 return Level.SHARED
         return Level.NEW
+
+    def _may_be_parameter(self, module: Module, node: ast.expr) -> bool:
+        """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
+        if isinstance(node, ast.Name) and not self.is_shared(module, node):
+            scope = module.scope_of[node].lookup(node.id)
+            sources = self.sources(module).get((id(scope), node.id), [Source(None)])
+            return any(
+                not isinstance(each.value, (ast.Call, ast.BinOp)) or each.is_element for each in sources
+            )
+        return not isinstance(node, ast.Attribute) or node.attr not in self.attributes.buffers
 
     def _part(self, module: Module, whole: ast.expr) -> Level:
         return Level.SHARED if self.level(module, whole) else Level.NEW
@@ -133,12 +145,26 @@ class Sharing:
         name = self.name(module, node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else (name or "").rpartition(".")[2]
         given = [*node.args, *(each.value for each in node.keywords)]
+        returned = max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
+        if returned:
+            return returned
+        if last == "copy" and name is None:
+            return self._holding(module, [node.func.value])  # type: ignore[attr-defined]
         if (name or "").startswith("builtins.") and last in NEW_CONTAINERS:
             return self._holding(module, given)
+        home, definition = module.definition(node.func) or (module, None)
+        if isinstance(definition, ast.ClassDef) and not self._is_layer(home, definition):
+            return Level.HOLDS_SHARED  # whatever it finds in its class
         if last in VIEWS:
             seen = [node.func.value] if isinstance(node.func, ast.Attribute) and name is None else given
             return max((self._part(module, each) for each in seen), default=Level.NEW)
-        return max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
+        is_computed = name is None and not isinstance(node.func, (ast.Name, ast.Attribute))
+        if is_computed or (name or "").startswith(HANDING_ON):
+            return max((self._part(module, each) for each in given), default=Level.NEW)
+        return Level.NEW
+
+    def _is_layer(self, module: Module, node: ast.ClassDef) -> bool:
+        return any((module.name(base) or "").startswith("torch.") for base in node.bases)
 
     def _returned(self, module: Module, function: Function) -> Level:
         key = (id(function), "return")
@@ -151,8 +177,10 @@ class Sharing:
 
     def returned_by(self, function: Function) -> list[ast.expr | None]:
         if function not in self._returned_by:
+            nodes = [*ast.walk(function)]
             self._returned_by[function] = [
-                each.value for each in ast.walk(function) if isinstance(each, ast.Return)
+                *(each.value for each in nodes if isinstance(each, (ast.Return, ast.YieldFrom))),
+                *(ast.List([each.value]) for each in nodes if isinstance(each, ast.Yield) and each.value),
             ]
         return self._returned_by[function]
 

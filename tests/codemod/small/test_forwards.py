@@ -16,7 +16,7 @@ from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.source.projects import Project, read_project
-from tests.codemod.forward_mutations import ALL, LOST, Mutation
+from tests.codemod.forward_mutations import ALL, LOST, MORE, Mutation
 from tests.codemod.scripts import project_of
 
 OVER_REPORTED = {"number_in_dict", "anew"}  # lost with the replica, as all of LOST
@@ -74,7 +74,7 @@ def program(project: Project) -> Program:
     return Program(project, canonical, knows)
 
 
-@pytest.mark.parametrize("mutation", ALL, ids=lambda one: one.name)
+@pytest.mark.parametrize("mutation", [*ALL, *MORE], ids=lambda one: one.name)
 def test_what_outlives_a_forward_is_seen_to_be_written(mutation: Mutation) -> None:
     fills = fills_something(program(project_of(mutation.text)))
     assert fills == (mutation.name not in LOST or mutation.name in OVER_REPORTED)
@@ -84,6 +84,59 @@ def test_what_outlives_a_forward_is_seen_to_be_written(mutation: Mutation) -> No
 def test_a_forward_that_computes_writes_nothing(forward: str) -> None:
     text = TEXT.replace("        FORWARD", textwrap.indent(forward, "        "))
     assert not fills_something(program(project_of(text)))
+
+
+HANDED_ON = {  # the text does not say that it is self's list
+    "a table of functions": (
+        "TABLE['keep'](self, x)",
+        "TABLE = {}\ndef put(f):\n    TABLE[f.__name__] = f\n    return f\n"
+        "@put\ndef keep(net, x):\n    net.scales.append(x)",
+    ),
+    "a function by its name": ("getattr(TOOLS, 'ke' + 'ep')(x)",
+                               "class Tools:\n    def __init__(self):\n        self.seen = []\n"
+                               "    def keep(self, x):\n        self.seen.append(x)\nTOOLS = Tools()"),
+    "one of a pair": ("keep(x)", "def pair():\n    seen = []\n    return seen.append, seen\nkeep, SEEN = pair()"),
+    "a function that gives it": ("get().append(x)", "SEEN = []\ndef get():\n    return SEEN"),
+    "a class that gives it": (
+                              "Seen.get().append(x)", "class Seen:\n    all = []\n    @classmethod\n    def get(cls):\n"
+                              "        return cls.all"),
+    "a class that keeps": ("Keep(x)", "SEEN = []\nclass Keep:\n    def __init__(self, x):\n        SEEN.append(x)"),
+    "a singleton": ("Seen().add(x)",
+                    "class Seen:\n    one = None\n    def __new__(cls):\n        if cls.one is None:\n"
+                    "            cls.one = super().__new__(cls)\n            cls.one.seen = []\n"
+                    "        return cls.one\n"
+                    "    def add(self, x):\n        self.seen.append(x)"),
+    "a generator": ("next(iter(each(self))).append(x)", "def each(net):\n    yield net.scales"),
+    "a shallow copy": ("[self.scales].copy()[0].append(x)", ""),
+    "the largest": ("max([self.scales], key=len).append(x)", ""),
+    "a sum of lists": ("([self.scales] + [])[0].append(x)", ""),
+    "a context": ("with contextlib.nullcontext(self.scales) as seen:\n    seen.append(x)", "import contextlib"),
+    "a method caller": ("operator.methodcaller('append', x)(self.scales)", "import operator"),
+    "a parameter's data": ("w = self.fc.weight\nw.data.mul_(x.mean())", ""),
+    "data by a helper": ("change(self.fc.weight, x)", "def change(p, x):\n    p.data.mul_(x.mean())"),
+    "data by name": ("getattr(self.fc.weight, 'data').mul_(x.mean())", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("forward", "module"), HANDED_ON.values(), ids=HANDED_ON)
+def test_what_is_filled_may_come_from_anywhere(forward: str, module: str) -> None:
+    text = TEXT.replace("        FORWARD", textwrap.indent(f"{forward}\nreturn x", "        "))
+    assert fills_something(program(project_of(f"{text}{module}\n")))
+
+
+@pytest.mark.parametrize(
+    ("given", "fills"),
+    [("[]", True), ("Meter()", True), ("make()", True), ("[1]", False), ("torch.ones(3)", False)],
+)
+def test_a_model_may_fill_what_it_is_given(given: str, fills: bool) -> None:
+    """An empty list and an object are the same for all replicas; a list with something in it is copied."""
+    text = TEXT.replace(
+        "def forward(self, x):\n        FORWARD", "def forward(self, x, seen):\n        seen.append(x)"
+    )
+    main = (
+        f"def make():\n    return Meter()\nnet = torch.nn.DataParallel(Net(1))\nnet(torch.ones(3), {given})\n"
+    )
+    assert fills_something(program(project_of(f"{text}{main}"))) == fills
 
 
 def test_a_hook_writes_to_the_module_and_not_to_a_replica() -> None:

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from tests.codemod.forward_mutations import ALL
+from tests.codemod.forward_mutations import MORE as NEWER
 
 HERE = Path(__file__).parent
 REFUSED = {  # with words; all others train the same
-    **dict.fromkeys(("iterator", "cycle", "count", "generator", "simple_queue"), "which ranks cannot share"),
+    **dict.fromkeys(
+        ("iterator", "cycle", "count", "generator", "simple_queue", "of_thread"), "which ranks cannot share"
+    ),
     "cache_decorator": "whose cache ranks cannot share",
 }
-OF_TWO = [one.name for one in ALL]
+OF_TWO = [one.name for one in (*ALL, *NEWER)]
 OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
 MORE = ["kept_for_the_loss", "prints", "error_of_one"]
 pytestmark = pytest.mark.torchrun

@@ -20,13 +20,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
 
 import torch  # noqa: E402
 import torch.nn.parallel.replicate  # noqa: E402
+from dp2ddp.templates.small.files import open_on_rank0  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed  # noqa: E402
 from dp2ddp.templates.small.turns import WholeBatchInTurns  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
 
-from tests.codemod.forward_mutations import ALL, Mutation  # noqa: E402
+from tests.codemod.forward_mutations import ALL, MORE, Mutation  # noqa: E402
 
 REPLICATE = sys.modules["torch.nn.parallel.replicate"]
 LOSS = "    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()"
@@ -42,7 +43,7 @@ ERROR = Mutation(
     f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
 )
 SCRIPTS = {
-    **{one.name: one.text for one in ALL},
+    **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
     "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
     "error_of_one": ERROR,
@@ -92,13 +93,13 @@ class ReplicasOfOneProcess(RacelessDataParallel, TorchsReplicas):
     """With streams of their own on the host."""
 
 
-def run(name: str, text: str, wrap: Any) -> tuple[str, list[torch.Tensor]]:
+def run(name: str, text: str, wrap: Any, opener: Any) -> tuple[str, list[torch.Tensor]]:
     """What a script prints, and its parameters and buffers at the end."""
     home = f"script_{name}"
     module = types.ModuleType(home)
     module.__file__ = str(HERE / f"{home}.py")
     sys.modules[home] = module
-    vars(module)["WRAP"] = wrap
+    vars(module).update(WRAP=wrap, open=opener)
     text = text.replace("nn.DataParallel(", "WRAP(").replace(".cuda()", "")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -107,12 +108,22 @@ def run(name: str, text: str, wrap: Any) -> tuple[str, list[torch.Tensor]]:
     return printed.getvalue(), [*net.parameters(), *net.buffers()]
 
 
-def compare(name: str, world: int) -> dict[str, Any]:
+def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
     devices = Devices()
     devices.seed(0)
     text = SCRIPTS[name]
-    wanted, numbers = run(name, text, lambda module: ReplicasOfOneProcess(module, devices, world))
-    found, others = run(name, text, WholeBatchInTurns)
+    wanted, numbers = run(
+        name,
+        text,
+        lambda module: ReplicasOfOneProcess(module, devices, world),
+        lambda path, mode="r": open(folder / f"{world}_{rank}_{path}", mode),  # noqa: SIM115
+    )
+    found, others = run(
+        name,
+        text,
+        WholeBatchInTurns,
+        lambda path, mode="r": open_on_rank0(folder / f"{world}_{path}", mode),
+    )
     far = max(float((one - other).abs().max()) for one, other in zip(numbers, others, strict=True))
     return {"wanted": wanted, "found": found, "difference": far}
 
@@ -124,7 +135,7 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
     answers: dict[str, Any] = {}
     for name in names:
         try:
-            answers[name] = compare(name, world)
+            answers[name] = compare(name, world, folder, rank)
         except Exception as error:
             answers[name] = {"failed": str(error), "where": traceback.format_exc()}
     (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
