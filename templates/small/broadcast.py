@@ -7,14 +7,17 @@ import torch
 import torch.distributed as dist
 
 
-class Host:
-    """The group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs."""
+class Rank:
+    """This process among the ranks."""
 
-    group: Any = None
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Host.group if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.device.type == "cpu" else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -25,30 +28,25 @@ def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
     return gathered
 
 
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
 class CannotBeSent(RuntimeError):
     """Raised on all ranks; one that raised alone would leave the others waiting."""
 
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    is_source, size = dist.get_rank() == source, torch.zeros(1, dtype=torch.int64)
-    if is_source:
+    if dist.get_rank() == source:
         try:
-            packed = pickle.dumps(news, protocol=4)
+            pickle.dumps(news)
         except Exception as reason:
             news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-            packed = pickle.dumps(news)
-        size[0] = len(packed)
-    dist.broadcast(size, source, Host.group)
-    message = torch.frombuffer(bytearray(packed if is_source else int(size)), dtype=torch.uint8)
-    dist.broadcast(message, source, Host.group)
-    news = news if is_source else pickle.loads(message.numpy().tobytes())
-    if isinstance(news, CannotBeSent):
-        raise news
-    return news
-
-
-def exchange_numbers(numbers: List[int]) -> List[List[int]]:
-    """The numbers of all ranks, in rank order; each rank brings as many."""
-    own = torch.tensor([int(number) for number in numbers])
-    return [each.tolist() for each in gather_tensors(own)]
+    message = [news]
+    dist.broadcast_object_list(message, source, Rank.host)
+    if isinstance(message[0], CannotBeSent):
+        raise message[0]
+    return message[0]

@@ -16,7 +16,7 @@ from .draws import ReplicaDraws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors, versions_of
 from .rows import gather_rows
-from .trees import map_tensors, tensors_of
+from .trees import map_tensors
 
 
 class WholeBatchDDP(DistributedDataParallel):
@@ -42,7 +42,7 @@ class WholeBatchDDP(DistributedDataParallel):
             return run_alone(self.module, inputs, kwargs)
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
         if torch.is_grad_enabled():
-            self.check([*self.module.parameters()])
+            self.check()
         has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
 
         def take_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
         def keep_rows(output: torch.Tensor) -> torch.Tensor:
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-            return rows if has_rows else rows[:0]
+            sizes.append(len(rows) if has_rows else 0)
+            return rows[: sizes[-1]]
 
         def gather(rows: torch.Tensor) -> Any:
             trained = self.trained if rows.requires_grad else []
@@ -62,22 +63,23 @@ class WholeBatchDDP(DistributedDataParallel):
 
         inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
         before = versions_of(self.module)
+        sizes: List[int] = []
         with draws(has_rows):
             outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
         after = versions_of(self.module)
         refuse(after[1] != before[1], "a forward writes into parameters")
         writes = self.training or after[0] != before[0]
-        numbers = [draws.on_host, draws.on_device, writes, *map(len, tensors_of(outputs))]
-        on_host, on_device, all_writes, *columns = zip(*exchange_numbers(numbers))
+        numbers = exchange_numbers([draws.on_host, draws.on_device, writes, *sizes])
+        on_host, on_device, all_writes, *columns = zip(*numbers)
         draws.go_on(bool(on_host[0]), bool(on_device[0]))
         if any(all_writes):
             share_tensors([*self.module.buffers()])
         counts = iter(columns)
         return map_tensors(gather, outputs)
 
-    def check(self, parameters: List[torch.nn.Parameter]) -> None:
+    def check(self) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in parameters if p.requires_grad]
+        trained = [p for p in self.module.parameters() if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
         hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
@@ -107,8 +109,8 @@ class GatherRows(torch.autograd.Function):
     """A rank's rows to those of all ranks.
 
     All ranks compute the loss of the whole batch, so the gradient of a rank's rows is its part of DataParallel's sum.
-    DistributedDataParallel averages: it needs world_size times as much. Parameters that a replica leaves out get None
-    here, and zeros from DistributedDataParallel, as under DataParallel.
+    DistributedDataParallel averages, also what is in .grad already: it needs world_size times as much. Parameters that
+    a replica leaves out get None here, and zeros from DistributedDataParallel, as under DataParallel.
     """
 
     @staticmethod

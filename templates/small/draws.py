@@ -8,7 +8,8 @@ from typing import Any, Iterator, List
 import torch
 import torch.distributed as dist
 
-from .streams import ReplicaStream, host_streams, same_streams, set_host_streams, share_device_stream
+from .broadcast import tell_all
+from .streams import ReplicaStream, host_streams, set_host_streams
 
 
 class ReplicaDraws:
@@ -23,44 +24,43 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
-        device_stream = self.enter_device() if torch.cuda.is_available() else None
-        script = host_streams()
+        script, device = host_streams(), None
+        if torch.cuda.is_available():
+            device = torch.cuda.get_rng_state()
+            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
-        begun = seed_host_streams(seed)
+        seed_host_streams(seed)
+        first = draw_on_host()
+        seed_host_streams(seed)
         try:
             yield
         finally:
-            self.on_host = not same_streams(begun, host_streams())
+            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
             set_host_streams(script)
-            if device_stream is not None:
-                self.leave_device(device_stream, has_rows)
-
-    def enter_device(self) -> torch.Tensor:
-        script = torch.cuda.get_rng_state()
-        if dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
-        return script
-
-    def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
-        end = torch.cuda.get_rng_state()
-        self.on_device = not torch.equal(script, end)
-        if dist.get_rank():
-            torch.cuda.set_rng_state(script)
-            if has_rows:
-                ReplicaStream.state = end
+            if device is not None:
+                end = torch.cuda.get_rng_state()
+                self.on_device = not torch.equal(device, end)
+                if dist.get_rank():
+                    torch.cuda.set_rng_state(device)
+                    ReplicaStream.state = end if has_rows else ReplicaStream.state
 
     def go_on(self, on_host: bool, on_device: bool) -> None:
         """The script's streams go on behind what replica 0 drew."""
         if on_host:
             torch.set_rng_state(self.after)
         if on_device:
-            share_device_stream()
+            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
-def seed_host_streams(seed: int) -> List[Any]:
+def seed_host_streams(seed: int) -> None:
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    return host_streams()
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]

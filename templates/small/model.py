@@ -47,7 +47,7 @@ class WholeBatchParallel(torch.nn.Module):
         return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return run_replica(replica, has_rows, inputs, kwargs)
+        return replica(*inputs, **kwargs)
 
     def _get_name(self) -> str:
         return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
@@ -72,10 +72,6 @@ class WholeBatchParallel(torch.nn.Module):
         torch.nn.Module.__setstate__(self, state)
 
 
-def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
-
-
 def data_parallel_on_ranks(
     module: Any,
     inputs: Any,
@@ -88,6 +84,10 @@ def data_parallel_on_ranks(
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return run_alone(module, inputs, module_kwargs or {})
+
+    def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        return replica(*inputs, **kwargs)
+
     return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 

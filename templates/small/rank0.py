@@ -7,32 +7,33 @@ from typing import Any, Callable, List
 
 import torch.distributed as dist
 
-from .broadcast import Host, tell_all
+from .broadcast import Rank, tell_all
 from .ranks import own_rank, ranks_apart, together
-from .streams import host_streams, same_streams, set_host_streams
+from .streams import host_streams, set_host_streams
 
 
 def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
-    dist.barrier(Host.group)  # a rank may still ask for the folder that rank 0 is about to make
+    dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
     news: Any = None
     if dist.get_rank() == 0:
-        answer, error, before = None, None, host_streams()
+        answer = error = None
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        after = host_streams()
-        news = answer, error, None if same_streams(before, after) else after
+        news = answer, error, host_streams()
     answer, error, streams = tell_all(news)
-    if streams:
-        set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
-    if error is not None:
+    set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
+    if error is None:
+        return answer
+    try:
         raise error
-    return answer
+    finally:  # it holds this frame, which must not hold it
+        del error, news
 
 
 def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

@@ -14,20 +14,13 @@ from typing import Any, Iterator
 import torch
 import torch.distributed as dist
 
-from .broadcast import Host, tell_all
-from .streams import ReplicaStream, host_streams, set_host_streams, share_device_stream
+from .broadcast import Rank, tell_all
+from .streams import ReplicaStream, host_streams, set_host_streams
 
 LAUNCHER = (  # what torchrun says to the processes that it starts
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
     *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
 )
-
-
-class Rank:
-    """This process among the ranks."""
-
-    process = 0  # its number; workers of loaders and pools have others
-    is_alone = False  # while rank 0 does something that the others do not
 
 
 def init_distributed() -> None:
@@ -47,7 +40,7 @@ def init_distributed() -> None:
             backend = "nccl"  # which wants a device for each rank
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
-        Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     Rank.process = os.getpid()
@@ -59,19 +52,14 @@ def init_distributed() -> None:
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
-        share_device_stream()
-    hide_ranks()
-
-
-def hide_ranks() -> None:
-    """Libraries that ask whether there are ranks hear what they heard under DataParallel: no."""
-    for name in LAUNCHER:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
 
 def has_joined() -> bool:
-    """dist.is_initialized(), also behind hide_ranks()."""
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
     return dist.distributed_c10d.is_initialized()
 
 

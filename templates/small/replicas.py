@@ -25,20 +25,13 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[torch.nn.Module, Any] = {}
-    for part in module.modules():
-        replicas[part] = part._replicate_for_data_parallel()
-        replicas[part]._former_parameters = {}
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
-        for name, child in part._modules.items():
-            if child is not None:
-                replica._modules[name] = replicas[child]
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:  # a plain tensor, no parameter of the replica
-                setattr(replica, name, copies[parameter])
-                replica._former_parameters[name] = copies[parameter]
+        parameters = part._parameters.items()
+        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 

@@ -24,24 +24,11 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def same_streams(before: List[Any], after: List[Any]) -> bool:
-    return same_numpy(before[2], after[2]) and before[0] == after[0] and torch.equal(before[1], after[1])
-
-
-def same_numpy(before: Any, after: Any) -> bool:
-    return before is after or bool((before[1] == after[1]).all()) and before[2:] == after[2:]
-
-
 def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
     result = function(*args, **kwargs)
     set_host_streams(tell_all(host_streams()))
     return tell_all(result)
-
-
-def share_device_stream() -> None:
-    """Let all ranks draw alike on their devices, as rank 0 does: the first device's stream is the script's."""
-    torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
 class ReplicaStream:
@@ -51,14 +38,14 @@ class ReplicaStream:
     state: Any = None
 
     @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-
-    @classmethod
     def current(cls) -> Any:
         if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
             cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
         return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -6,9 +6,8 @@ from weakref import WeakSet
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers
+from .broadcast import Rank
 from .replicas import share_tensors
-from .rows import JoinRows
 
 Tensors = Sequence[torch.Tensor]
 
@@ -91,24 +90,12 @@ class GradientSums:
 
 
 def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
-    """The gradients of a table of which ranks looked up some rows, in rank order; dense if one of them is."""
-    dense = gradient is not None and not gradient.is_sparse
-    own = torch.zeros_like(parameter) if gradient is None else gradient
-    if any(any(numbers) for numbers in exchange_numbers([dense])):
-        total = (own.to_dense() if own.is_sparse else own).contiguous()
-        dist.all_reduce(total)
-        return total
-    own = own if own.is_sparse else own.new_empty(0).to_sparse()
-    indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
-    counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
-    all_indices, all_values = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
-    parts = zip(all_indices.split(counts), all_values.split(counts))
-    total, *others = [
-        torch.sparse_coo_tensor(rows[None], numbers, parameter.shape) for rows, numbers in parts
-    ]
-    for other in others:  # as DataParallel adds them: the order of entries decides how they are rounded
-        total = total + other
-    return total
+    """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
+    parts: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, gradient, Rank.host)
+    own = [part.to(parameter.device) for part in parts if part is not None]
+    own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
+    return sum(own[1:], own[0]) if own else torch.zeros_like(parameter).to_sparse()
 
 
 def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:

@@ -5,18 +5,18 @@ from typing import Any, Callable, Iterator
 import torch
 
 
-def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
-    """The same tree with function(tensor) in each tensor's place; or in that of what is of another kind."""
-    if isinstance(tree, kind):
+def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(tensor) in each tensor's place."""
+    if isinstance(tree, torch.Tensor):
         return function(tree)
     if isinstance(tree, (tuple, list, dict)) and not tree:
         return tree  # all replicas get the same one
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
+        return type(tree)(*(map_tensors(function, each) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each, kind) for each in tree)
+        return type(tree)(map_tensors(function, each) for each in tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
     return tree
 
 

@@ -62,7 +62,9 @@ LOOKING = _names(
 )
 # Of those, what may change what it is given.
 CHANGING_HOMES = ("operator.", "collections.", "itertools.", "random.", "heapq.", "bisect.")
-CHANGING = _names("copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters")
+CHANGING = _names(
+    "copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters"
+)
 # Their functions may give what they are given, or parts of it.
 HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")

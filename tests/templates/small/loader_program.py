@@ -27,10 +27,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from dp2ddp.templates.small import batches  # noqa: E402
-from dp2ddp.templates.small.loader import Rank0Loader, iterate_on_rank0  # noqa: E402
+from dp2ddp.templates.small.loader import Rank0Loader  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed, own_rank  # noqa: E402
-from tests.templates.forked_ranks import fork_ranks  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
+
+from tests.templates.forked_ranks import fork_ranks  # noqa: E402
 
 LARGE = 3 * 100 * 100  # numbers of an image: four of them are mapped
 Pair = collections.namedtuple("Pair", "left right")
@@ -330,28 +331,6 @@ LOOPS: dict[str, Callable[[Any], Iterator[Any]]] = {
 }
 
 
-def own_feed(iterate: Any) -> Iterator[Any]:
-    """One buffer, filled again and again; errors; small things."""
-
-    def fill() -> Iterator[Any]:
-        buffer = torch.zeros(4, LARGE)
-        for step in range(6):
-            buffer.fill_(step + random.random())
-            yield {"buffer": buffer, "row": buffer[1], "step": step}
-
-    for batch in iterate(fill()):
-        yield facts_of(batch)
-        time.sleep(0.05 * own_rank())
-        yield facts_of(batch)
-    yield draws()
-    numbers = iter(iterate(map(int, ["1", "x", "3"])))
-    for _ in range(4):
-        try:
-            yield next(numbers)
-        except (ValueError, StopIteration) as error:
-            yield type(error).__name__
-
-
 def asked_by_a_thread() -> Iterator[Any]:
     """Its draws and the main thread's would mix, otherwise on each rank."""
     batches = iter(Rank0Loader(Images(2), num_workers=1))
@@ -360,11 +339,24 @@ def asked_by_a_thread() -> Iterator[Any]:
     yield facts_of(next(batches))[0]
 
 
-def unsendable(iterate: Any) -> Iterator[Any]:
-    for thing in (1, lambda: 2, torch.ones(100_000)):
+class Once:
+    """An object that goes from a worker to its loader, and no further."""
+
+    def __reduce__(self) -> Any:
+        if own_rank() == 0 and multiprocessing.current_process().name == "MainProcess":
+            raise TypeError("only once")
+        return Once, ()
+
+
+def with_unsendable(samples: list[Any]) -> Any:
+    return Once() if samples[0][1] == 1 else samples
+
+
+def unsendable() -> Iterator[Any]:
+    batches = iter(Rank0Loader(Images(3), collate_fn=with_unsendable, num_workers=1))
+    for _ in range(3):
         try:
-            found = next(iter(iterate([thing])))
-            yield "function" if callable(found) else facts_of(found)
+            yield facts_of(next(batches)[0][1])
         except Exception as error:
             yield type(error).__name__
 
@@ -387,21 +379,25 @@ def do_late(function: Any, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def cannot_map(process: int, descriptor: int, size: int) -> Any:
+    raise FileNotFoundError(f"/proc/{process}/fd/{descriptor}")
+
+
 def be_a_rank(way: str, file: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    feeds = {"own_feed": own_feed, "unsendable": unsendable}
     if way == "one process":
-        found = run(LOOPS, DataLoader) | run(feeds, iter)
+        found = run(LOOPS, DataLoader)
     else:
         init_distributed()
         if way.startswith("messages") or way.startswith("nodes") and own_rank() == 2:
-            batches.can_map = lambda secret, lent: False  # as on a machine of its own
-        if own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
+            batches.map_memory = cannot_map  # as on a machine of its own
+        elif own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
             torch.from_file = functools.partial(do_late, torch.from_file)
-        found = run(LOOPS, Rank0Loader) | run(feeds, iterate_on_rank0)
+        found = run(LOOPS, Rank0Loader)
         found["asked by a thread"] = [*asked_by_a_thread()]
-        found["ways"] = [[each.source, each.lends] for each in batches.Sharing.ways or []]
+        found["unsendable"] = [*unsendable()]
+        found["lends"] = batches.Lending.works
     file.write_text(json.dumps(found))
 
 
