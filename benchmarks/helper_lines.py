@@ -30,16 +30,16 @@ from dp2ddp.source.projects import module_file, read_project
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-IMAGENET = ROOT / "tests" / "codemod" / "small" / "imagenet.py"
+IMAGENET = ROOT / "tests" / "codemod" / "imagenet.py"
 PACKAGES = {
     "codemod": (
         "dp2ddp/codemod/model",
         "dp2ddp/codemod/knowledge",
-        "dp2ddp/codemod/small",
+        "dp2ddp/codemod",
         "dp2ddp/codemod/*.py",
     ),
-    "idiomatic style": ("dp2ddp/codemod/small_idiomatic",),
-    "templates": ("templates/small",),
+    "idiomatic style": ("dp2ddp/codemod/idiomatic",),
+    "templates": ("templates",),
 }
 sys.path.insert(0, str(ROOT / "tests"))
 

@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from dp2ddp.templates.small.loader import Rank0Loader
-from dp2ddp.templates.small.ranks import init_distributed
+from dp2ddp.templates.loader import Rank0Loader
+from dp2ddp.templates.ranks import init_distributed
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 

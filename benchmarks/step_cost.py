@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 import torch.distributed
-from dp2ddp.templates.small.ddp import WholeBatchDDP
-from dp2ddp.templates.small.model import WholeBatchParallel
-from dp2ddp.templates.small.ranks import init_distributed
+from dp2ddp.templates.ddp import WholeBatchDDP
+from dp2ddp.templates.model import WholeBatchParallel
+from dp2ddp.templates.ranks import init_distributed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -12,29 +12,29 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dp2ddp.templates.small.batches import *
-    from dp2ddp.templates.small.broadcast import *
-    from dp2ddp.templates.small.checkpoints import *
-    from dp2ddp.templates.small.ddp import *
-    from dp2ddp.templates.small.draws import *
-    from dp2ddp.templates.small.files import *
-    from dp2ddp.templates.small.functions import *
-    from dp2ddp.templates.small.guard import *
-    from dp2ddp.templates.small.held import *
-    from dp2ddp.templates.small.loader import *
-    from dp2ddp.templates.small.meeting import *
-    from dp2ddp.templates.small.model import *
-    from dp2ddp.templates.small.one_rank import *
-    from dp2ddp.templates.small.rank0 import *
-    from dp2ddp.templates.small.ranks import *
-    from dp2ddp.templates.small.replicas import *
-    from dp2ddp.templates.small.rows import *
-    from dp2ddp.templates.small.streams import *
-    from dp2ddp.templates.small.sums import *
-    from dp2ddp.templates.small.synced import *
-    from dp2ddp.templates.small.trackers import *
-    from dp2ddp.templates.small.trees import *
-    from dp2ddp.templates.small.turns import *
+    from dp2ddp.templates.batches import *
+    from dp2ddp.templates.broadcast import *
+    from dp2ddp.templates.checkpoints import *
+    from dp2ddp.templates.ddp import *
+    from dp2ddp.templates.draws import *
+    from dp2ddp.templates.files import *
+    from dp2ddp.templates.functions import *
+    from dp2ddp.templates.guard import *
+    from dp2ddp.templates.held import *
+    from dp2ddp.templates.loader import *
+    from dp2ddp.templates.meeting import *
+    from dp2ddp.templates.model import *
+    from dp2ddp.templates.one_rank import *
+    from dp2ddp.templates.rank0 import *
+    from dp2ddp.templates.ranks import *
+    from dp2ddp.templates.replicas import *
+    from dp2ddp.templates.rows import *
+    from dp2ddp.templates.streams import *
+    from dp2ddp.templates.sums import *
+    from dp2ddp.templates.synced import *
+    from dp2ddp.templates.trackers import *
+    from dp2ddp.templates.trees import *
+    from dp2ddp.templates.turns import *
 
 
 @cache
@@ -43,7 +43,7 @@ def homes() -> dict[str, str]:
     definition = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
     texts = {
         path.name.removesuffix(".py"): path.read_text(encoding="utf-8")
-        for path in files("dp2ddp.templates.small").iterdir()
+        for path in files("dp2ddp.templates").iterdir()
         if path.name.endswith(".py")
     }
     return {name: module for module, text in texts.items() for name in definition.findall(text)}
@@ -55,7 +55,7 @@ if not TYPE_CHECKING:  # or every name would do for a type checker
         """Look a helper up in the module that defines it, once."""
         if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"dp2ddp.templates.small.{homes()[name]}"), name)
+        value = globals()[name] = getattr(import_module(f"dp2ddp.templates.{homes()[name]}"), name)
         return value
 
 

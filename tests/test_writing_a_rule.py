@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from dp2ddp.cli.check import command as check
 from dp2ddp.cli.convert import command as convert
+from dp2ddp.codemod import rules as conversion_package
 from dp2ddp.codemod.rule import Rule, all_rules, rules_of_style
-from dp2ddp.codemod.small import rules as conversion_package
 from dp2ddp.review import rules as check_package
 from dp2ddp.review.check_rule import CheckRule, check_rules
 from tests.codemod import test_rules as of_the_conversion

@@ -15,16 +15,16 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
+from dp2ddp.codemod.looked_up import may_look_up
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules
-from dp2ddp.codemod.small.looked_up import may_look_up
-from dp2ddp.codemod.small.ours import of_the_user, refuse_lone_script, refuse_other_helpers
-from dp2ddp.codemod.small.start import join_of
-from dp2ddp.codemod.small.unread import unread_libraries
-from dp2ddp.codemod.small.wraps import find_wraps, named_wraps
+from dp2ddp.codemod.start import join_of
+from dp2ddp.codemod.unread import unread_libraries
 from dp2ddp.codemod.unused import with_unused_imports
+from dp2ddp.codemod.wraps import find_wraps, named_wraps
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import garbage_waits, parse
@@ -85,7 +85,7 @@ def convert(
 def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
     if options.style == EXACT:
         return _convert(project, options, begin)
-    from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic  # the exact style needs none of it
+    from dp2ddp.codemod.idiomatic.convert import convert_idiomatic  # the exact style needs none of it
 
     return convert_idiomatic(project, options)
 

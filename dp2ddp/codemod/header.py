@@ -10,7 +10,7 @@ from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plan import FilePlan
-from dp2ddp.codemod.small.start import last_import
+from dp2ddp.codemod.start import last_import
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, IMPORTED, NAME, PACKAGE, pasted_lines
 

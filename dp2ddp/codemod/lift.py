@@ -17,7 +17,7 @@ from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Reader
 from dp2ddp.errors import ConversionError
 
-TEMPLATES = "dp2ddp.templates.small"
+TEMPLATES = "dp2ddp.templates"
 FROM_TEMPLATE = re.compile(r"^from \.(\w+) import ", re.MULTILINE)
 
 

@@ -13,10 +13,10 @@ from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import Gone, gone_with
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
+from dp2ddp.codemod.own_mode import OwnMode
 from dp2ddp.codemod.planned import Plan, Planned, place
 from dp2ddp.codemod.rule import Change, Finding, Rule, all_rules
-from dp2ddp.codemod.small.own_mode import OwnMode
-from dp2ddp.codemod.small.waiting import if_together
+from dp2ddp.codemod.waiting import if_together
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs

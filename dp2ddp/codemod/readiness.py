@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from dp2ddp.codemod.convert import OF_OTHERS
 from dp2ddp.codemod.launch import settings_of
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.plan import plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import pick_rules
-from dp2ddp.codemod.small.ours import has_joined, of_the_user
-from dp2ddp.codemod.small.visible import visible_text
-from dp2ddp.codemod.small.wraps import find_wraps
+from dp2ddp.codemod.visible import visible_text
+from dp2ddp.codemod.wraps import find_wraps
 from dp2ddp.source.projects import Project
 
 

@@ -17,7 +17,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.errors import ConversionError, did_you_mean
 
 # Where the rules of each style are: a rule exists by being a file there.
-PACKAGES = {"exact": "dp2ddp.codemod.small.rules", "idiomatic": "dp2ddp.codemod.small_idiomatic"}
+PACKAGES = {"exact": "dp2ddp.codemod.rules", "idiomatic": "dp2ddp.codemod.idiomatic"}
 
 
 @dataclass(frozen=True)

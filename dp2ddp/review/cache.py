@@ -12,7 +12,7 @@ from dp2ddp import __version__
 
 SOURCES = (
     *("review", "review/rules", "source"),
-    *("codemod", "codemod/knowledge", "codemod/model", "codemod/small", "codemod/small/rules"),
+    *("codemod", "codemod/knowledge", "codemod/model", "codemod/rules"),
 )
 
 

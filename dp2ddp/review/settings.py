@@ -24,7 +24,7 @@ from dp2ddp.errors import SourceError, did_you_mean
 from dp2ddp.review.pyproject_files import files_upwards, is_of_another_user, names_us
 
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
-RULES = ("codemod/small/rules", "review/rules")  # folders with a file for each rule, named after its code
+RULES = ("codemod/rules", "review/rules")  # folders with a file for each rule, named after its code
 
 
 @dataclass(frozen=True)

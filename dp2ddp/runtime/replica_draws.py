@@ -2,7 +2,7 @@
 
 Replicas are threads, and race for the host's streams (torch's default generator, numpy's, Python's): another run may
 give their numbers to other replicas, so that no order is the right one. Here, and in the helpers of converted scripts
-(templates/small/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
+(templates/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
 reaches the script; that goes on as if it had drawn that one number, if replica 0 drew any.
 """
 

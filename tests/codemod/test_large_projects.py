@@ -9,12 +9,12 @@ import pytest
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.small.start import first_act
+from dp2ddp.codemod.start import first_act
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
+from tests.codemod.programs import program
 from tests.codemod.scripts import converted, project_of
-from tests.codemod.small.scripts import program
 
 WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
 

@@ -28,7 +28,7 @@ from dp2ddp.codemod.rule import (
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
 from tests.codemod.nodes import nodes_of, spelled
-from tests.codemod.small.scripts import module
+from tests.codemod.programs import module
 
 RULES = rules_of_style(EXACT)
 EXAMPLES = [

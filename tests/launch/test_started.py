@@ -32,9 +32,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dp2ddp.templates.small.checkpoints import save_on_rank0
-from dp2ddp.templates.small.ddp import WholeBatchDDP
-from dp2ddp.templates.small.ranks import init_distributed
+from dp2ddp.templates.checkpoints import save_on_rank0
+from dp2ddp.templates.ddp import WholeBatchDDP
+from dp2ddp.templates.ranks import init_distributed
 
 RANK, VICTIMS = os.environ["RANK"], sys.argv[1:]
 init_distributed()

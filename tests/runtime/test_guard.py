@@ -20,7 +20,7 @@ from dp2ddp.runtime.written_files import read_writes
 FORKING = """
 import os, sys, torch
 from pathlib import Path
-import dp2ddp.templates.small.checkpoints
+import dp2ddp.templates.checkpoints
 from dp2ddp.runtime.guard import guard
 
 for folder in Path(sys.argv[1]).iterdir():

@@ -1,4 +1,4 @@
-"""The table: one row a function, by its canonical name. tests/codemod/small/test_knowledge.py holds each against its library."""
+"""The table: one row a function, by its canonical name. tests/codemod/test_knowledge.py holds each against its library."""
 
 from __future__ import annotations
 

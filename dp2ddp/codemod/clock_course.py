@@ -1,0 +1,277 @@
+"""Where a number goes that differs from rank to rank (a time, a process id): into lines that are shown, or further.
+
+It is followed through arithmetic and texts, the names, attributes and containers that it is kept in, into functions of
+the program and back out of them. What an object is told (`batch_time.update(time() - end)`) is in this object, not in
+every one of its class. A condition decides nothing where it only picks what is said (`if hours > 0: text += "h"`). What
+is not known decides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dp2ddp.codemod.clock_places import (
+    asks_for_all_names,
+    builds_text,
+    has_effects,
+    is_holder,
+    may_be_got_by_name,
+    methods_named,
+    parameter,
+    shows,
+    uses_of,
+)
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, UNSEEN
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS
+from dp2ddp.codemod.uses import loads
+
+THROUGH = (
+    *(
+        ast.keyword,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.BoolOp,
+        ast.Compare,
+        ast.IfExp,
+        ast.FormattedValue,
+        ast.JoinedStr,
+    ),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Attribute, ast.Subscript, ast.NamedExpr),
+    *(ast.comprehension, *COMPREHENSIONS),
+)
+Setting = ast.Assign | ast.AnnAssign | ast.AugAssign
+
+
+class Course:
+    """The way of one number through a program."""
+
+    def __init__(self) -> None:
+        self.seen: set[object] = set()
+        self.inside: ast.AST | None = None  # the class of which one object has it
+
+    def decides(self, module: Module, node: ast.AST) -> bool:
+        """Whether it comes to anything but lines that are shown."""
+        child = node
+        for parent in module.around(node):
+            answer = self._step(module, parent, child)
+            if answer is not None:
+                return answer
+            child = parent
+        return True
+
+    def _step(self, module: Module, parent: ast.AST, child: ast.AST) -> bool | None:
+        """What a node makes of what stands in it; None: it goes on."""
+        match parent:
+            case ast.Expr() | ast.Raise() | ast.Delete():
+                return False
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                return self._stored(module, parent)
+            case ast.Return():
+                return self._returned(module, parent)
+            case ast.Tuple(elts=parts) if child in parts:
+                return self._unpacked(module, parent, parts.index(child))
+            case ast.If():
+                return self._picks(module, [*parent.body, *parent.orelse])
+            case ast.For(target=target, iter=given) if given is child:
+                return self._kept(module, target)
+            case ast.Call(func=func) if func is child:
+                return self._called(module, parent)
+            case ast.Call():
+                return self._given_to(module, parent, child)
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+                return False  # asks which object it is, not how large
+            case ast.Subscript(slice=index) if index is child:
+                return True
+            case ast.Dict(keys=keys) if child in keys:
+                return True
+            case ast.comprehension(target=target, iter=given):
+                return True if given is not child or self._kept(module, target) else None
+            case ast.NamedExpr(target=target):
+                return True if self._kept(module, target) else None
+            case ast.BoolOp() | ast.IfExp() if has_effects(module, parent):
+                return True
+        return None if isinstance(parent, THROUGH) else True
+
+    # --- functions and objects
+
+    def _called(self, module: Module, call: ast.Call) -> bool | None:
+        """A method of what has it: `meter.reset()` changes no others, `(loss * time()).backward()` does."""
+        func = call.func
+        if not isinstance(func, ast.Attribute):
+            return True
+        is_known = func.attr in module.program.methods | GIVES_BACK or is_holder(module, func.value)
+        return True if isinstance(module.parents[call], ast.Expr) and not is_known else None
+
+    def _given_to(self, module: Module, node: ast.Call, argument: ast.AST) -> bool | None:
+        """What a function does with it; None: it gives something of it back."""
+        call = Call(node, module.name(node.func))
+        name, kind = call.name or "", does(call.name)
+        if shows(module, node) or name in ASKS:
+            return False
+        if kind is Does.INTO_FILE or kind is Does.SAVE and argument in node.args[:1]:
+            return False  # what stands in a file, not where it is
+        if kind not in (None, Does.CLOCK, Does.CALENDAR):
+            return True
+        if module.program.is_local(call.name):
+            return self._into_function(module, call, argument)
+        if name.startswith(COMPUTES) or not name and call.method in GIVES_BACK:
+            return None
+        if not name and isinstance(node.func, ast.Attribute):
+            return self._into_object(module, node, node.func, argument)
+        return True
+
+    def _into_function(self, module: Module, call: Call, argument: ast.AST) -> bool | None:
+        """A function of the program, or a class that makes an object of it."""
+        home, definition = module.program.definition(call.name) or (module, None)
+        if isinstance(definition, ast.FunctionDef):
+            return self._enters(home, definition, call.node, argument, skip=0)
+        body = definition.body if isinstance(definition, ast.ClassDef) else []
+        makers = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+        decides = any(self._enters(home, each, call.node, argument, skip=1) for each in makers)
+        return True if decides or not body else None
+
+    def _into_object(
+        self, module: Module, node: ast.Call, func: ast.Attribute, argument: ast.AST
+    ) -> bool | None:
+        """A method: of the program, whatever has one of that name; and the object keeps it."""
+        owner = func.value
+        is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls") or isinstance(owner, ast.Call)
+        methods = list(methods_named(module, func.attr))
+        before = self.inside
+        for home, function in methods:
+            self.inside = before if is_own else home.parents[function]
+            decides = self._enters(home, function, node, argument, skip=1)
+            self.inside = before
+            if decides:
+                return True
+        if is_own:
+            return not methods  # what it returns is followed wherever it is called
+        if not is_holder(module, owner) or self._kept(module, owner):
+            return True
+        return False if isinstance(module.parents[node], ast.Expr) else None
+
+    def _enters(
+        self, home: Module, function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip: int
+    ) -> bool:
+        """Whether a parameter that it comes in by decides something inside."""
+        taken = parameter(function, call, argument, skip)
+        if taken is None:
+            return True
+        if not self._once(taken):
+            return False
+        uses = (use for use in home.by_word.get(taken.arg, ()) if isinstance(use, ast.Name))
+        inside = [use for use in uses if isinstance(use.ctx, ast.Load) and function in home.around(use)]
+        return any(self.decides(home, use) for use in inside)
+
+    def _returned(self, module: Module, statement: ast.stmt, place: int | None = None) -> bool:
+        """Whether a call of the function that it is returned from, in a place of a tuple, decides something."""
+        function = module.function_around(statement)
+        if not isinstance(function, ast.FunctionDef) or function.name in UNSEEN:
+            return True
+        if module.parents[function] is self.inside or not self._once((function, place)):
+            return False  # the object's uses are looked at
+        return any(self._lands(home, use, place) for home, use in uses_of(module, function))
+
+    def _lands(self, module: Module, value: ast.AST, place: int | None) -> bool:
+        """A value, or what stands in a place of it: `loss, seconds = train()`."""
+        match module.parents[value]:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)]) if place is not None:
+                if len(targets) > place and not any(isinstance(each, ast.Starred) for each in targets):
+                    return self._kept(module, targets[place])
+        return self.decides(module, value)
+
+    def _unpacked(self, module: Module, parts: ast.Tuple, place: int) -> bool | None:
+        """`return loss, seconds`; `losses, end = Meter(), time()`."""
+        around = module.parents[parts]
+        if isinstance(around, ast.Return):
+            return self._returned(module, around, place)
+        return self._lands(module, parts, place) if isinstance(around, ast.Assign) else None
+
+    # --- names, attributes and containers
+
+    def _stored(self, module: Module, statement: Setting) -> bool:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return any(self._kept(module, target) for target in targets)
+
+    def _kept(self, module: Module, target: ast.AST) -> bool:
+        """Whether one of the uses of what it is kept in decides something."""
+        match target:
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                return any(self._kept(module, each) for each in targets)
+            case ast.Starred(value=value):
+                return self._kept(module, value)
+            case ast.Subscript(value=value) if not is_holder(module, value):
+                return True
+            case ast.Subscript(
+                value=ast.Name() | ast.Attribute() as value, slice=ast.Constant(value=str(key))
+            ):
+                return self._once((ast.unparse(value), key)) and self._uses_decide(module, value, key)
+            case ast.Subscript(value=value):
+                return self._kept(module, value)
+            case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
+                return self._kept_as(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
+            case ast.Name(id=name):
+                key_ = (id(module.scope_of[target].lookup(name)), name)
+                return (
+                    asks_for_all_names(module, target)
+                    or self._once(key_)
+                    and self._uses_decide(module, target)
+                )
+            case ast.Attribute(value=value):
+                return not is_holder(module, value) or self._kept_as(module, target)
+        return True
+
+    def _kept_as(self, module: Module, attribute: ast.Attribute) -> bool:
+        """In an attribute: whoever has one of that name may be the object."""
+        is_new = self._once(attribute.attr)
+        return is_new and (may_be_got_by_name(module, attribute.attr) or self._uses_decide(module, attribute))
+
+    def _uses_decide(self, module: Module, target: ast.AST, key: str | None = None) -> bool:
+        """By a key (`times["epoch"]`), but for where another one is asked for."""
+        in_object = self.inside is not None and isinstance(target, ast.Attribute) and _is_of_self(target)
+        for home, use in loads(module, target):
+            match home.parents[use]:
+                case ast.Subscript(value=same, slice=ast.Constant(value=str(other))) if same is use and key:
+                    if other != key:
+                        continue
+            is_elsewhere = in_object and all(each is not self.inside for each in home.around(use))
+            if use is not target and not is_elsewhere and self.decides(home, use):
+                return True
+        return False
+
+    def _once(self, key: object) -> bool:
+        key = (self.inside, key)
+        is_new = key not in self.seen
+        self.seen.add(key)
+        return is_new
+
+    # --- conditions
+
+    def _picks(self, module: Module, body: Iterable[ast.stmt]) -> bool:
+        """Whether what a condition lets happen is more than picking words."""
+        return any(self._does_more(module, each) for each in body)
+
+    def _does_more(self, module: Module, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                return False
+            case ast.If(test=test, body=body, orelse=other):
+                return has_effects(module, test) or self._picks(module, [*body, *other])
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                return has_effects(module, statement.value) or self._stored(module, statement)
+            case ast.Return(value=value):
+                function = module.function_around(statement)  # the rest of it may not run
+                return (
+                    has_effects(module, function) or value is not None and self._returned(module, statement)
+                )
+            case ast.Expr(value=ast.Call() as call):
+                is_text = shows(module, call) or builds_text(module, call)
+                return not is_text or any(has_effects(module, each) for each in call.args)
+        return True
+
+
+def _is_of_self(target: ast.Attribute) -> bool:
+    return isinstance(target.value, ast.Name) and target.value.id == "self"

@@ -1,0 +1,201 @@
+"""Devices that a script names by their numbers: "cuda:0", .cuda(0), .to(0), .to(gpu), set_device, device=gpu."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property, lru_cache
+
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.own_mode import OwnMode
+from dp2ddp.codemod.wraps import find_wraps
+
+INDEX = re.compile(
+    r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE
+)  # what names of numbers look like
+TEXT = re.compile(r"cuda:(\d+)")
+HEAD = re.compile(r"cuda:(%d|%s)?")
+FORMAT = re.compile(r"cuda:\{\w*\}")
+
+
+class Form(Enum):
+    """How a device is named."""
+
+    TEXT = auto()  # "cuda:0", f"cuda:{gpu}"
+    CUDA = auto()  # x.cuda(0)
+    VALUE = auto()  # x.to(0), device=0
+    MAKE = auto()  # torch.device("cuda", 0)
+    WITH = auto()  # torch.cuda.device(0)
+    SET = auto()  # torch.cuda.set_device(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One place that names a device by its number."""
+
+    form: Form
+    node: ast.expr  # what is rewritten
+    index: ast.expr | None  # None: whatever device it is
+    call: Call | None = None
+
+
+def uses(module: Module, devices: Devices) -> Iterator[Use]:
+    """All places of a file."""
+    yield from _texts(module)
+    for call in module.calls:
+        yield from _of_call(module, call, devices)
+
+
+def _texts(module: Module) -> Iterator[Use]:
+    """ "cuda:0", f"cuda:{gpu}", "cuda:%d" % gpu, "cuda:" + str(gpu), "cuda:{}".format(gpu)."""
+    for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp, ast.Call):
+        assert isinstance(node, ast.expr)
+        parent = module.parents.get(node)
+        is_key = isinstance(parent, ast.Dict) and node in parent.keys  # of a map_location
+        index = None if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)) else index_in_text(node)
+        if index is not None:
+            yield Use(Form.TEXT, node, index)
+
+
+def index_in_text(node: ast.expr) -> ast.expr | None:
+    """The number in the name of a device."""
+    match node:
+        case ast.Constant(value=str(text)) if match := TEXT.fullmatch(text):
+            return ast.copy_location(ast.Constant(int(match[1])), node)
+        case ast.JoinedStr(values=[ast.Constant(value="cuda:"), ast.FormattedValue(value=index)]):
+            return index
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod() | ast.Add(), right=index):
+            return index if HEAD.fullmatch(text) else None
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=[index]):
+            return index if FORMAT.fullmatch(text) else None
+    return None
+
+
+def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
+    kind, name = does(call.name), call.name or ""
+    device = call.argument(0, "device")
+    given = next((word.value for word in call.node.keywords if word.arg in ("device", "map_location")), None)
+    if kind is Does.SET_DEVICE:
+        yield Use(Form.SET, call.node, device, call)
+    elif call.method == "cuda" and device is not None and not name.startswith("torch."):
+        if not (isinstance(device, ast.Constant) and isinstance(device.value, (bool, type(None)))):
+            yield Use(Form.CUDA, device, device, call)
+    elif kind is Does.MAKE_DEVICE:
+        numbers = [
+            each for each in call.node.args if len(call.node.args) > 1 or devices.may_be_index(module, each)
+        ]
+        if numbers:
+            form = Form.MAKE if name == "torch.device" else Form.WITH
+            yield Use(form, call.node.func if form is Form.MAKE else numbers[0], numbers[-1], call)
+    elif call.method == "to" and device is not None and devices.may_be_index(module, device):
+        yield Use(Form.VALUE, device, device, call)
+    elif given is not None and not module.program.is_local(call.name) and devices.may_be_index(module, given):
+        yield Use(Form.VALUE, given, given, call)
+
+
+class Devices:
+    """What the numbers of devices are: which is the model's own, and whether there is another one."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.wraps = find_wraps(program)
+        self.lists = {_word(wrap.device_ids) for wrap in self.wraps if wrap.device_ids is not None} - {""}
+
+    @cached_property
+    def homes(self) -> set[str | int]:
+        """The devices that DataParallel keeps models on: the first of device_ids, and output_device."""
+        indices: set[str | int] = set()
+        is_known = False
+        for wrap in self.wraps:
+            ids = wrap.module.value(wrap.device_ids) if wrap.device_ids is not None else None
+            first = ids.elts[:1] if isinstance(ids, (ast.List, ast.Tuple)) else []
+            is_known = is_known or any(isinstance(each, ast.Constant) for each in first)
+            for node in (*first, *filter(None, [wrap.output_device])):
+                indices |= {self._key(source) for _, source in self.program.flow.origins(wrap.module, node)}
+        return indices | {f"{name}[0]" for name in self.lists} | self.lists | (set() if is_known else {0})
+
+    def may_be_index(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value may be the number of a device."""
+        return any(self._is_index(*source) for source in self.program.flow.origins(module, node))
+
+    def is_index(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is one in any case."""
+        return all(self._is_index(*source) for source in self.program.flow.origins(module, node))
+
+    def others(self, module: Module, index: ast.expr) -> set[str | int]:
+        """The numbers that a device may have and that are not the model's."""
+        sources = (each for each in self.program.flow.origins(module, index) if self._is_index(*each))
+        return {self._key(source) for _, source in sources} - self.homes
+
+    @cached_property
+    def named_elsewhere(self) -> set[str | int]:
+        """All devices of the program that are not the model's."""
+        indices: set[str | int] = set()
+        for module in self.program.modules:
+            own_mode = OwnMode(module)
+            for use in uses(module, self):
+                if (
+                    use.index is not None
+                    and not own_mode.holds(use.node)
+                    and self.program.reach.runs(module, use.node)
+                ):
+                    indices |= self.others(module, use.index)
+        return indices
+
+    def _is_index(self, module: Module, node: ast.expr) -> bool:
+        match node:
+            case ast.Constant(value=value):
+                return isinstance(value, int) and not isinstance(value, bool)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                word = _word(node)
+                is_known = (
+                    word in self.lists
+                    or word in self._number_options
+                    or word.removesuffix("[0]") in self.lists
+                )
+                return is_known or INDEX.search(ast.unparse(node)) is not None
+            case ast.Call(func=func):
+                return module.name(func) == "torch.cuda.current_device"
+        return False
+
+    def _key(self, node: ast.expr) -> str | int:
+        """What an origin is called wherever it is meant: `gpu` of `args.gpu` and `self.opt.gpu`."""
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Call():
+                return 0 if ast.unparse(node.func).endswith("current_device") else ast.unparse(node)
+        return _word(node) or ast.unparse(node)
+
+    @cached_property
+    def _number_options(self) -> set[str]:
+        """The options of the command line that are one number: `add_argument("--device", type=int)`."""
+        indices = set()
+        for module in self.program.modules:
+            for call in module.calls:
+                kind = call.argument(None, "type")
+                is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
+                if call.method == "add_argument" and is_number:
+                    names = [each.value for each in call.node.args if isinstance(each, ast.Constant)]
+                    indices |= {str(name).lstrip("-").replace("-", "_") for name in names}
+        return indices
+
+
+@lru_cache(maxsize=1)
+def devices_of(program: Program) -> Devices:
+    """The devices of the program that is looked at."""
+    return Devices(program)
+
+
+def _word(node: ast.expr | None) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(value=value, slice=ast.Constant(value=int(place))):
+            return f"{_word(value)}[{place}]"
+    return ""

@@ -1,0 +1,177 @@
+"""DDP701: the ranks join a process group, and leave it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
+from dp2ddp.codemod.idiomatic.ddp711_idiomatic_by_hand import averages
+from dp2ddp.codemod.idiomatic.draws import is_seeded
+from dp2ddp.codemod.idiomatic.loaders import loaders_of
+from dp2ddp.codemod.idiomatic.sizes import origins_of
+from dp2ddp.codemod.idiomatic.words import IdiomaticRule, Words, names_cuda, words_of
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.own_mode import OwnMode
+from dp2ddp.codemod.quiet import LAUNCHER
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites
+from dp2ddp.codemod.start import first_act
+
+BECAUSE = "each rank joins, and takes its own GPU"
+LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
+
+
+class ProcessGroup(IdiomaticRule):
+    """Join a process group before anything happens, and leave it at the end.
+
+    ## What it does
+    Puts `dist.init_process_group(...)` and `torch.cuda.set_device(local_rank)` before the first statement that does
+    more than define, with the names that other lines need, and `dist.destroy_process_group()` behind the last one.
+    Ranks other than 0 print nothing from then on. The backend is NCCL; gloo where the program names no CUDA device.
+
+    ## Why
+    torchrun starts one process for each GPU; each has to know which it is, and which GPU is its own. What is printed is
+    printed once, as torchvision's references do it.
+
+    ## Safety
+    The script needs torchrun from now on: without it LOCAL_RANK is missing, and it says so at once. A script that has a
+    distributed mode of its own is better started in that.
+
+    ## References
+    pytorch.org/tutorials/intermediate/ddp_tutorial.html; docs/idiomatic.md.
+    """
+
+    code = "DDP701"
+    name = "idiomatic-process-group"
+    nodes = ("BaseStatement",)
+    everywhere = True  # torchrun may start a mode that nothing else does
+    examples = (
+        Rewrites(
+            before="""
+                import os
+                import sys
+                import torch
+                from torch import nn
+                import torch.distributed as dist
+
+                BATCH = 32
+
+                print("training")
+                net = nn.DataParallel(nn.Linear(2, 2).cuda())
+            """,
+            after="""
+                import os
+                import sys
+                import torch
+                from torch import nn
+                import torch.distributed as dist
+
+                BATCH = 32
+
+                local_rank = int(os.environ["LOCAL_RANK"])
+                torch.cuda.set_device(local_rank)
+                dist.init_process_group("nccl")
+                rank = dist.get_rank()
+                if rank != 0:
+                    sys.stdout = open(os.devnull, "w")  # rank 0 prints
+
+                print("training")
+                net = nn.DataParallel(nn.Linear(2, 2).cuda())
+                dist.destroy_process_group()
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                torch.distributed.init_process_group("nccl")
+                net = torch.nn.DataParallel(net)
+            """,
+            message="process group of its own",
+        ),
+    )
+
+    def find(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            if does(call.name) is Does.DISTRIBUTE and _may_run(module, call):
+                yield Hazard(
+                    call.node,
+                    "the program makes a process group of its own, or leaves it to a library",
+                    "start it in that mode; or take that mode out first",
+                )
+        if module is module.program.entry and module.tree.body:
+            yield from _join(module)
+
+
+def _may_run(module: Module, call: Call) -> bool:
+    """Whether it is run by torchrun's variables, or always; by a flag it is not, unless somebody sets it."""
+    texts = (
+        node for each in module.program.modules for node in each.all(ast.Constant) if node.value in LAUNCHER
+    )
+    asks = any(isinstance(_home(module.program, node), (ast.Compare, ast.Call)) for node in texts)
+    is_chosen = any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
+    return asks or not is_chosen and not OwnMode(module).holds(call.node)
+
+
+def _home(program: Program, node: ast.AST) -> ast.AST | None:
+    """What a node stands in."""
+    return next((each.parents[node] for each in program.modules if node in each.parents), None)
+
+
+def _join(module: Module) -> Iterator[Finding]:
+    act = first_act(module)
+    if act is None:
+        yield Hazard(
+            module.tree.body[0],
+            "nothing runs when this file is started, so there is no place where the ranks could join",
+            "convert the script that starts the training",
+        )
+        return
+    needed = ("os", "sys", "dist", *(("torch",) if names_cuda(module.program) else ()))
+    needed += ("torch",) if averages(module.program) else ()
+    needed += ("logging",) if uses_logging(module) else ()
+    yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE), needed)
+    guards = (each for each in module.tree.body if isinstance(each, ast.If) and is_main_guard(each))
+    block = next((each.body for each in guards if act in each.body), module.tree.body)
+    last = block[-1]
+    called = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    if module.name(called) not in LEAVES:
+        edit = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
+        yield Change(edit, ("dist",))
+
+
+def _lines(module: Module) -> Iterator[str]:
+    words = words_of(module)
+    index = f'int({words["os"]}.environ["LOCAL_RANK"])'
+    has_cuda = names_cuda(module.program)
+    if has_cuda and words.binds("local_rank"):
+        yield f"local_rank = {index}"
+        index = "local_rank"
+    if has_cuda:
+        yield f"{words['torch']}.cuda.set_device({index})"
+    yield f'{words["dist"]}.init_process_group("{"nccl" if has_cuda else "gloo"}")'
+    yield from _names(words)
+    for origin in origins_of(module.program).values():
+        if origin.behind is None:
+            yield f"{origin.text} //= {words.world_size}  # of each rank"
+    if averages(module.program) and not is_seeded(module.program, "torch"):
+        yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
+    yield f"if {words.rank} != 0:"
+    yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
+    if uses_logging(module):
+        yield f"    {words['logging']}.disable()  # and logs"
+
+
+def _names(words: Words) -> Iterator[str]:
+    shared = any(each.is_shared and each.module is words.module for each in loaders_of(words.module.program))
+    names = [name for name in ("rank", *(("world_size",) if shared else ())) if words.binds(name)]
+    if names:
+        dist = words["dist"]
+        yield f"{', '.join(names)} = {', '.join(f'{dist}.get_{name}()' for name in names)}"
+
+
+def uses_logging(module: Module) -> bool:
+    """Whether any file of the program logs."""
+    return any(name.startswith("logging.") for each in module.program.modules for name in each.mentions)

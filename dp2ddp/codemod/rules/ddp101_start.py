@@ -1,0 +1,169 @@
+"""DDP101: where the ranks join."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
+from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.ours import has_joined, of_the_user
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.start import first_act, join_of
+from dp2ddp.codemod.visible import Join, devices_set, settings, visible_text
+from dp2ddp.codemod.wraps import find_wraps, largest_count, named_wraps
+
+
+class Start(Rule):
+    """Join the ranks before the script does anything.
+
+    ## What it does
+    `init_distributed()` comes before the first statement that does more than define. A setting of
+    `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
+    the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
+    known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
+    script's line.
+
+    ## Why
+    What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
+
+    ## Safety
+    Started by plain `python`, the script is a world of one and trains as it did on one device.
+
+    ## References
+    docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
+    """
+
+    code = "DDP101"
+    name = "start"
+    nodes = ("BaseStatement",)
+    everywhere = True
+    examples = (
+        Rewrites(
+            before="""
+                import os
+                import torch
+
+                BATCH = 32
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
+            """,
+            after="""
+                import os
+                import torch
+
+                BATCH = 32
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    init_distributed()
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                def build():
+                    return torch.nn.DataParallel(torch.nn.Linear(2, 2))
+            """,
+            message="no place where the ranks could join",
+        ),
+        Untouched("import torch\ninit_distributed()\nnet = torch.nn.DataParallel(net)"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        entry = module.program.entry
+        if module is not entry:
+            yield from (_too_late(each) for each in settings(module) if module.function_around(each))
+            return
+        if not module.tree.body or has_joined(module):
+            return
+        join = join_of(module)
+        if join is None:
+            yield _nothing_runs(module)
+            return
+        edit = InsertBefore(
+            join.before, "init_distributed()", "each rank joins here, before anything is done"
+        )
+        yield Change(edit, ("init_distributed",))
+        if any(_unknown_libraries(each) for each in of_the_user(module.program)):
+            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
+            yield Change(guard, ("refuse_own_files",))
+        if first_act(module) is None:
+            yield _by_command(join.before)
+        if join.late is not None:
+            yield _too_late(join.late)
+        yield from _unknown_world(module, join)
+
+
+def _unknown_libraries(module: Module) -> list[str]:
+    """Libraries whose functions may write files, which nobody knows: each rank looks at what it opens then."""
+    imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
+    return [name for name in imported if not is_known_library(name) and not module.program.is_local(name)]
+
+
+def _by_command(before: ast.stmt) -> Note:
+    return Note(
+        before,
+        "a console script starts this function: install the converted package, then start it by "
+        "`torchrun --nproc-per-node gpu --no-python COMMAND`",
+    )
+
+
+def _nothing_runs(module: Module) -> Hazard:
+    wraps = [*named_wraps(module)]
+    return Hazard(
+        wraps[0] if wraps else module.tree.body[0],
+        "nothing runs when this file is started, so there is no place where the ranks could join",
+        "convert the script that starts the training",
+    )
+
+
+def _too_late(setting: ast.stmt) -> Note:
+    return Note(
+        setting,
+        "CUDA_VISIBLE_DEVICES is set here after the ranks have chosen their devices, so it does nothing any more: set "
+        "it where the script is started (CUDA_VISIBLE_DEVICES=0,1 torchrun ...)",
+    )
+
+
+def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
+    """Devices that the script chooses in a way that cannot be read."""
+    wraps = find_wraps(module.program)
+    visible = devices_set(module)
+    if (
+        visible is not None
+        and not join.late
+        and largest_count(wraps) is None
+        and visible_text(module) is None
+    ):
+        yield Note(visible, "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here")
+    for wrap in wraps:
+        given = wrap.device_ids
+        if (
+            wrap.module is module
+            and given is not None
+            and wrap.count is None
+            and not _counts_all(module, given)
+        ):
+            yield Note(
+                given, "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)"
+            )
+
+
+def _counts_all(module: Module, given: ast.expr) -> bool:
+    """`range(torch.cuda.device_count())`, `None`."""
+    value = module.value(given)
+    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
+    is_none = isinstance(value, ast.Constant) and value.value is None
+    return is_none or any(module.name(call.func) == "torch.cuda.device_count" for call in calls)

@@ -1,0 +1,103 @@
+"""DDP105: random states of all devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.mentions import replaced
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
+
+HELPERS = {
+    "torch.cuda.get_rng_state_all": "get_device_states",
+    "torch.cuda.set_rng_state_all": "set_device_states",
+}
+OF_ONE = {
+    "torch.cuda.get_rng_state": ("get_device_state", 0),
+    "torch.cuda.set_rng_state": ("set_device_state", 1),
+}
+FORKS = "torch.random.fork_rng"
+BECAUSE = "a device of each rank"
+
+
+class DeviceRandomStates(Rule):
+    """Keep the random states of all devices.
+
+    ## What it does
+    `torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state`
+    and `set_rng_state` with a device, and `torch.random.fork_rng`.
+
+    ## Why
+    A rank has one device; a checkpoint holds the state of each.
+
+    ## Safety
+    A checkpoint of the script under DataParallel can be read: it has a state for each device. `get_rng_state()` without
+    a device is the script's own stream; what a module's methods ask is their replica's. Both are left alone.
+
+    ## References
+    docs/semantics.md#device-streams.
+    """
+
+    code = "DDP105"
+    name = "device-random-states"
+    nodes = ("Attribute", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.cuda.get_rng_state_all()
+                torch.cuda.set_rng_state_all(state)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = get_device_states()
+                set_device_states(state)
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.cuda.get_rng_state(1)
+                with torch.random.fork_rng():
+                    net(x)
+                torch.cuda.random.set_rng_state(state, device=1)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = get_device_state(1)
+                with fork_streams():
+                    net(x)
+                set_device_state(state, device=1)
+            """,
+        ),
+        Untouched(
+            """
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        with torch.random.fork_rng():
+                            return torch.rand_like(x)
+                net = torch.nn.DataParallel(Net())
+                state = torch.cuda.get_rng_state()
+            """
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        yield from replaced(module, HELPERS, BECAUSE)
+        for call in module.calls:
+            helper, place = OF_ONE.get(call.name or "", ("fork_streams", None))
+            names_device = place is not None and call.argument(place, "device") is not None
+            if (names_device or call.name == FORKS) and not _is_of_a_model(module, call.node):
+                yield rename(call.node.func, helper, BECAUSE)
+
+
+def _is_of_a_model(module: Module, node: ast.AST) -> bool:
+    """Whether replicas run this: on each rank, with its own device's stream."""
+    classes = (each for each in module.around(node) if isinstance(each, ast.ClassDef))
+    return any(getattr(each, "name", "") == "forward" for owner in classes for each in owner.body)

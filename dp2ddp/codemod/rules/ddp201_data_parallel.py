@@ -1,0 +1,143 @@
+"""DDP201: the wrap."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.mentions import mentions
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Finding, Notes, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.wrapper import wrapper
+from dp2ddp.codemod.wraps import find_wraps
+
+WRAP = "torch.nn.DataParallel"
+PARTS = {
+    "scatter",
+    "gather",
+    "replicate",
+    "parallel_apply",
+    "forward",
+}  # of DataParallel, that a subclass overrides
+
+
+class DataParallelWrap(Rule):
+    """Wrap the model for the ranks.
+
+    ## What it does
+    `nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
+
+    - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
+      one backward a step; whatever else happens when it runs, it refuses with an error.
+    - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
+    - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere.
+    - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
+
+    ## Why
+    Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
+
+    ## Safety
+    Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+
+    ## References
+    docs/semantics.md#batch-size, docs/semantics.md#replicas.
+    """
+
+    code = "DDP201"
+    name = "data-parallel"
+    nodes = ("Attribute", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.Linear(2, 2)
+                net = torch.nn.DataParallel(net)
+                optimizer = torch.optim.SGD(net.parameters(), 0.1)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.mse_loss(net(x), y).backward()
+                    optimizer.step()
+            """,
+            after="""
+                import torch
+                net = torch.nn.Linear(2, 2)
+                net = WholeBatchDDP(net)
+                optimizer = torch.optim.SGD(net.parameters(), 0.1)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.mse_loss(net(x), y).backward()
+                    optimizer.step()
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                class Mine(torch.nn.DataParallel):
+                    def gather(self, outputs, output_device):
+                        return outputs
+                sizes = []
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        sizes.append(len(x))
+                        return x
+                net = Mine(Net())
+                if isinstance(net, torch.nn.DataParallel):
+                    net = net.module
+            """,
+            after="""
+                import torch
+                class Mine(DataParallelOnRanks):
+                    def gather(self, outputs, output_device):
+                        return outputs
+                sizes = []
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        sizes.append(len(x))
+                        return x
+                net = Mine(Net())
+                if isinstance(net, WholeBatchInTurns):
+                    net = net.module
+            """,
+        ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net, device_ids=[0])
+            """,
+            message="one device",
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.parallel.DistributedDataParallel(net)
+            """
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
+        for node, _ in mentions(module, [WRAP]):
+            if node in wraps and wraps[node].is_single:
+                yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
+                continue
+            yield rename(node, _helper(module, node), "each rank computes its rows of the batch")
+
+
+def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
+    if are_all:
+        return Note(node, "one device: DataParallel is a plain call there, so it stays as it is")
+    return Hazard(
+        node,
+        "this DataParallel has one device, beside others with more",
+        "take it away here if its `module.` is not needed, then convert again",
+    )
+
+
+def _helper(module: Module, node: ast.AST) -> str:
+    parent = module.parents[node]
+    if isinstance(parent, ast.ClassDef) and node in parent.bases:
+        own = {each.name for each in parent.body if isinstance(each, ast.FunctionDef)}
+        if own & PARTS:
+            return "DataParallelOnRanks"
+    return wrapper(module.program)

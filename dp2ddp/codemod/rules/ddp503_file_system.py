@@ -1,0 +1,215 @@
+"""DDP503: effects on the file system and answers of the outside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.mentions import handed_on
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
+from dp2ddp.codemod.uses import is_foreign, is_harmless, is_path, is_used
+
+BECAUSE = "one run does it once"
+QUIET = (
+    "torch.",
+    "builtins.",
+    "sys.",
+    "os.",
+    "typing.",
+    "logging.",
+    "warnings.",
+    "tempfile.",
+    *(f"{name}." for name in TRACKING),
+)
+PARTIALS = ("functools.partial", "functools.partialmethod")
+
+
+class FileSystem(Rule):
+    """Make, move and remove files once, and ask the outside once.
+
+    ## What it does
+    `os.makedirs(path)` becomes `run_on_rank0(os.makedirs, path)`; `input()` becomes `ask_rank0(input)`: all ranks get
+    rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of,
+    and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`.
+
+    ## Why
+    Ranks that make or remove one path at once fail; a fresh name or a temporary folder differs in each.
+
+    ## Safety
+    `write_on_rank0` looks at what it is given when it is called: into a buffer, every rank writes for itself. What
+    writes by its name and is given nothing is a hazard: nothing here says which file.
+
+    ## References
+    docs/semantics.md#folders, docs/semantics.md#clocks.
+    """
+
+    code = "DDP503"
+    name = "file-system"
+    nodes = ("Attribute", "Call", "Name")
+    examples = (
+        Rewrites(
+            before="""
+                import os
+                import shutil
+                from tempfile import TemporaryDirectory
+                if not os.path.isdir("out"):
+                    os.makedirs("out", exist_ok=True)
+                copied = shutil.copy("train.py", "out")
+                answer = input()
+                fig.savefig("loss.png")
+                text = table.to_json(orient="records")
+                name = name.replace("a", "b")
+                with TemporaryDirectory() as folder:
+                    pass
+            """,
+            after="""
+                import os
+                import shutil
+                from tempfile import TemporaryDirectory
+                if not os.path.isdir("out"):
+                    run_on_rank0(os.makedirs, "out", exist_ok=True)
+                copied = ask_rank0(shutil.copy, "train.py", "out")
+                answer = ask_rank0(input)
+                write_on_rank0(fig.savefig, "loss.png")
+                text = table.to_json(orient="records")
+                name = name.replace("a", "b")
+                with TemporaryFolderOnRank0() as folder:
+                    pass
+            """,
+        ),
+        Rewrites(
+            before="""
+                import functools
+                import logging
+                import numpy as np
+                save = functools.partial(np.save, "a.npy")
+                writers = {"npy": np.save}
+                logging.basicConfig(filename="run.log")
+                folder.mkdir()
+                folder = folder / "images"
+                folder.rename("old")
+                frame.rename("loss")
+            """,
+            after="""
+                import functools
+                import logging
+                import numpy as np
+                save = functools.partial(run_on_rank0, np.save, "a.npy")
+                writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
+                run_on_rank0(logging.basicConfig, filename="run.log")
+                write_on_rank0(folder.mkdir)
+                folder = folder / "images"
+                write_on_rank0(folder.rename, "old")
+                frame.rename("loss")
+            """,
+        ),
+        Flags("import somebody\nsession = somebody.Session('runs')\nsession.save()", "may write a file"),
+        Untouched(
+            """
+                import json
+                import logging
+                import os
+                files = os.listdir("data")
+                logging.basicConfig(level="INFO")
+                json.dump(settings, file)
+                file.write("a.png")
+                class Trainer:
+                    def save(self, path): ...
+                    def fit(self):
+                        self.save("last.pt")
+            """
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            yield from _look_at(module, call)
+        for node, _ in handed_on(module, Does.WRITE):
+            around = module.parents[node]
+            completes = (
+                isinstance(around, ast.Call)
+                and around.args[:1] == [node]
+                and module.name(around.func) in PARTIALS
+            )
+            code = (
+                "run_on_rank0, {it}"
+                if completes
+                else "(lambda *args, **kwargs: run_on_rank0({it}, *args, **kwargs))"
+            )
+            yield Change(Replace(node, code, BECAUSE, {"it": node}), ("run_on_rank0",))
+
+
+def _look_at(module: Module, call: Call) -> Iterator[Finding]:
+    row = what_is(call.name)
+    if row is None:
+        yield from _by_looks(module, call)
+    elif is_harmless(module, call, row):
+        return
+    elif row.does is Does.ANSWER or row.does is Does.WRITE and is_used(module, call):
+        yield call_by(call.node, "ask_rank0", BECAUSE)
+    elif row.does is Does.WRITE:
+        yield call_by(call.node, "run_on_rank0", BECAUSE)
+    elif row.does is Does.FOLDER:
+        yield rename(call.node.func, "TemporaryFolderOnRank0", BECAUSE)
+
+
+def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
+    """A function or a method that is in no table."""
+    owner, name = _called(module, call)
+    if call.name and (
+        call.name.startswith(QUIET) or "." not in call.name or module.program.is_local(call.name)
+    ):
+        return
+    if call.name is None and (owner is None or _is_own(module, owner, name)):
+        return
+    match method(name):
+        case MethodDoes.WRITE if call.is_bare and name.startswith("save"):
+            message = f"{module.text(call.node)} may write a file: nothing here says which"
+            yield Hazard(call.node, message, "give it the path")
+        case MethodDoes.WRITE if not call.is_bare:
+            yield call_by(call.node, "write_on_rank0", BECAUSE)
+        case MethodDoes.MAY_WRITE if not call.is_bare and not is_used(module, call):
+            yield call_by(call.node, "write_on_rank0", BECAUSE)
+        case MethodDoes.WRITE_PATH if call.name is None:
+            yield call_by(call.node, "write_on_rank0", BECAUSE)
+        case MethodDoes.CHANGE_PATH if is_path(module, owner):
+            yield call_by(call.node, "write_on_rank0", BECAUSE)
+
+
+def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
+    """The object and the name of a method, also by a name for it: `save = image.save; save(path)`.
+
+    Of a computed one, the name that its beginning stands for: `getattr(frame, "to_" + kind)(path)`.
+    """
+    if call.name:
+        return None, call.name.rpartition(".")[2]
+    for value in module.values(call.node.func):
+        match value:
+            case ast.Attribute(value=owner, attr=attr):
+                return owner, attr
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_]):
+                return owner, _word(key)
+    return None, ""
+
+
+def _word(key: ast.expr) -> str:
+    """A method's name, or one that begins as it does."""
+    match key:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
+            return first + "csv"
+        case ast.BinOp(left=ast.Constant(value=str(first))):
+            return first + "csv"
+    return ""
+
+
+def _is_own(module: Module, owner: ast.expr, name: str) -> bool:
+    """A method of the program's classes; what a wrapper holds (`net.module.save()`) is one of them, too."""
+    if isinstance(owner, ast.Attribute) and owner.attr == "module":
+        return True
+    return name in module.program.methods and not is_foreign(module, owner)

@@ -1,0 +1,196 @@
+"""DDP504: what reports a run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, InsertAfter
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
+from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.start import last_import
+from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
+
+HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
+MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
+BECAUSE = "one run has one log: rank 0's"
+
+
+class Tracker(Rule):
+    """Report a run once.
+
+    ## What it does
+    `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
+    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
+    (`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. The same for log files of `logging`,
+    classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
+
+    ## Why
+    Every rank would report a run of its own.
+
+    ## Safety
+    Lines that log stay as they are. What is read of an object that rank 0 alone has ends the run on the others. A
+    hazard for what starts the training itself (`wandb.agent`), and for a class of the program whose methods, on rank 0
+    alone, would do what all ranks meet for.
+
+    ## References
+    docs/semantics.md#trackers.
+    """
+
+    code = "DDP504"
+    name = "tracker"
+    nodes = ("BaseStatement", "Call")
+    examples = (
+        Rewrites(
+            before="""
+                import importlib
+                import logging
+                import wandb
+                from torch.utils.tensorboard import SummaryWriter
+                writer = SummaryWriter("runs")
+                other = importlib.import_module(module).SummaryWriter("runs")
+                logger.addHandler(logging.FileHandler("run.log"))
+                run = wandb.init(config=args)
+            """,
+            after="""
+                import importlib
+                import logging
+                import wandb
+                from torch.utils.tensorboard import SummaryWriter
+                wandb = library_on_rank0(wandb)
+                writer = make_on_rank0(SummaryWriter, "runs")
+                other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
+                logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
+                run = wandb.init(config=args)
+            """,
+        ),
+        Rewrites(
+            before="""
+                import logging
+                class Log(logging.FileHandler):
+                    pass
+                logger.addHandler(Log("run.log"))
+            """,
+            after="""
+                import logging
+                class Log(logging.FileHandler):
+                    pass
+                logger.addHandler(make_handler_on_rank0(Log, "run.log"))
+            """,
+        ),
+        Rewrites(
+            before="""
+                import wandb
+                run = wandb.init(config=args)
+                wandb.log({"image": wandb.Image(x)})
+                optimizer = SGD(parameters, lr=wandb.config.lr)
+            """,
+            after="""
+                import wandb
+                wandb = HeldByRank0(wandb)
+                run = wandb.init(config=args)
+                wandb.log({"image": wandb.Image(x)})
+                optimizer = SGD(parameters, lr=wandb.config.lr)
+            """,
+        ),
+        Flags("import wandb\nwandb.agent('sweep', function=train)", "starts the training itself"),
+        Flags(
+            before="""
+                import logging
+                class Log(logging.FileHandler):
+                    def emit(self, record):
+                        with open("last.txt", "w") as file:
+                            file.write(record.getMessage())
+                logger.addHandler(Log("all.txt"))
+            """,
+            message="which rank 0 alone has",
+        ),
+        Untouched(
+            "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"
+        ),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            yield from _made(module, call)
+        for node in module.all(ast.Import):
+            bound = [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names]
+            yield from _tracked(module, node, bound)
+        for imported in module.all(ast.ImportFrom):
+            home = module.home_of(imported)
+            yield from _tracked(
+                module, imported, [(home, alias.asname or alias.name) for alias in imported.names]
+            )
+        yield from _meetings_of_one(module)
+
+
+def _made(module: Module, call: Call) -> Iterator[Finding]:
+    row = row_of(module, call)
+    kind = row.does if row else None
+    if kind is Does.START_TRAINING:
+        yield Hazard(
+            call.node, f"{call.name} starts the training itself", "start each run by a command of its own"
+        )
+    elif row and kind in HELPERS and not is_harmless(module, call, row):
+        yield call_by(call.node, HELPERS[kind], BECAUSE)
+    elif row is None and not call.is_bare and _makes_writer(module, call):
+        yield call_by(call.node, "make_on_rank0", BECAUSE)
+
+
+def _makes_writer(module: Module, call: Call) -> bool:
+    """By its name: `import_module(x).SummaryWriter(...)`, `lib.FFmpegWriter(path)`."""
+    if call.name is None:
+        return method(call.method) is MethodDoes.TRACK
+    is_of_library = not module.program.is_local(call.name) and call.name.partition(".")[0] not in TRACKING
+    return is_of_library and bool(WRITING_CLASS.fullmatch(call.name))
+
+
+def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
+    for dotted, name in bound:
+        if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
+            uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+            is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+            helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
+            may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
+            code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
+            is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
+            yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
+
+
+def _is_only_written(module: Module, use: ast.Name) -> bool:
+    """Whether nothing that comes of this use of a library is looked at, but by the library itself."""
+    if is_only_written(module, use) or isinstance(module.parents[use], ast.Compare):  # `wandb is None`
+        return True
+    statement = module.statement(use)
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return any(use in ast.walk(each) for each in statement.decorator_list)
+    called = statement.value if isinstance(statement, ast.Expr) else None
+    while isinstance(called, (ast.Call, ast.Attribute)):
+        called = called.func if isinstance(called, ast.Call) else called.value
+    return isinstance(called, ast.Name) and called.id == use.id
+
+
+def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
+    """Whether the name is there at the end of the imports, where those of the helpers come; behind `try`, too."""
+    around = next((each for each in module.around(node) if isinstance(each, ast.stmt)), None)
+    if not isinstance(around, ast.Try):
+        return around is None
+    handled = (each for handler in around.handlers for each in ast.walk(handler))
+    binds = (isinstance(each, ast.Name) and each.id == name for each in handled)
+    return module.parents[around] is module.tree and any(binds)
+
+
+def _meetings_of_one(module: Module) -> Iterator[Finding]:
+    """What all ranks meet for, in a method of a class of which rank 0 alone has objects."""
+    for call in module.calls:
+        around = (each for each in module.around(call.node) if isinstance(each, ast.ClassDef))
+        owner = next(around, None)
+        if owner is None or does(call.name) not in MEETS:
+            continue
+        row = what_is(call.name)
+        made_from = what_is(base_in_library(module, f"{module.dotted}.{owner.name}"))
+        if made_from and made_from.does in HELPERS and row and not is_harmless(module, call, row):
+            message = f"{call.name} in a method of {owner.name}, which rank 0 alone has"
+            yield Hazard(call.node, message, "do it outside of the class")

@@ -1,0 +1,112 @@
+"""DDP902: parallel wrappers that are not DataParallel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looked_up import lookups
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.wraps import DATA_PARALLEL
+from dp2ddp.source.helper_module import IMPORTED
+
+TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
+PLAIN = "wrap the model in nn.DataParallel instead if its plain behaviour will do, then convert again"
+NAME = (
+    "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
+)
+SOURCE = "put its package beside the script (batch norm between replicas is converted), then convert again"
+
+
+class HandMadeParallel(Rule):
+    """Say where a script drives several devices in a way that has no counterpart over the ranks.
+
+    ## What it does
+    A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
+    are looked up by a name (`getattr(nn, name)`) where a text of the project, or a file of settings beside it, names
+    DataParallel as a value.
+
+    ## Why
+    One process drives several devices there. A rank has one device, and what such code does with the others is its own
+    affair.
+
+    ## Safety
+    Subclasses of DataParallel, its parts, and batch norm that is synchronised between replicas are converted.
+
+    ## References
+    torch/nn/parallel/comm.py.
+    """
+
+    code = "DDP902"
+    name = "hand-made-parallel"
+    nodes = ("Attribute", "Call", "Name", "Subscript")
+    examples = (
+        Flags(
+            before="""
+                from encoding.parallel import DataParallelModel
+                net = DataParallelModel(net)
+            """,
+            message="its source is not among the files here",
+        ),
+        Flags(
+            before="""
+                import torch.nn as nn
+                parser.add_argument("--parallel", default="DataParallel")
+                net = getattr(nn, args.parallel)(net)
+            """,
+            message="looked up by its name",
+        ),
+        Flags(
+            before="""
+                import json
+                import torch.nn as nn
+                config = json.loads('{"parallel": "DataParallel"}')
+                net = vars(nn)[config["parallel"]](net)
+            """,
+            message="`config['parallel']`, and line 3 names it",
+        ),
+        Flags(
+            before="""
+                import torch
+                torch.nn.DataParallel.replicate = replicate
+                net = torch.nn.DataParallel(net)
+            """,
+            message="is replaced in torch itself",
+        ),
+        Untouched("import torch\nrows = scatter(rows)"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            if does(call.name) is Does.COPY_BY_HAND:
+                part = (call.name or "").removesuffix(".apply").rpartition(".")[2]
+                yield Hazard(call.node, f"{part}() copies between devices, and a rank has one", PLAIN)
+            elif _is_foreign(module, call):
+                name = ast.unparse(call.node.func)
+                advice = SOURCE if "callback" in name else PLAIN
+                yield Hazard(
+                    call.node, f"{name} cannot be read: its source is not among the files here", advice
+                )
+        for target in module.all(ast.Attribute):
+            if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
+                message = f"{module.text(target)} is replaced in torch itself, for all wrapped models"
+                yield Hazard(target, message, "derive a class of your own from nn.DataParallel")
+        for node, why in lookups(module):
+            yield Hazard(node, f"this {why}", NAME)
+
+
+def _is_foreign(module: Module, call: Call) -> bool:
+    """DataParallelModel, BalancedDataParallel, make_data_parallel, patch_replication_callback of another package."""
+    if not isinstance(call.node.func, (ast.Name, ast.Attribute)):
+        return False
+    name = call.name or ast.unparse(call.node.func)
+    last = name.rpartition(".")[2]
+    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in TORCHS
+    is_wrapper = "DataParallel" in last or last == "patch_replication_callback"
+    is_function = "data_parallel" in last and "." in (call.name or "")
+    if is_torchs or not (is_wrapper or is_function):
+        return False
+    return module.definition(call.node.func) is None and not module.program.is_local(call.name)

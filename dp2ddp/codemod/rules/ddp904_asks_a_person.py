@@ -1,0 +1,65 @@
+"""DDP904: debuggers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.own_mode import is_guarded
+from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
+
+
+class AsksAPerson(Rule):
+    """Say where a debugger waits for a person.
+
+    ## What it does
+    A hazard for `pdb.set_trace()`, `breakpoint()` and their like; a note where a condition stands before them.
+
+    ## Why
+    A debugger stops one rank, and the others wait for it without a prompt of their own.
+
+    ## Safety
+    `input()` is no hazard: rank 0 asks, and all ranks get the answer.
+
+    ## References
+    docs/idioms.md#files-logs-devices-processes.
+    """
+
+    code = "DDP904"
+    name = "asks-a-person"
+    nodes = ("Call",)
+    examples = (
+        Flags(
+            before="""
+                import pdb
+                import torch
+                net = torch.nn.DataParallel(net)
+                pdb.set_trace()
+            """,
+            message="pdb.set_trace()",
+        ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                if args.debug:
+                    breakpoint()
+            """,
+            message="debug the original",
+        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = self.input(1)"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            if does(call.name) is not Does.ASK_PERSON:
+                continue
+            name = f"{(call.name or '').removeprefix('builtins.')}()"
+            if is_guarded(module, call.node):
+                yield Note(
+                    call.node, f"{name} would stop every rank, without a prompt for most: debug the original"
+                )
+            else:
+                yield Hazard(call.node, f"{name} waits for a person", "take it out")

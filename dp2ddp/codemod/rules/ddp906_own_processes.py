@@ -1,0 +1,125 @@
+"""DDP906: threads and processes of the script's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.own_mode import is_guarded
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by
+from dp2ddp.codemod.threads import (
+    MEETING_POINTS,
+    WAITS_FOR_MANY,
+    is_starter,
+    leak_of,
+    runs_in_pool,
+    why_not,
+)
+
+ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
+SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
+BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
+HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
+APART = "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel"
+
+
+class OwnProcesses(Rule):
+    """Leave threads and processes of the script to rank 0.
+
+    ## What it does
+    `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
+    they meet at: `queue.Queue(8)`. A hazard where a thread changes something of the main flow by another way, and for
+    mp.spawn, os.fork and os._exit.
+
+    ## Why
+    What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
+    share connections; os._exit leaves the others waiting.
+
+    ## Safety
+    Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
+    error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
+
+    ## References
+    docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
+    """
+
+    code = "DDP906"
+    name = "own-processes"
+    nodes = ("Call",)
+    examples = (
+        Flags(
+            before="""
+                import threading
+                import torch
+                net = torch.nn.DataParallel(net)
+                found = []
+                def fill():
+                    found.append(torch.ones(4, 2))
+                threading.Thread(target=fill).start()
+            """,
+            message="threading.Thread() changes `found`",
+        ),
+        Flags(
+            before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)",
+            message="os._exit",
+        ),
+        Untouched("""
+            import torch
+            import torch.multiprocessing as mp
+            def worker(gpu):
+                net = torch.nn.DataParallel(net)
+            if args.distributed:
+                mp.spawn(worker, nprocs=4)
+            else:
+                worker(None)
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            if is_starter(module, call):
+                why = why_not(module, call)
+                if why:
+                    yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
+                else:
+                    yield call_by(call.node, "hold_on_rank0", BECAUSE)
+            elif call.name in MEETING_POINTS and _has_starters(module.program):
+                yield call_by(call.node, "hold_on_rank0", BECAUSE)
+            elif call.name in WAITS_FOR_MANY:
+                yield Hazard(
+                    call.node, f"{call.name}() waits for what only rank 0 has", "ask each for its result()"
+                )
+            elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
+                yield Hazard(
+                    call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART
+                )
+        for call, part in runs_in_pool(module) if _has_starters(module.program) else ():
+            leak = leak_of(part)
+            if leak:
+                yield Hazard(
+                    call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER
+                )
+
+
+@lru_cache(maxsize=1)
+def _has_starters(program: Program) -> bool:
+    """Whether anything of the program that can run starts threads or processes."""
+    return any(
+        is_starter(each, call) and program.reach.runs(each, call.node)
+        for each in program.modules
+        for call in each.calls
+    )
+
+
+def _is_other_mode(module: Module, spawn: Call) -> bool:
+    """Whether processes are spawned behind a flag, for a function that is called as it is without the flag."""
+    function = spawn.argument(0, "fn")
+    definition = module.definition(function) if function is not None else None
+    return (
+        definition is not None
+        and is_guarded(module, spawn.node)
+        and any(module.program.calls_of(*definition))
+    )

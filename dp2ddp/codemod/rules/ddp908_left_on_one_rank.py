@@ -1,0 +1,185 @@
+"""DDP908: what a replica leaves behind, and ranks cannot tell each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.forwards import Forwards, forwards_of
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.uses import row_of
+
+LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
+
+
+class LeftOnOneRank(Rule):
+    """Say what a replica would leave on its own rank.
+
+    ## What it does
+    A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
+    an object; and where a forward reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what belongs to a
+    library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code.
+
+    ## Why
+    DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
+    of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
+    turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
+
+    ## Safety
+    What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
+    parameter sees the sum over all ranks, as under DataParallel.
+
+    ## References
+    docs/semantics.md#replicas.
+    """
+
+    code = "DDP908"
+    name = "left-on-one-rank"
+    nodes = ("Attribute", "Call", "Name", "Subscript")
+    examples = (
+        Flags(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.fc, self.norms = torch.nn.Linear(2, 2), []
+                        self.fc.register_full_backward_hook(self.keep)
+                    def keep(self, module, grad_input, grad_output):
+                        self.norms.append(grad_output[0].norm())
+                    def forward(self, x):
+                        return self.fc(x)
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`self.norms.append` in a backward",
+        ),
+        Flags(
+            before="""
+                import torch
+                class Scale(torch.autograd.Function):
+                    @staticmethod
+                    def backward(ctx, gradient):
+                        print(len(gradient))
+                        return gradient
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return Scale.apply(x)
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`print(len(gradient))` in a backward",
+        ),
+        Flags(
+            before="""
+                import os
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+                        return x
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`os.environ['CALLS']` is set in a forward",
+        ),
+        Flags(
+            before="""
+                import torch
+                from torch.utils.tensorboard import SummaryWriter
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.writer = SummaryWriter("runs")
+                    def forward(self, x):
+                        self.writer.add_scalar("mean", x.mean())
+                        return x
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`self.writer.add_scalar` in a forward",
+        ),
+        Untouched("""
+            import torch
+            class Scale(torch.autograd.Function):
+                @staticmethod
+                def backward(ctx, gradient):
+                    ctx.calls = 1
+                    return gradient * ctx.scale
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    torch.backends.cudnn.benchmark = True
+                    return Scale.apply(eval("self.layer1")(x))
+            norms, net = [], torch.nn.DataParallel(Net())
+            for p in net.parameters():
+                p.register_hook(lambda gradient: norms.append(gradient.norm()))
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        forwards = forwards_of(module.program)
+        filled = dict.fromkeys(node for home, node in forwards.fillings_in_backward() if home is module)
+        for node in (each for each in filled if not _is_set_to_constant(module, each)):
+            message = f"`{ast.unparse(node)}` in a backward: each rank would have that of its own rows"
+            yield Hazard(node, message, "do it behind backward(), or in a hook on a parameter")
+        for node in dict.fromkeys(_of_process(module, forwards)):
+            message = f"`{ast.unparse(node)}` is set in a forward, and other ranks do not see it"
+            yield Hazard(node, message, "keep it in an object of the script: ranks take turns with that")
+        for node in _reports(module, forwards):
+            message = f"`{ast.unparse(node)}` in a forward: rank 0 alone has what this reports to"
+            yield Hazard(node, message, "report it behind the forward, from what it returns")
+
+
+def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
+    """What a forward sets of libraries and of the process, and code that nobody can read."""
+    for home, function in forwards.surely_running():
+        for node in forwards.nodes_of(function) if home is module else ():
+            match node:
+                case (
+                    ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+                    | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+                ):
+                    name = module.name(owner, follow=False)
+                    is_of_library = name is not None and not module.program.is_local(name)
+                    if is_of_library and not _is_set_to_constant(module, node):
+                        yield node
+                case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
+                    text = Call(node, None).argument(0, "source")
+                    if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
+                        yield node
+
+
+def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
+    match module.parents[node]:
+        case ast.Assign(value=ast.Constant()):
+            return True
+    return False
+
+
+def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
+    """Calls of trackers in forwards: by the names that trackers are given anywhere."""
+    names = {_last_name(target) for other in module.program.modules for target in _trackers(other)} - {None}
+    for home, function in forwards.surely_running():
+        for node in forwards.nodes_of(function) if home is module else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                library = (module.name(node.func) or "").partition(".")[0]
+                if library in (*TRACKING, "loguru") or _last_name(node.func.value) in names:
+                    yield node.func
+
+
+def _trackers(module: Module) -> Iterator[ast.expr]:
+    """What `SummaryWriter(...)` is assigned to."""
+    for call in module.calls:
+        row = row_of(module, call)
+        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
+        statement = module.statement(call.node) if is_tracker else None
+        if isinstance(statement, ast.Assign):
+            yield from statement.targets
+
+
+def _last_name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None

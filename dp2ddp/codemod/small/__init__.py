@@ -1,1 +1,0 @@
-"""The new codemod, while it stands beside the old one (issue 27)."""

@@ -1,0 +1,182 @@
+"""Threads, processes and pools of a script, and whether rank 0 can have them for all.
+
+It can where everything that they hand to the main flow goes through objects that are asked on rank 0: queues, events,
+results. What they change by another way, the other ranks do not see.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.wraps import find_wraps
+
+THREADS = ("threading.Thread", "threading.Timer")
+POOLS = (
+    *("multiprocessing.Pool", "multiprocessing.pool.Pool", "multiprocessing.pool.ThreadPool"),
+    *("multiprocessing.dummy.Pool", "torch.multiprocessing.Pool", "multiprocessing.Manager"),
+    *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
+)
+STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
+MEETING_POINTS = {
+    *(f"queue.{name}" for name in ("Queue", "LifoQueue", "PriorityQueue", "SimpleQueue")),
+    *(f"threading.{name}" for name in ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")),
+    *(
+        f"{home}multiprocessing.{name}"
+        for home in ("", "torch.")
+        for name in (
+            "Queue",
+            "SimpleQueue",
+            "JoinableQueue",
+            "Event",
+            "Condition",
+            "Semaphore",
+            "Value",
+            "Array",
+        )
+    ),
+}
+BY_CONTEXT = {"Process", "Pool"}  # of `multiprocessing.get_context("spawn")`
+WAITS_FOR_MANY = (
+    "concurrent.futures.as_completed",
+    "concurrent.futures.wait",
+    "multiprocessing.connection.wait",
+)
+QUEUE_METHODS = {"get", "get_nowait", "put", "put_nowait", "set", "clear", "shutdown", "task_done"}
+RUNS_IN_POOL = {"submit", "map", "imap", "imap_unordered", "apply_async", "map_async", "starmap"}
+Part = tuple[Module, ast.AST]
+
+
+def is_starter(module: Module, call: Call) -> bool:
+    """Whether a call makes a thread, a process or a pool, also of a class of the program."""
+    if call.name in STARTERS or call.name is None and call.method in BY_CONTEXT:
+        return True
+    definition = module.definition(call.node.func)
+    return definition is not None and _is_thread_class(*definition, set())
+
+
+def _is_thread_class(module: Module, owner: ast.AST, seen: set[ast.AST]) -> bool:
+    seen.add(owner)
+    for base in getattr(owner, "bases", ()):
+        definition = module.definition(base)
+        if module.name(base) in STARTERS:
+            return True
+        if definition and definition[1] not in seen and _is_thread_class(*definition, seen):
+            return True
+    return False
+
+
+def why_not(module: Module, call: Call) -> str | None:
+    """Why a thread cannot be left to rank 0 (None: it can)."""
+    target = _target(module, call)
+    if target is None:  # a pool: what runs in it is handed over by its results
+        return None
+    if not isinstance(target[1], (*FUNCTIONS, ast.ClassDef)):
+        return "runs what cannot be followed"
+    parts = list(module.program.closure(*target))
+    if any(_names_model(*part) for part in parts):
+        return "runs the wrapped model beside the main flow"
+    if call.name == "multiprocessing.Process" or call.method == "Process":
+        return None  # it has a memory and streams of its own
+    leak = next(_leaks(parts, target[1]), None)
+    if leak:
+        return f"changes `{leak}`, which the other ranks do not see"
+    streams = {stream for part in parts for stream in _draws(*part)}
+    shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
+    return f"draws from {min(shared)}, as the main flow may, in no fixed order" if shared else None
+
+
+def _target(module: Module, call: Call) -> Part | None:
+    """The function that it runs, or the class that is a thread; None for a pool."""
+    own = module.definition(call.node.func)
+    if own is not None:
+        return own
+    place = {"threading.Timer": 1}.get(call.name or "")
+    given = call.argument(place, "target" if place is None else "function")
+    if given is None:
+        return None
+    return (module, given) if isinstance(given, ast.Lambda) else module.definition(given) or (module, given)
+
+
+def runs_in_pool(module: Module) -> Iterator[tuple[Call, Part]]:
+    """Functions of the program that are handed to pools of threads: `pool.submit(load, path)`."""
+    for call in module.calls:
+        given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
+        definition = module.definition(given) if given is not None else None
+        if definition:
+            yield call, definition
+
+
+def leak_of(part: Part) -> str | None:
+    """What a function changes that is not its own."""
+    return next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
+
+
+def _names_model(module: Module, node: ast.AST) -> bool:
+    """Whether a function says the name of a wrapped model."""
+    names = {
+        name
+        for wrap in find_wraps(module.program)
+        if isinstance(statement := wrap.module.statement(wrap.node), ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+        for name in (target.id,)
+    }
+    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+
+
+def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
+    """What the functions change that is not their own, nor the thread's."""
+    for module, function in parts:
+        own = {
+            each.id
+            for each in ast.walk(function)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        own |= {each.arg for each in ast.walk(function) if isinstance(each, ast.arg)}
+        for node in ast.walk(function):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                yield node.names[0]
+            changed = _changed(module, node)
+            root = _root(changed)
+            is_of_thread = root == "self" and isinstance(target, ast.ClassDef)
+            if (
+                changed is not None
+                and root is not None
+                and (root not in own or root == "self" and not is_of_thread)
+            ):
+                yield ast.unparse(changed)
+
+
+def _changed(module: Module, node: ast.AST) -> ast.expr | None:
+    """The object that a node changes."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        return node
+    if not isinstance(node, ast.Call):
+        return None
+    name = module.name(node.func) or ""
+    if isinstance(node.func, ast.Attribute) and node.func.attr not in QUEUE_METHODS:
+        if changes_its_object(node.func.attr) and not name:
+            return node.func.value
+        if node.func.attr == "shuffle" and node.args:  # of a generator
+            return node.args[0]
+    place = changed_argument(name)
+    return node.args[place] if place is not None and place < len(node.args) else None
+
+
+def _root(node: ast.expr | None) -> str | None:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _draws(module: Module, node: ast.AST) -> Iterator[str]:
+    """The streams of the process that a piece of code draws from."""
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+        name = module.name(call.func)
+        if name and does(name) is Does.DRAW:
+            yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))

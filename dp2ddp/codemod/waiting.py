@@ -1,0 +1,36 @@
+"""Helpers that wait for all ranks, and the functions in which ranks do not wait for each other: those of forwards."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.forwards import forwards_of
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Change, Finding
+
+WAITING = frozenset(
+    {
+        *("run_on_rank0", "ask_rank0", "rank0_first", "save_on_rank0", "write_on_rank0", "open_on_rank0"),
+        *(
+            "open_by_on_rank0",
+            "open_path_on_rank0",
+            "make_on_rank0",
+            "make_handler_on_rank0",
+            "hold_on_rank0",
+        ),
+        *("share_streams", "TemporaryFolderOnRank0"),
+    }
+)
+
+
+def if_together(module: Module, finding: Finding) -> Finding:
+    """A finding; a hazard where it would let ranks wait in a forward: those without rows do not come there."""
+    if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
+        return finding
+    node = finding.edit.node
+    if forwards_of(module.program).running.keys().isdisjoint(module.around(node)):
+        return finding
+    code = ast.unparse(node).partition("(")[0]
+    message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
+    return Hazard(node, message, "do it outside of the forward, with what that returns")

@@ -1,0 +1,223 @@
+"""Which wrapper stands for DataParallel, once a program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+
+from dp2ddp.codemod.forwards import fills_something
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.replicated import has_own_parts
+
+WRAP = "torch.nn.DataParallel"
+# What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
+# number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
+SPECIAL_HOMES = (
+    *(
+        "torch.autograd.grad",
+        "torch.autograd.functional",
+        "torch.autograd.Function",
+        "torch.autograd.function.",
+    ),
+    *(
+        "torch.func.",
+        "functorch.",
+        "torch.utils.checkpoint",
+        "torch.nn.SyncBatchNorm",
+        "torch.nn.parallel._functions.",
+    ),
+    *("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply", "torch.nn.parallel.replicate"),
+    *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
+)
+SPECIAL_NAMES = {
+    *(
+        "half",
+        "requires_grad_",
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_backward_hook",
+    ),
+    *("register_full_backward_hook", "register_full_backward_pre_hook"),
+    *("device_ids", "output_device", "src_device_obj"),
+}
+SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
+NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
+          "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def wrapper(program: Program) -> str:
+    """The helper that takes DataParallel's place."""
+    if has_own_parts(program):
+        return "DataParallelOnRanks"
+    if fills_something(program):
+        return "WholeBatchInTurns"
+    return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def is_ordinary(program: Program) -> bool:
+    """Whether a program trains one model by one forward and one backward a step, which DistributedDataParallel is for.
+
+    What cannot be told is not ordinary. What the text does not show, as what a library does with gradients, the wrapper
+    refuses when it happens.
+    """
+    if any(_has_special(module) or _may_go_on_after_errors(module) for module in program.modules):
+        return False
+    name = _name_of_wrapped(program)
+    if name is None or any(_saves_whole(module, name) for module in program.modules):
+        return False
+    backwards = [
+        (module, call) for module in program.modules for call in module.calls if call.method == "backward"
+    ]
+    return len(backwards) == 1 and _is_plain_step(*backwards[0], name)
+
+
+def _has_special(module: Module) -> bool:
+    """Whether a file names anything that DistributedDataParallel is not for."""
+    attributes = module.all(ast.Attribute)
+    return (
+        any(node.attr in SPECIAL_NAMES for node in attributes)
+        or any(node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) for node in attributes)
+        or any(given.arg in SPECIAL_KEYWORDS for given in module.all(ast.keyword))
+        or any(name.startswith(SPECIAL_HOMES) for name in module.mentions)
+    )
+
+
+# --- the wrap
+
+
+def _name_of_wrapped(program: Program) -> str | None:
+    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, once, along dim 0."""
+    wraps = [
+        (module, node)
+        for module in program.modules
+        for node, _ in mentions(module, [WRAP])
+        if not is_type_test(module, node)
+    ]
+    if len(wraps) != 1:
+        return None
+    module, node = wraps[0]
+    call = module.parents[node]
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return None
+    given = Call(call, WRAP)
+    if given.may_have_more or given.argument(3, "dim") is not None:
+        return None
+    statement = module.statement(call)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    return _last_name(statement.targets[0])
+
+
+def _last_name(node: ast.AST) -> str | None:
+    """`model` of `model` and of `self.model`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+def _saves_whole(module: Module, name: str) -> bool:
+    """Whether `torch.save(model, path)` may be met: what comes out of the file is a DataParallel."""
+    things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
+    nodes = (node for thing in things if thing is not None for node in ast.walk(thing))
+    return any(
+        _last_name(node) == name and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+    )
+
+
+# --- the step
+
+
+def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
+    """Whether the model is called once, and `zero_grad`, in the round of the loop (or function) with the backward.
+
+    And nothing else in that round adds to gradients: sums of several passes are added up in another order.
+    """
+    here = _round_of(module, backward.node)
+    if here is None or backward.node.args or backward.node.keywords:
+        return False
+    calls = [call for call in module.calls if here in module.around(call.node)]
+    called = [call.node for call in calls if call.name is None and _last_name(call.node.func) == name]
+    attributes = {
+        node.attr for call in calls for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
+    }
+    return (
+        [_round_of(module, call) for call in called] == [here]
+        and any(
+            call.method == "zero_grad" and _runs_before(module, call.node, backward.node) for call in calls
+        )
+        and "module" not in attributes
+        and not any(_asks_for_parameters(module, call) for call in calls)
+    )
+
+
+def _round_of(module: Module, node: ast.AST) -> ast.AST | None:
+    """The loop that a node stands in, or the function where there is none; None at module level."""
+    return next((each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
+
+
+def _runs_before(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """Whether `node` runs in every round in which `other` does: its block holds the other one, too."""
+    statement = module.statement(node)
+    around = [other, *module.around(other)]
+    return _round_of(module, node) is _round_of(module, other) and any(
+        each in around for each in _block_of(module, statement)
+    )
+
+
+def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements that stand beside one, and itself."""
+    blocks = (value for _, value in ast.iter_fields(module.parents[statement]) if isinstance(value, list))
+    return next(block for block in blocks if statement in block)
+
+
+def _asks_for_parameters(module: Module, call: Call) -> bool:
+    """`sum(p.norm() for p in model.parameters())`: not what clips gradients."""
+    if call.method not in ("parameters", "named_parameters"):
+        return False
+    around = (each for each in module.around(call.node) if isinstance(each, ast.Call))
+    return not any("clip_grad" in (module.name(each.func) or "") for each in around)
+
+
+# --- errors
+
+
+def _may_go_on_after_errors(module: Module) -> bool:
+    """Whether a rank might catch an error of its own rows, and go on without the others."""
+    return any(_catches_much(each) and _runs_something(module, each) for each in module.all(ast.Try))
+
+
+def _catches_much(node: ast.Try) -> bool:
+    return any(not _is_narrow(handler) and not _raises(handler) for handler in node.handlers)
+
+
+def _is_narrow(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return all(isinstance(kind, ast.Name) and kind.id in NARROW for kind in kinds)
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.body[-1], ast.Raise)
+
+
+def _runs_something(module: Module, node: ast.Try) -> bool:
+    """Whether it may call a model: `model(x)`, or a function of the program."""
+    return any(_may_run_model(module, each) for statement in node.body for each in _calls(statement))
+
+
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+
+
+def _may_run_model(module: Module, call: ast.Call) -> bool:
+    name = module.name(call.func)
+    if name is None:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        return not method or method == "backward" or method in module.program.methods
+    return module.program.is_local(name)

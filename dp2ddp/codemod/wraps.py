@@ -1,0 +1,93 @@
+"""Where models are wrapped in DataParallel, and for how many devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.ours import of_the_user
+from dp2ddp.codemod.own_mode import OwnMode
+from dp2ddp.source.helper_module import pasted_lines
+
+DATA_PARALLEL = "torch.nn.DataParallel"
+WRAPS = (DATA_PARALLEL, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+
+
+@dataclass(frozen=True, eq=False)
+class Wrap:
+    """A call of DataParallel, or where else it is named."""
+
+    module: Module
+    node: ast.expr  # the class
+    call: Call | None
+
+    @property
+    def device_ids(self) -> ast.expr | None:
+        position = 1 if self.module.name(self.node) == DATA_PARALLEL else None
+        return self.call.argument(position, "device_ids") if self.call else None
+
+    @property
+    def output_device(self) -> ast.expr | None:
+        position = 2 if self.module.name(self.node) == DATA_PARALLEL else None
+        return self.call.argument(position, "output_device") if self.call else None
+
+    @property
+    def count(self) -> int | None:
+        """How many devices are named, also by a list of names: `[args.gpu]` is one."""
+        given = self.device_ids
+        value = self.module.value(given) if given is not None else None
+        match value:
+            case ast.Call(func=ast.Name(id="list" | "tuple"), args=[ast.expr() as inner]):
+                value = self.module.value(inner)
+        match value:
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                is_whole = not any(isinstance(item, ast.Starred) for item in items)
+                return len(items) or None if is_whole else None
+            case ast.Call(func=ast.Name(id="range"), args=[*bounds]):
+                numbers = [
+                    each.value
+                    for each in bounds
+                    if isinstance(each, ast.Constant) and isinstance(each.value, int)
+                ]
+                return len(range(*numbers)) if len(numbers) == len(bounds) else None
+            case ast.Constant(value=int()):
+                return 1
+        return None
+
+    @property
+    def is_single(self) -> bool:
+        """For one device, DataParallel is a plain call."""
+        return self.count == 1
+
+
+@lru_cache(maxsize=1)
+def find_wraps(program: Program) -> tuple[Wrap, ...]:
+    """All wraps that can run; not those of a distributed mode of the script's own, and no questions about types."""
+    return tuple(wrap for module in of_the_user(program) for wrap in _wraps_of(module))
+
+
+def named_wraps(module: Module) -> Iterator[ast.expr]:
+    """Where a file names what wraps, whether that can run or not."""
+    own_mode, pasted = OwnMode(module), pasted_lines(module.source)
+    for node, _ in mentions(module, WRAPS):
+        if not (is_type_test(module, node) or own_mode.holds(node) or node.lineno in pasted):
+            yield node
+
+
+def _wraps_of(module: Module) -> Iterator[Wrap]:
+    for node in named_wraps(module):
+        parent = module.parents[node]
+        is_called = isinstance(parent, ast.Call) and parent.func is node
+        if module.program.reach.runs(module, node):
+            yield Wrap(module, node, Call(parent, module.name(node)) if is_called else None)  # type: ignore[arg-type]
+
+
+def largest_count(wraps: tuple[Wrap, ...]) -> int | None:
+    """How many devices the script names; None if it takes what is there."""
+    counts = {wrap.count for wrap in wraps} - {None}
+    return max(counts, default=None)  # type: ignore[type-var]  # no None among them

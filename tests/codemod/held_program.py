@@ -1,0 +1,69 @@
+"""What ranks get of threads, queues and pools that rank 0 has: python held_program.py FOLDER."""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "templates"))
+
+import torch  # noqa: E402
+from dp2ddp.templates.held import HeldByRank0, hold_on_rank0  # noqa: E402
+from dp2ddp.templates.ranks import init_distributed, own_rank  # noqa: E402
+from forked_ranks import fork_ranks  # noqa: E402
+
+
+class Numbers:
+    """What draws where it is asked, and counts."""
+
+    def __init__(self, first: int) -> None:
+        self.asked = first
+
+    def draw(self) -> float:
+        self.asked += 1
+        return random.random()
+
+
+def fill(batches: Any, started: list[int]) -> None:
+    for number in range(3):
+        batches.put({"x": torch.full((2, 2), 10.0 * number), "rank": own_rank(), "started": started})
+
+
+def find() -> dict[str, Any]:
+    """What one rank finds."""
+    found: dict[str, Any] = {}
+    batches = hold_on_rank0(queue.Queue, 2)
+    thread = hold_on_rank0(threading.Thread, target=fill, args=(batches, [own_rank()]))
+    thread.start()
+    got = [batches.get() for _ in range(3)]
+    thread.join()
+    found["batches"] = [[int(each["x"].sum()), each["rank"], each["started"]] for each in got]
+    found["stands"] = [type(each) is HeldByRank0 for each in (batches, thread)]
+    try:
+        batches.get_nowait()
+    except queue.Empty:
+        found["empty"] = True
+    random.seed(own_rank())  # ranks stand apart: what rank 0's object draws brings them together again
+    numbers = hold_on_rank0(Numbers, own_rank() + 5)
+    found["drawn"] = [numbers.draw(), random.random(), numbers.asked]
+    with hold_on_rank0(ThreadPoolExecutor, 2) as pool:
+        results = [pool.submit(pow, 2, power) for power in range(3)]
+        found["futures"] = [each.result() for each in results]
+        found["mapped"] = list(pool.map(abs, (-1, -2)))
+    return found
+
+
+def work(rank: int) -> None:
+    init_distributed()
+    (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(find()))
+
+
+if __name__ == "__main__":
+    sys.exit(not fork_ranks(2, work))

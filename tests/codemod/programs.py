@@ -1,0 +1,52 @@
+"""Short ways to a conversion by the new codemod."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.lookups import LOOKUPS
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.notebooks import RawCell, script_of
+from dp2ddp.source.projects import LocalModule, Project
+
+WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
+
+
+def project(text: str, **modules: str) -> Project:
+    local = (
+        LocalModule(name, SourceFile(Path(f"{name}.py"), textwrap.dedent(one)))
+        for name, one in modules.items()
+    )
+    return Project(_source(textwrap.dedent(text)), tuple(local))
+
+
+def _source(text: str) -> SourceFile:
+    """A text that begins with a mark is a notebook, with a cell behind each mark."""
+    if not text.startswith("# %%\n"):
+        return SourceFile(Path("train.py"), text)
+    cells = [RawCell("code", cell) for cell in text.split("# %%\n")[1:]]
+    return script_of(cells, None)
+
+
+def program(text: str, **modules: str) -> Program:
+    return Program(project(text, **modules), canonical, knows, LOOKUPS)
+
+
+def module(text: str, **modules: str) -> Module:
+    return program(text, **modules).entry
+
+
+def converted(text: str, modules: dict[str, str] | None = None, **options: object) -> Conversion:
+    return convert(project(text, **(modules or {})), Options(**options))  # type: ignore[arg-type]
+
+
+def said(conversion: Conversion) -> list[str]:
+    """The hazards, then the notes: `hazard DDP901:3`."""
+    hazards = [f"hazard {each.code}:{each.line}" for each in conversion.hazards]
+    return hazards + [f"note {each.code}:{each.line}" for each in conversion.notes]

@@ -1,0 +1,256 @@
+"""What the new codemod leaves alone, refuses and promises, beyond single rules."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.acceptance import accept_option
+from dp2ddp.codemod.helpers import HelperPlace
+from dp2ddp.codemod.rule import UnknownRuleError
+from dp2ddp.errors import ConversionError
+from dp2ddp.report.conversion_text import conversion_text
+from dp2ddp.review.data_parallel import check_entry
+from dp2ddp.review.problems import Level
+from tests.codemod.programs import WRAP, converted, said
+
+
+@pytest.mark.parametrize(
+    ("text", "world"),
+    [
+        ("net = torch.nn.DataParallel(n, [0, 1, 2])", 3),
+        ("net = torch.nn.DataParallel(n, device_ids=range(4))", 4),
+        ("net = torch.nn.DataParallel(n, device_ids=list(range(4)))", 4),
+        ("ids = [0, 1]\nnet = torch.nn.DataParallel(n, device_ids=ids)", 2),
+        ("net = torch.nn.DataParallel(n, device_ids=[a, b])", 2),
+        ("net = torch.nn.DataParallel(n, device_ids=[a, *b])", None),
+        ("net = torch.nn.DataParallel(n)", None),
+    ],
+)
+def test_the_launch_line_has_as_many_ranks_as_devices(text: str, world: int | None) -> None:
+    conversion = converted(f"import torch\n{text}\n")
+    assert conversion.world == world
+    assert f"--nproc-per-node {world or 'gpu'} " in conversion.launch
+
+
+def test_device_ids_that_cannot_be_read_are_noted() -> None:
+    assert said(converted("import torch\nnet = torch.nn.DataParallel(n, device_ids=args.gpus)\n")) == [
+        "note DDP101:2"
+    ]
+    all_of_them = "ids = range(torch.cuda.device_count())\nnet = torch.nn.DataParallel(n, ids)\n"
+    assert said(converted(f"import torch\n{all_of_them}")) == []
+
+
+@pytest.mark.parametrize("ids", ["[0]", "[args.gpu]", "range(1)"])
+def test_a_wrap_for_one_device_is_a_plain_call(ids: str) -> None:
+    found = converted(f"import torch\nnet = torch.nn.DataParallel(n, {ids})\n")
+    assert said(found) == ["note DDP201:2"]
+    assert not found.changed
+    assert said(converted(f"{WRAP}other = torch.nn.DataParallel(n, {ids})\n")) == ["hazard DDP201:3"]
+
+
+@pytest.mark.parametrize(
+    ("line", "differs"),
+    [
+        ("for name in set(names): pass", True),
+        ("classes = list({f(x) for x in xs})", True),
+        ("kept = set(names)\nfor name in kept: pass", True),
+        ("self.kept = set(names)\nprint(other.kept)", True),
+        ("index = hash(name) % 7", True),
+        ("tables = map(set, names)", True),
+        ("classes = sorted(set(names))", False),
+        ("count = len({f(x) for x in xs})", False),
+        ("kept = set(names)\nok = x in kept", False),
+        ("kept = set()\nkept.add(x)\nif x in kept: pass", False),
+        ("one = {1, 2}\nfor x in one: pass", False),
+        ("isinstance(x, set)", False),
+        ("def never(names):\n    return list(set(names))", False),
+    ],
+)
+def test_orders_of_sets_ask_for_a_hash_seed(line: str, differs: bool) -> None:
+    assert converted(f"{WRAP}{line}\n").launch.startswith("PYTHONHASHSEED=0 torchrun") is differs
+
+
+def test_ranks_join_behind_visible_devices_in_the_function_that_starts() -> None:
+    found = converted(
+        """
+        import argparse, os, torch
+        def main(args):
+            os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu
+            net = torch.nn.DataParallel(Net())
+        if __name__ == "__main__":
+            args = argparse.ArgumentParser().parse_args()
+            main(args)
+        """
+    )
+    assert "= args.gpu\n    init_distributed()\n    net =" in found.after
+    assert said(found) == ["note DDP101:4"]  # how many?
+
+
+@pytest.mark.parametrize("before", ["print(1)", "torch.manual_seed(1)", "os.mkdir('a')", "helper()"])
+def test_visible_devices_that_come_too_late_go_into_the_launch_line(before: str) -> None:
+    text = f"""
+    import os, torch
+    def helper():
+        print(1)
+    {before}
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+    net = torch.nn.DataParallel(Net())
+    """
+    found = converted(text)
+    assert said(found) == ["note DDP101:6"]
+    assert found.launch.startswith("CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node 2 ")
+    assert found.after.index("init_distributed()") < found.after.index("CUDA_VISIBLE")
+
+
+def test_ranks_join_in_the_second_start_of_a_script_that_starts_itself_anew() -> None:
+    after = converted(
+        """
+        import os, sys
+        if os.environ.get("PYTHONHASHSEED") != "0":
+            os.execv(sys.executable, [sys.executable, *sys.argv])
+        import torch
+        torch.manual_seed(0)
+        net = torch.nn.DataParallel(Net())
+        """
+    ).after
+    assert after.index("os.execv") < after.index("\ninit_distributed()") < after.index("torch.manual_seed")
+
+
+def test_a_script_in_which_nothing_runs_is_not_converted() -> None:
+    found = converted("import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n")
+    assert said(found) == ["hazard DDP101:3"]
+
+
+def test_helpers_do_not_hide_names_of_the_script() -> None:
+    after = converted(f"{WRAP}count_ranks = torch.cuda.device_count()\n").after
+    assert "import WholeBatchParallel, count_ranks as count_ranks_, init_distributed\n" in after
+    assert after.endswith("count_ranks = count_ranks_()\n")
+
+
+def test_helpers_may_be_pasted_into_the_script() -> None:
+    found = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.IN_SCRIPT)
+    assert found.helpers is None
+    names = {
+        each.name for each in ast.parse(found.after).body if isinstance(each, (ast.FunctionDef, ast.ClassDef))
+    }
+    assert {"WholeBatchParallel", "init_distributed", "save_on_rank0"} <= names
+    with pytest.raises(ConversionError, match="has its own tell_all"):
+        converted(f"{WRAP}tell_all = 1\n", helpers=HelperPlace.IN_SCRIPT)
+
+
+@pytest.mark.parametrize("place", [HelperPlace.BESIDE, HelperPlace.IN_SCRIPT])
+def test_a_converted_script_is_converted_no_further_but_for_what_is_new(place: HelperPlace) -> None:
+    first = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=place).after
+    assert not converted(first, helpers=place).changed
+    second = converted(f"{first}other = torch.nn.DataParallel(Net())\n", helpers=place).after
+    assert second == f"{first}other = WholeBatchParallel(Net())\n"
+
+
+def test_helpers_are_imported_from_the_package_where_that_is_asked_for() -> None:
+    after = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.PACKAGE).after
+    assert "from dp2ddp.helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
+
+
+def test_rules_are_chosen_by_their_codes() -> None:
+    text = f"{WRAP}torch.save(net, 'a')\nx = x.cuda(0)\n"
+    assert "torch.save(net, 'a')" in converted(text, ignore=("DDP502",)).after
+    chosen = converted(text, select=("DDP1", "DDP2")).after
+    assert "torch.save(net, 'a')" in chosen
+    assert "x = x.cuda()" in chosen
+    with pytest.raises(UnknownRuleError):
+        converted(text, select=("DDP9999",))
+
+
+def test_a_module_that_an_older_version_converted_is_refused() -> None:
+    models = "from ddp_helpers import GraphDDP\ndef build(net):\n    return GraphDDP(net)\n"
+    with pytest.raises(ConversionError, match=r"models\.py was converted with another script.*GraphDDP"):
+        converted(f"import models\n{WRAP}", {"models": models})
+    own = "from ddp_helpers import save_on_rank0\n"
+    assert converted(f"import models\n{WRAP}", {"models": own}).changed
+
+
+def test_comments_answer_hazards_and_are_noted_where_there_is_none() -> None:
+    comment = "# dp2ddp: accept[DDP904] on one rank only"
+    found = converted(f"{WRAP}breakpoint()  {comment}\n")
+    assert (len(found.accepted), said(found)) == (1, [])
+    assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP904:3"]
+
+
+def test_a_hazard_of_another_file_is_answered_by_its_name() -> None:
+    forks = "import os\ndef fork():\n    os.fork()\n"
+    option = accept_option("DDP906:forks.py:3")
+    found = converted(f"import forks\n{WRAP}forks.fork()\n", {"forks": forks}, accept=(option,))
+    assert (len(found.accepted), said(found)) == (1, [])
+
+
+def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong() -> None:
+    found = converted(f'{WRAP}print(f"""\n  {{x}} on\n  {{torch.cuda.device_count()}} GPUs\n""")\n')
+    assert bool(found.hazards) != ("{count_ranks()} GPUs" in found.after)
+    ast.parse(found.after)
+
+
+def test_nothing_lets_ranks_wait_in_a_forward() -> None:
+    text = """
+    import torch
+    def dump(x):
+        torch.save(x, "x.pt")
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            dump(x)
+            return x
+    net = torch.nn.DataParallel(Net())
+    """
+    assert said(converted(text)) == ["hazard DDP502:4"]
+    assert (
+        said(
+            converted(
+                text.replace("dump(x)\n            return", "return").replace("Net())", "Net())\n    dump(1)")
+            )
+        )
+        == []
+    )
+
+
+def test_a_report_says_what_was_changed_where() -> None:
+    text = conversion_text(converted(f"{WRAP}torch.save(net, 'a')\n"), "train_ddp.py")
+    assert "\n  line 3:  one run saves once: rank 0 does (DDP502)\n" in text
+    assert "\n  helpers: ddp_helpers.py beside it, " in text
+
+
+def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"{WRAP}breakpoint()\n")
+    problems, read = check_entry(str(script))
+    assert [(each.code, each.line, each.level) for each in problems] == [
+        ("DDP904", 3, Level.ERROR),
+        ("DDP201", 2, Level.NOTE),
+    ]
+    assert problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")
+    assert read == [str(script)]
+
+
+@pytest.mark.parametrize(
+    ("line", "goes"),
+    [
+        ("from torch.utils.data import DataLoader", True),
+        ("from torch.utils.data import DataLoader  # noqa", False),
+        (
+            "from torch.utils.data import DataLoader\nkind = DataLoader if x else None\nisinstance(x, DataLoader)",
+            False,
+        ),
+        ("from torch.utils.data import DataLoader\n__all__ = ['DataLoader']", False),
+    ],
+)
+def test_imports_that_nothing_uses_any_more_go(line: str, goes: bool) -> None:
+    after = converted(f"{WRAP}{line}\nloader = DataLoader(data, num_workers=2)\n").after
+    assert ("from torch.utils.data import DataLoader" not in after) is goes
+
+
+def test_an_import_stays_that_another_file_takes_from_there() -> None:
+    data = "from torch.utils.data import DataLoader\nloader = DataLoader(data, num_workers=2)\n"
+    text = f"import data\n{WRAP}print(data.loader)\n"
+    assert "import DataLoader" not in converted(text, {"data": data}).modules[0].after
+    assert "import DataLoader" in converted(f"{text}data.DataLoader\n", {"data": data}).modules[0].after

@@ -1,0 +1,205 @@
+"""What a script does to the world outside, under the new codemod: once, by rank 0's answer, or a hazard."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dp2ddp.codemod.conversion import Conversion
+from tests.codemod.clock_scripts import METER, OWN, SHARED
+from tests.codemod.programs import WRAP, converted
+from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
+
+# --- what writes: 63 ways to write, 12 ways to name the path
+
+SINKS = list(sink_scripts())
+ONCE = (
+    *(
+        "run_on_rank0",
+        "write_on_rank0",
+        "ask_rank0",
+        "save_on_rank0",
+        "make_on_rank0",
+        "make_handler_on_rank0",
+    ),
+    *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0"),
+)
+
+
+def marked(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.endswith(MARK)]
+
+
+def answer(script: SinkScript, conversion: Conversion) -> str:
+    """What happened to the line that writes."""
+    if any(hazard.code.startswith("DDP50") for hazard in conversion.hazards):
+        return "hazard"
+    (before,), (after,) = marked(script.text), marked(conversion.after)
+    return "once" if before != after and any(one in after for one in ONCE) else "left to every rank"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_sink_is_left_to_every_rank(path: str) -> None:
+    scripts = [script for script in SINKS if script.path == path]
+    answers = {script.writer: answer(script, converted(script.text)) for script in scripts}
+    assert [name for name, one in answers.items() if one == "left to every rank"] == []
+    assert Counter(answers.values())["once"] >= len(scripts) - 5
+
+
+# --- what stays as it is, and what does not
+
+
+def changed(text: str) -> list[str]:
+    """The lines of a script that the conversion writes anew, and its hazards."""
+    conversion = converted(WRAP + text)
+    if conversion.hazards:
+        return [f"{each.code}" for each in conversion.hazards]
+    before = set(text.splitlines())
+    new = [line for line in conversion.after.splitlines() if line.strip() and line not in before]
+    ours = ("from ddp_helpers", "import torch", "init_distributed", "net = ")
+    return [line.strip() for line in new if not line.strip().startswith(ours)]
+
+
+LEFT_ALONE = {
+    "a file that is read": "with open('a.txt') as file, open(path, 'rb') as other: text = file.read()",
+    "an image that is opened": "from PIL import Image\nimage = Image.open(path)",
+    "an image that is opened, of a module": "import PIL.Image\nimage = PIL.Image.open(path).convert('RGB')",
+    "a database that is read": "import lmdb\nenv = lmdb.open(path, readonly=True, lock=False)",
+    "a database in which nothing is put": "import lmdb\nenv = lmdb.open(path)\nwith env.begin() as t: x = t.get(k)",
+    "a table that is read": "import sqlite3\ndb = sqlite3.connect('file:a.db?mode=ro', uri=True)\nx = db.execute(q)",
+    "a table in memory": "import sqlite3\nbase = sqlite3.connect(':memory:')",
+    "a table that is asked": "import sqlite3\nrows = sqlite3.connect(path).execute('select a from b').fetchall()",
+    "a map that is read": "import numpy as np\na = np.memmap(path, dtype='uint8', mode='r')",
+    "a copy of a map": "import numpy as np\na = np.memmap(path, 'uint8', 'c')\na[0] = 1",
+    "an array that is loaded": "import numpy as np\na = np.load(path, mmap_mode='r')\nb = np.load(path)",
+    "a store that is read": "import h5py\nwith h5py.File(path) as f, h5py.File(path, mode='r') as g: x = f['x'][:]",
+    "an archive that is read": "import zipfile\nwith zipfile.ZipFile(path) as z: z.open(name).read()",
+    "what a folder holds": "import os\nnames = sorted(os.listdir(path))",
+    "lines on the screen": "import logging, sys\nlogging.basicConfig(level='INFO')\nprint('a', file=sys.stderr)",
+    "a log on the screen": "import sys\nfrom loguru import logger\nlogger.add(sys.stderr, level='INFO')",
+    "a bar": "from tqdm import tqdm\nbar = tqdm([1, 2])\nbar.set_postfix(loss=1)",
+    "text for a file that is open": "import csv, json\njson.dump({}, file)\ncsv.writer(file).writerow([1])",
+    "a table of memory": "import pandas as pd\nframe = pd.DataFrame(x).rename(columns=y)\nframe = frame.replace(1, 2)",
+    "a text of a table": "text = frame.to_json(orient='records')\nhtml = frame.to_html()",
+    "a name for a dimension": "x = torch.ones(2, names=('a',)).rename('b')",
+    "a file that nobody sees": "import tempfile\nwith tempfile.NamedTemporaryFile() as file: file.write(b'a')",
+    "a file without a name": "import tempfile\nwith tempfile.TemporaryFile() as file: file.write(b'a')",
+    "a file that is nowhere": "import os\nfile = open(os.devnull, 'w')",
+    "the model's own method": "net.module.save('a.pt')",
+    "the script's own method": "class Plot:\n    def save(self, name): pass\nplot = Plot()\nplot.save('a.png')",
+    "numbers with a seed": "import random\nimport numpy as np\nrandom.seed(0)\nrng = np.random.default_rng(1)",
+    "a generator that torch seeds": "g = torch.Generator()\ng.manual_seed(3)",
+    "a seed that a worker has": "import numpy as np\ndef start(worker_id):\n    np.random.seed(worker_id)",
+    "a seed by a default": "import random\nparser.add_argument('--seed', default=1)\nrandom.seed(args.seed)",
+    "a variable of the environment": "import os\nos.environ['A'] = '1'",
+    "a process id that is shown": "import os\nprint(f'{os.getpid()}: begins')",
+    "memory that is shown": "print(torch.cuda.max_memory_allocated() / 1e6)",
+}
+
+
+@pytest.mark.parametrize("text", LEFT_ALONE.values(), ids=LEFT_ALONE.keys())
+def test_what_ranks_can_do_alike_stays_as_it_is(text: str) -> None:
+    assert changed(text) == []
+
+
+DONE_ONCE = {
+    "open(path, mode)\n": ["open_on_rank0(path, mode)"],
+    "open('a.txt', 'a')\n": ["open_on_rank0('a.txt', 'a')"],
+    "file = folder.open('w')\n": ["file = open_path_on_rank0(folder.open, 'w')"],
+    "file = folder.open(mode)\n": ["file = open_path_on_rank0(folder.open, mode)"],
+    "import gzip\nfile = gzip.open(path, 'wt')\n": ["file = open_by_on_rank0(gzip.open, path, 'wt')"],
+    "folder.write_text('a')\n": ["write_on_rank0(folder.write_text, 'a')"],
+    "import shutil\nplace = shutil.copy('a', 'b')\n": ["place = ask_rank0(shutil.copy, 'a', 'b')"],
+    "import cv2\nvideo = cv2.VideoWriter(path, code, 25, size)\nvideo.write(frame)\n": [
+        "video = make_on_rank0(cv2.VideoWriter, path, code, 25, size)"
+    ],
+    "import cv2\nfine = cv2.imwrite(path, image)\n": ["fine = ask_rank0(cv2.imwrite, path, image)"],
+    "import loguru\nloguru.logger.add('a.log')\n": ["make_on_rank0(loguru.logger.add, 'a.log')"],
+    "import subprocess\nsubprocess.run(['make'])\n": ["ask_rank0(subprocess.run, ['make'])"],
+    "import tempfile\nplace = tempfile.mkdtemp()\n": ["place = ask_rank0(tempfile.mkdtemp)"],
+    "getattr(frame, f'to_{kind}')(path)\n": ["write_on_rank0(getattr(frame, f'to_{kind}'), path)"],
+    "getattr(image, 'save')(path)\n": ["write_on_rank0(getattr(image, 'save'), path)"],
+    "name = input()\n": ["name = ask_rank0(input)"],
+    "import uuid\nname = uuid.uuid4().hex\n": ["name = ask_rank0(uuid.uuid4).hex"],
+    "import os\nplace = f'run-{os.getpid()}'\nos.mkdir(place)\n": [
+        "place = f'run-{ask_rank0(os.getpid)}'",
+        "run_on_rank0(os.mkdir, place)",
+    ],
+    "import numpy as np\nrng = np.random.default_rng()\n": ["rng = ask_rank0(np.random.default_rng)"],
+    "import random\nr = random.Random(None)\n": ["r = ask_rank0(random.Random, None)"],
+    "torch.seed()\n": ["share_streams(torch.seed)"],
+    "import sqlite3\nbase = sqlite3.connect(path)\nbase.execute('insert into a values (1)')\nbase.commit()\n": [
+        "base = make_on_rank0(sqlite3.connect, path)"
+    ],
+    "import importlib\nw = importlib.import_module(name).SummaryWriter('a')\n": [
+        "w = make_on_rank0(importlib.import_module(name).SummaryWriter, 'a')"
+    ],
+    "import wget\nplace = wget.download(url)\n": ["place = ask_rank0(wget.download, url)"],
+    "import time\nname = time.strftime('%H%M')\nrun(name)\n": ["name = ask_rank0(time.strftime, '%H%M')"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "lines"), DONE_ONCE.items())
+def test_what_one_run_does_once_rank_0_does(text: str, lines: list[str]) -> None:
+    assert changed(text) == lines
+
+
+HAZARDS = {
+    "import argparse\nparser.add_argument('--out', type=argparse.FileType('w'))\n": "DDP501",
+    "import h5py\nwith h5py.File(path, 'a') as f:\n    x = f['x'][:]\n": "DDP501",
+    "import sqlite3\ndb = sqlite3.connect(path)\ndb.commit()\nbest = db.execute(q).fetchone()[0]\n": "DDP501",
+    "import numpy as np\na = np.memmap(path, 'f4', 'w+', shape=(3,))\na[0] = 1\nout = net(a)\n": "DDP501",
+    "import numpy as np\na = np.load(path, mmap_mode='r+')\na += 1\n": "DDP501",
+    "import os, tempfile\nhandle, path = tempfile.mkstemp()\nos.write(handle, b'a')\n": "DDP501",
+    "import subprocess\np = subprocess.Popen(['make'])\nif p.wait():\n    raise OSError\n": "DDP501",
+    "import nobody\nthing = nobody.make()\nthing.save()\n": "DDP503",
+    "import random\nr = random.SystemRandom()\n": "DDP302",
+    "import wandb\nwandb.agent('a', train)\n": "DDP504",
+    "import io\nclass File(io.FileIO):\n    pass\nfile = File('a', 'w')\n": "DDP501",
+}
+
+
+@pytest.mark.parametrize(("text", "code"), HAZARDS.items())
+def test_what_nobody_can_do_for_all_is_a_hazard(text: str, code: str) -> None:
+    assert changed(text) == [code]
+
+
+# --- clocks
+
+IMPORTS = "import datetime, json, os, random, sys, time\nimport numpy\n"
+OVER_REPORTED = {"settings of a log line"}  # a dictionary by keywords may be anything
+
+
+def clocks(text: str, **modules: str) -> int:
+    """How many clocks are rank 0's."""
+    conversion = converted(
+        WRAP + IMPORTS + text, {name: "import time\n" + one for name, one in modules.items()}
+    )
+    return sum(each.after.count("ask_rank0(time.") for each in (conversion.entry, *conversion.modules))
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_clock_that_is_shown_is_each_ranks_own(name: str) -> None:
+    assert bool(clocks(OWN[name])) == (name in OVER_REPORTED)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_clock_that_decides_is_rank_0s(name: str) -> None:
+    assert clocks(SHARED[name]) == SHARED[name].count("time.time()")
+
+
+def test_a_meter_of_another_file() -> None:
+    shown = METER + "def show(meter):\n    print(meter.avg)\n"
+    text = (
+        "from util import AverageMeter, show\nmeter = AverageMeter('t')\nt = time.time()\n"
+        "meter.update(time.time() - t)\nshow(meter)\n"
+    )
+    assert clocks(text, util=shown) == 0
+    assert clocks(text, util=shown.replace("print(meter.avg)", "stop(meter.avg > 5)")) == 2
+
+
+def test_a_name_of_another_file() -> None:
+    text = "from util import begin as since\nif since > 5:\n    quit()\n"
+    assert clocks(text, util="begin = time.time()\n") == 1
+    assert clocks("import util\nprint(util.begin)\n", util="begin = time.time()\n") == 0

@@ -1,0 +1,130 @@
+"""Threads, queues and pools that rank 0 has, on two ranks (one run for all tests)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.codemod.programs import WRAP, converted, said
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [sys.executable, str(HERE / "held_program.py"), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.torchrun
+def test_all_ranks_get_what_rank_0s_thread_hands_over(found: list[dict[str, Any]]) -> None:
+    for each in found:
+        assert each["batches"] == [[0, 0, [0]], [40, 0, [0]], [80, 0, [0]]]
+        assert each["stands"] == [True, True]
+        assert each["empty"]
+
+
+@pytest.mark.torchrun
+def test_the_scripts_random_numbers_go_on_as_rank_0s_do(found: list[dict[str, Any]]) -> None:
+    alone = random.Random(0)
+    expected = [alone.random(), alone.random(), 6]
+    assert [each["drawn"] for each in found] == [expected, expected]
+
+
+@pytest.mark.torchrun
+def test_what_cannot_be_copied_stays_on_rank_0(found: list[dict[str, Any]]) -> None:
+    assert [each["futures"] for each in found] == [[1, 2, 4]] * 2
+    assert [each["mapped"] for each in found] == [[1, 2]] * 2
+
+
+THREAD = """
+import queue, threading
+batches = queue.Queue(8)
+def fill(batches):
+    for number in range(3):
+        batches.put(number)
+threading.Thread(target=fill, args=(batches,)).start()
+"""
+
+
+def test_threads_and_what_they_meet_at_are_rank_0s() -> None:
+    after = converted(WRAP + THREAD).after
+    assert "batches = hold_on_rank0(queue.Queue, 8)\n" in after
+    assert "\nhold_on_rank0(threading.Thread, target=fill, args=(batches,)).start()\n" in after
+    assert "hold_on_rank0" not in converted(f"{WRAP}import queue\nwaiting = queue.Queue()\n").after
+
+
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        ("found.append(number)", "changes `found`"),
+        ("table[number] = 1", "changes `table[number]`"),
+        ("global count", "changes `count`"),
+        ("net(number)", "runs the wrapped model"),
+        ("random.random()", "draws from random"),
+    ],
+)
+def test_what_a_thread_does_by_another_way_is_a_hazard(inside: str, why: str) -> None:
+    text = f"import random\nfound, table = [], {{}}\nrandom.shuffle(found)\n{WRAP}{THREAD}"
+    found = converted(text.replace("batches.put(number)", inside))
+    assert [each.code for each in found.hazards] == ["DDP906"]
+    assert why in found.hazards[0].because
+
+
+def test_processes_have_a_memory_and_random_numbers_of_their_own() -> None:
+    text = THREAD.replace(
+        "import queue, threading", "import queue, random\nfrom multiprocessing import Process"
+    )
+    text = text.replace("threading.Thread", "Process").replace(
+        "batches.put(number)", "found.append(random.random())"
+    )
+    found = converted(f"found = []\n{WRAP}{text}")
+    assert said(found) == []
+    assert "hold_on_rank0(Process, target=fill" in found.after
+
+
+def test_a_class_that_is_a_thread_is_found_in_another_file() -> None:
+    readers = (
+        "import threading\nclass Base(threading.Thread):\n    pass\n"
+        "class Reader(Base):\n    def run(self):\n        self.batch = 1\n"
+    )
+    text = f"import readers\n{WRAP}reader = readers.Reader()\nreader.start()\nprint(reader.batch)\n"
+    assert "reader = hold_on_rank0(readers.Reader)\n" in converted(text, {"readers": readers}).after
+
+
+def test_what_a_pool_of_threads_runs_may_change_nothing_of_the_main_flow() -> None:
+    text = """
+    from concurrent.futures import ThreadPoolExecutor
+    import torch
+    net = torch.nn.DataParallel(net)
+    seen = []
+    def load(path):
+        seen.append(path)
+    pool = ThreadPoolExecutor(2)
+    pool.submit(load, "a")
+    """
+    found = converted(text)
+    assert said(found) == ["hazard DDP906:9"]
+    assert said(converted(text.replace("seen.append(path)", "return path"))) == []
+
+
+@pytest.mark.parametrize("line", ["os._exit(0)", "os.fork()", "torch.multiprocessing.spawn(work, nprocs=2)"])
+def test_what_makes_the_ranks_differ_is_a_hazard(line: str) -> None:
+    assert said(converted(f"import os\n{WRAP}def work(rank):\n    pass\n{line}\n")) == ["hazard DDP906:6"]

@@ -1,0 +1,84 @@
+"""The new codemod, while it stands beside the old one (issue 27)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.knowledge import Does, what_is
+from dp2ddp.codemod.wraps import WRAPS
+from dp2ddp.source.projects import read_project
+
+SCRIPT = """\
+import os
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+def start(args):
+    os.makedirs(args.logs)
+    torch.distributed.init_process_group("nccl")
+
+np.random.seed(seed=0)
+loader = DataLoader(data, num_workers=2)
+net = torch.nn.DataParallel(net).cuda(0)
+os.makedirs("out")
+torch.save(net.state_dict(), "out/net.pt")
+"""
+CONVERTED = """\
+import os
+import numpy as np
+import torch
+from ddp_helpers import Rank0Loader, WholeBatchParallel, init_distributed, run_on_rank0, save_on_rank0
+
+def start(args):
+    os.makedirs(args.logs)
+    torch.distributed.init_process_group("nccl")
+
+init_distributed()
+
+np.random.seed(seed=0)
+loader = Rank0Loader(data, num_workers=2)
+net = WholeBatchParallel(net).cuda()
+run_on_rank0(os.makedirs, "out")
+save_on_rank0(net.state_dict(), "out/net.pt")
+"""
+
+
+@pytest.fixture
+def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conversion:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    return convert(read_project(script))
+
+
+def test_names_calls_and_devices_are_replaced_outside_of_the_script_s_own_mode(converted: Conversion) -> None:
+    assert converted.after == CONVERTED
+    assert not converted.hazards
+
+
+def test_the_helpers_hold_what_is_imported(converted: Conversion) -> None:
+    assert converted.helpers
+    for name in (
+        "class Rank0Loader",
+        "class WholeBatchParallel",
+        "def init_distributed",
+        "def save_on_rank0",
+    ):
+        assert f"\n{name}(" in converted.helpers.after
+
+
+def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"{SCRIPT}# é\nhead = head.to('cuda:1')\n")
+    found = convert(read_project(script))
+    assert [(each.code, each.line, each.column) for each in found.hazards] == [("DDP102", 16, 16)]
+    assert found.after.endswith("head = head.to('cuda:1')\n")  # the rest is converted
+
+
+def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:
+    rows = [what_is(name) for name in WRAPS]
+    assert [row and row.does for row in rows] == [Does.WRAP] * len(WRAPS)

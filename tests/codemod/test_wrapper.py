@@ -1,0 +1,115 @@
+"""Which wrapper a program gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.codemod.wrapper import wrapper
+from tests.codemod.programs import program
+
+ORDINARY = """
+import torch
+from torch import nn
+
+
+def train(loader, model, criterion, optimizer):
+    model.train()
+    for images, target in loader:
+        output = model(images.cuda())
+        loss = criterion(output, target.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    model = nn.DataParallel(nn.Linear(3, 2)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for epoch in range(3):
+        train([], model, nn.CrossEntropyLoss(), optimizer)
+        torch.save({"epoch": epoch, "model": model.state_dict()}, "model.pt")
+
+
+main()
+"""
+
+
+def wrapper_of(text: str) -> str:
+    return wrapper(program(text))
+
+
+def test_an_ordinary_script_gets_torchs_own() -> None:
+    assert wrapper_of(ORDINARY) == "WholeBatchDDP"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nn.Linear(3, 2))", "nn.Linear(3, 2), device_ids=[0, 1])"),
+        ("loss.backward()", "loss.backward()\n        nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        ("\n\nmain()\n", "\n\ntry:\n    main()\nexcept KeyboardInterrupt:\n    pass\n"),
+        (
+            "\n\ndef main",
+            "\n\ndef is_it(model):\n    return isinstance(model, nn.DataParallel)\n\n\ndef main",
+        ),
+        ("SGD(model.parameters()", "SGD(filter(lambda p: p.requires_grad, model.parameters())"),
+        ("criterion(output", "criterion(output.gather(1, target)"),
+        ("        loss.backward()", "        if train:\n            loss.backward()"),
+        ("    for images, target in loader:", "    with torch.enable_grad():"),
+        ("    for images, target in loader:", "    if True:"),
+    ],
+)
+def test_it_stays_ordinary(old: str, new: str) -> None:
+    assert old in ORDINARY
+    assert wrapper_of(ORDINARY.replace(old, new, 1)) == "WholeBatchDDP"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # gradients that DistributedDataParallel does not see
+        ("backward()", "backward(retain_graph=True)"),
+        ("loss.backward()", "loss.backward(); loss.backward()"),
+        ("loss.backward()", "torch.autograd.grad(loss, images); loss.backward()"),
+        ("backward()", "backward(loss)"),
+        ("    model.train()", "    model.fc.weight.register_hook(print)"),
+        ("    model.train()", "    model.fc.weight.requires_grad = False"),
+        ("nn.Linear(3, 2)", "nn.Embedding(3, 2, sparse=True)"),
+        ("    model.train()", "    torch.autograd.Function.apply(model)"),
+        # other sums
+        ("loss = criterion(output", "loss = criterion(output + model(images)"),
+        ("loss = criterion(output", "loss = criterion(output + model.module.encode(images)"),
+        ("loss.backward()", "(loss + sum(p.norm() for p in model.parameters())).backward()"),
+        ("        optimizer.zero_grad()", "        if last:\n            optimizer.zero_grad()"),
+        ("        optimizer.zero_grad()\n", ""),
+        ("        loss.backward()", "        for _ in range(2):\n            loss.backward()"),
+        ("output = model(images.cuda())", "output = sum(model(each) for each in images) + model(images)"),
+        ("        output = model", "        for each in images:\n            output = model"),
+        ("        output = model", "        with torch.cuda.amp.autocast():\n            output = model"),
+        # other wraps
+        ("nn.Linear(3, 2))", "nn.Linear(3, 2), dim=1)"),
+        ("nn.Linear(3, 2))", "nn.Linear(3, 2), *ids)"),
+        ("    optimizer =", "    other = nn.DataParallel(model)\n    optimizer ="),
+        ("model = nn.DataParallel(nn.Linear(3, 2)).cuda()", "network = nn.DataParallel(nn.Linear(3, 2))"),
+        ("nn.DataParallel(nn.Linear", "make(nn.DataParallel, nn.Linear"),
+        ("\n\ndef main", "\n\nclass Own(nn.DataParallel):\n    pass\n\n\ndef main"),
+        ("range(3)", "model.device_ids"),
+        ("model.state_dict()}", "model}"),
+        # a rank that goes on without the others
+        (
+            "        output = model(images.cuda())",
+            "        try:\n            output = model(images)\n        except RuntimeError:\n            continue",
+        ),
+    ],
+)
+def test_what_torchs_own_is_not_for(old: str, new: str) -> None:
+    assert old in ORDINARY
+    assert wrapper_of(ORDINARY.replace(old, new, 1)) == "WholeBatchParallel"
+
+
+def test_a_forward_that_fills_a_list_takes_turns() -> None:
+    module = (
+        "seen = []\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return seen.append(x)\n"
+    )
+    text = ORDINARY.replace("nn.Linear(3, 2)", "Net()").replace("\n\ndef train", f"\n\n{module}\n\ndef train")
+    assert wrapper_of(text) == "WholeBatchInTurns"

@@ -1,0 +1,65 @@
+"""What WholeBatchDDP refuses beside what scenarios do: each function makes one go, and should not come to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from dp2ddp.templates.ddp import WholeBatchDDP
+from torch import nn
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """The words of the error that it ends with; empty if it ends well."""
+    try:
+        act()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def gradients_of_gradients() -> None:
+    model = WholeBatchDDP(nn.Linear(3, 2))
+    model(torch.ones(4, 3)).pow(2).sum().backward(create_graph=True)
+
+
+def parameters_written_in_forward() -> None:
+    model = WholeBatchDDP(nn.Embedding(5, 3, max_norm=0.1))
+    model(torch.arange(4))
+
+
+def hooks_of_layers() -> None:
+    module = nn.Sequential(nn.Linear(3, 2))
+    model = WholeBatchDDP(module)
+    module[0].register_full_backward_hook(print)
+    model(torch.ones(4, 3))
+
+
+def two_forwards_two_backwards() -> None:
+    model = WholeBatchDDP(nn.Linear(3, 2))
+    first, second = model(torch.ones(4, 3)).sum(), model(torch.ones(4, 3)).sum()
+    first.backward()
+    second.backward()
+
+
+def an_ordinary_step() -> None:
+    """Refused by nothing: with forwards in between that no backward follows."""
+    model = WholeBatchDDP(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    for _ in range(2):
+        loss = model(torch.rand(4, 3)).pow(2).sum()
+        with torch.no_grad():
+            model(torch.rand(4, 3))
+        model(torch.rand(4, 3))
+        loss.backward()
+
+
+REFUSALS: dict[str, Callable[[], None]] = {
+    each.__name__: each
+    for each in (
+        gradients_of_gradients,
+        parameters_written_in_forward,
+        hooks_of_layers,
+        two_forwards_two_backwards,
+        an_ordinary_step,
+    )
+}

@@ -1,0 +1,201 @@
+"""The parts of DataParallel over forked ranks, beside one process: python functions_program.py FOLDER WORLDS."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from dp2ddp.templates import functions, synced  # noqa: E402
+from dp2ddp.templates.ranks import init_distributed  # noqa: E402
+from forked_ranks import fork_ranks  # noqa: E402
+from reference import Devices  # noqa: E402
+from torch import nn  # noqa: E402
+from turns_program import ReplicasOfOneProcess  # noqa: E402
+
+SYNCED = HERE.parents[1] / "corpus" / "models" / "synced_bn_patched.py"
+SIZES = (7, 4, 1, 5)  # rows of the batches: more, as many, and fewer than ranks
+
+
+class Uneven(functions.DataParallelOnRanks):
+    """The first device gets one row."""
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+        rows = inputs[0].split(shares(len(inputs[0]), len(device_ids)))
+        return tuple((each,) for each in rows), tuple({} for _ in rows)
+
+
+class UnevenReference(ReplicasOfOneProcess):
+    def scatter(self, value: torch.Tensor) -> list[torch.Tensor]:
+        return list(value.split(shares(len(value), self.world)))
+
+
+def shares(rows: int, world: int) -> list[int]:
+    rest = [len(each) for each in torch.arange(rows - 1).chunk(world - 1)] if rows > 1 else []
+    return [1, *rest]
+
+
+def by_hand(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    devices = range(dist.get_world_size())
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        parts = functions.scatter_on_ranks((x,), devices)
+        replicas = functions.replicate_on_ranks(module, devices)[: len(parts)]
+        outputs = functions.parallel_apply_on_ranks(replicas, parts)
+        gathered: torch.Tensor = functions.gather_on_ranks(outputs, 0)
+        return gathered
+
+    return call
+
+
+def net() -> nn.Module:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def numbers_of(module: nn.Module, call: Any) -> Iterator[torch.Tensor]:
+    """What training gives: outputs, gradients of the inputs (two backwards a step), parameters."""
+    generator = torch.Generator().manual_seed(8)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+    for rows in SIZES:
+        x = torch.randn(rows, 3, generator=generator).requires_grad_()
+        output = call(x)
+        optimizer.zero_grad()
+        output.pow(2).mean().backward(retain_graph=True)
+        (0.3 * output.sin()).sum().backward()
+        optimizer.step()
+        yield from (output.detach(), x.grad)  # type: ignore[misc]
+    yield from (p.detach() for p in module.parameters())
+
+
+def subclass(world: int) -> Any:
+    own, other = net(), net()
+    reference = UnevenReference(other, Devices(), world)
+    return numbers_of(own, Uneven(own)), numbers_of(other, reference)
+
+
+def parts_by_hand(world: int) -> Any:
+    own, other = net(), net()
+    reference = ReplicasOfOneProcess(other, Devices(), world)
+    return numbers_of(own, by_hand(own)), numbers_of(other, reference)
+
+
+class Functional(nn.Module):
+    """No module does the work: a dict of tensors is broadcast; the first replica's averages stay."""
+
+    def __init__(self, world: int, over_ranks: bool) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.w, self.world, self.over_ranks = nn.Parameter(torch.randn(2, 3)), world, over_ranks
+        self.seen = torch.zeros(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def f(part: torch.Tensor, w: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+            seen.mul_(0.9).add_(part.detach().mean(0))
+            return part @ w.t() + seen[:2]
+
+        if not self.over_ranks:
+            parts = x.chunk(self.world)
+            copies = [self.seen if r == 0 else self.seen.clone() for r in range(len(parts))]
+            return torch.cat([f(part, self.w, seen) for part, seen in zip(parts, copies, strict=True)])
+        devices = range(self.world)
+        copies = functions.broadcast_on_ranks(devices, self.w, self.seen)
+        calls = [lambda part, w=copies[2 * r], seen=copies[2 * r + 1]: f(part, w, seen) for r in devices]
+        parts = functions.scatter_on_ranks(x, devices)
+        outputs = functions.parallel_apply_on_ranks(calls[: len(parts)], parts)
+        gathered: torch.Tensor = functions.gather_on_ranks(outputs, 0)
+        return gathered
+
+
+def broadcast_by_hand(world: int) -> Any:
+    own, other = Functional(world, True), Functional(world, False)
+    return numbers_of(own, own), numbers_of(other, other)
+
+
+def synced_layer(world: int) -> Any:
+    """Batch norm over all replicas is that of the whole batch, with unbiased running variances."""
+    text = SYNCED.read_text()
+    sys.modules["synced_bn"] = types.ModuleType("synced_bn")  # messages are pickled
+    home = vars(sys.modules["synced_bn"])
+    home.update({name: getattr(functions, name) for name in ("broadcast_on_ranks", "reduce_add_on_ranks")})
+    text = text.replace("class SyncMaster(", "@master_on_ranks\nclass SyncMaster(").partition("\nparser")[0]
+    text = text.replace("ReduceAddCoalesced.apply", "reduce_add_on_ranks").replace(
+        "Broadcast.apply", "broadcast_on_ranks"
+    )
+    home["master_on_ranks"] = synced.master_on_ranks
+    exec(compile(text.partition("def patch_replication_callback")[0], str(SYNCED), "exec"), home)
+
+    class WithCallback(functions.DataParallelOnRanks):
+        def replicate(self, module: nn.Module, device_ids: Any) -> list[Any]:
+            replicas = super().replicate(module, device_ids)
+            home["execute_replication_callbacks"](replicas)
+            return replicas
+
+    def model(norm: Any) -> nn.Module:
+        torch.manual_seed(2)
+        return nn.Sequential(nn.Linear(3, 4), norm(4), nn.Tanh(), norm(4), nn.Linear(4, 2))
+
+    own, other = model(home["SynchronizedBatchNorm1d"]), model(nn.BatchNorm1d)
+    wrapped = WithCallback(own)
+    sizes = [rows for rows in SIZES if rows > 1]
+
+    def train(module: nn.Module, call: Any) -> Iterator[torch.Tensor]:
+        generator = torch.Generator().manual_seed(8)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for rows in sizes:
+            x = torch.randn(rows, 3, generator=generator).requires_grad_()
+            optimizer.zero_grad()
+            call(x).pow(2).sum().backward()
+            optimizer.step()
+            yield x.grad  # type: ignore[misc]
+        yield from (
+            each.detach() for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()
+        )
+
+    return train(own, wrapped), train(other, other)
+
+
+CHECKS = (subclass, parts_by_hand, broadcast_by_hand, synced_layer)
+
+
+def of_another_rank() -> str:
+    """What a replica says that another rank runs."""
+    replicas = functions.replicate_on_ranks(nn.Linear(2, 2), range(dist.get_world_size()))
+    try:
+        replicas[1 - min(dist.get_rank(), 1)](torch.ones(1, 2))
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+def be_a_rank(rank: int, world: int, folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    init_distributed()
+    torch.set_default_dtype(torch.float64)
+    answers: dict[str, Any] = {}
+    for check in CHECKS:
+        try:
+            found, wanted = check(world)
+            pairs = list(zip(found, wanted, strict=True))
+            answers[check.__name__] = max(float((one - other).abs().max()) for one, other in pairs)
+        except Exception:
+            answers[check.__name__] = traceback.format_exc()
+    answers["of_another_rank"] = of_another_rank()
+    (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
+    for world in map(int, worlds):
+        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where)):
+            sys.exit(1)

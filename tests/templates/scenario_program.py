@@ -1,0 +1,132 @@
+"""The scenarios with the small helpers, on forked ranks: python scenario_program.py FOLDER WORLDS [NAME ...]."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import torch  # noqa: E402
+from ddp_refusals import REFUSALS, refusal  # noqa: E402
+from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
+from dp2ddp.templates.model import WholeBatchParallel  # noqa: E402
+from dp2ddp.templates.ranks import init_distributed  # noqa: E402
+from forked_ranks import fork_ranks  # noqa: E402
+from reference import Devices, ReferenceDataParallel  # noqa: E402
+from scenarios import SCENARIOS  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class RacelessDataParallel(ReferenceDataParallel):
+    """DataParallel whose replicas draw on the host from streams of their own: replica r's begin at one number of the
+    script's plus r. The script goes on behind that number if replica 0 drew any."""
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        self.script = streams()
+        self.seed = int(torch.randint(2**62, ()))
+        self.behind = torch.get_rng_state()
+        self.drew = False
+        outputs = super().forward(*inputs, **kwargs)
+        set_streams(self.script)
+        if self.drew:
+            torch.set_rng_state(self.behind)
+        return outputs
+
+    def stream(self, r: int) -> Any:
+        return OwnStreams(self, r)
+
+
+class OwnStreams:
+    def __init__(self, model: RacelessDataParallel, r: int) -> None:
+        self.model, self.r = model, r
+
+    def __enter__(self) -> None:
+        seed = self.model.seed + self.r
+        random.seed(seed)
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        self.begun = told()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.r == 0:
+            self.model.drew = told() != self.begun
+
+
+def streams() -> list[Any]:
+    numpy = np.random.get_state()
+    return [random.getstate(), torch.get_rng_state(), (numpy[0], numpy[1].tolist(), *numpy[2:])]
+
+
+def told() -> list[Any]:
+    python, torch_state, numpy = streams()
+    return [python, torch_state.tolist(), numpy]
+
+
+def set_streams(states: list[Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    np.random.set_state(states[2])
+
+
+def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, Any]:
+    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
+    devices = Devices()
+
+    def reference(module: nn.Module, dim: int = 0) -> nn.Module:
+        return RacelessDataParallel(module, devices, world, dim)
+
+    def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
+        return kind(module, dim=dim)
+
+    torch.set_default_dtype(dtype)
+    try:
+        wanted = [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
+        found = list(SCENARIOS[name](wrap, Devices().seed, world))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    pairs = list(zip(found, wanted, strict=True))
+    return {
+        "difference": max(difference(one, other) for one, other in pairs),
+        "other_bits": sum(not torch.equal(a.nan_to_num(-7.0), b.nan_to_num(-7.0)) for a, b in pairs),
+        "compared": len(pairs),
+    }
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    if one.shape != other.shape or not torch.equal(one.isnan(), other.isnan()):
+        return float("inf")
+    one, other = one.double().nan_to_num(), other.double().nan_to_num()
+    return float((one - other).norm()) / max(float(other.norm()), 1e-3)
+
+
+def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    init_distributed()
+    found: dict[str, Any] = {}
+    for name in names:
+        for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
+            for kind in (WholeBatchParallel, WholeBatchDDP):
+                key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
+                try:
+                    found[key] = compare(name, kind, world, dtype)
+                except Exception:
+                    found[key] = {"failed": traceback.format_exc()}
+    found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
+    (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
+    names = sys.argv[3:] or list(SCENARIOS)
+    for world in map(int, worlds):
+        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, names)):
+            sys.exit(1)

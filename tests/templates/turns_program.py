@@ -1,0 +1,149 @@
+"""Forwards that leave traces, on forked ranks that take turns: python turns_program.py FOLDER WORLDS [NAME ...].
+
+Each is run twice by every rank: with replicas of torch's own replicate one after another, and with the wrapper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import traceback
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
+
+import torch  # noqa: E402
+import torch.nn.parallel.replicate  # noqa: E402
+from dp2ddp.templates.files import open_on_rank0  # noqa: E402
+from dp2ddp.templates.ranks import init_distributed  # noqa: E402
+from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
+from forked_ranks import fork_ranks  # noqa: E402
+from reference import Devices, ReferenceDataParallel  # noqa: E402
+from scenario_program import RacelessDataParallel  # noqa: E402
+
+from tests.codemod.forward_mutations import ALL, MORE, Mutation  # noqa: E402
+
+REPLICATE = sys.modules["torch.nn.parallel.replicate"]
+LOSS = "    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()"
+KEPT = Mutation("kept_for_the_loss", "self.s = []", "self.s.append(self.fc(x))\nscale = 1.0").text.replace(
+    LOSS, f"{LOSS} + sum((each ** 2).sum() for each in net.module.s)\n    del net.module.s[:]"
+)
+ERROR = Mutation(
+    "error_of_one",
+    "self.s = []",
+    "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0",
+).text.replace(
+    LOSS,
+    f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
+)
+SCRIPTS = {
+    **{one.name: one.text for one in (*ALL, *MORE)},
+    "kept_for_the_loss": KEPT,
+    "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
+    "error_of_one": ERROR,
+}
+
+
+class TorchsReplicas(ReferenceDataParallel):
+    """Replicas as torch makes them, run one after another in one process."""
+
+    def forward(self, *inputs: Any) -> Any:
+        scattered = [self.scatter(value) for value in inputs]
+        count = len(scattered[0])
+        REPLICATE._broadcast_coalesced_reshape = self.broadcast  # type: ignore[attr-defined]
+        replicas = REPLICATE.replicate(self.module, range(count), not torch.is_grad_enabled())  # type: ignore[attr-defined]
+        outputs, errors = [], []
+        for r, replica in enumerate(replicas):
+            with self.stream(r):
+                try:
+                    outputs.append(replica(*(chunks[r] for chunks in scattered)))
+                except ValueError as error:
+                    errors.append(error)
+        if errors:  # all replicas run, and the first one's error is raised
+            raise errors[0]
+        return self.gather(outputs)
+
+    def broadcast(self, tensors: Any, devices: Any, detach: bool = False) -> Any:
+        """What is on one device, on all of them: replica 0's are the tensors themselves."""
+        if detach or not tensors:
+            return [[tensor if r == 0 else tensor.clone() for tensor in tensors] for r in devices]
+        copies = Broadcast.apply(len(devices), *tensors)
+        return [copies[r * len(tensors) :][: len(tensors)] for r in devices]
+
+
+class Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
+        ctx.count = count
+        return tuple(t.view_as(t) if r == 0 else t.clone() for r in range(count) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        size = len(gradients) // ctx.count
+        return None, *(sum(gradients[i::size]) for i in range(size))
+
+
+class ReplicasOfOneProcess(RacelessDataParallel, TorchsReplicas):
+    """With streams of their own on the host."""
+
+
+def run(name: str, text: str, wrap: Any, opener: Any) -> tuple[str, list[torch.Tensor]]:
+    """What a script prints, and its parameters and buffers at the end."""
+    home = f"script_{name}"
+    module = types.ModuleType(home)
+    module.__file__ = str(HERE / f"{home}.py")
+    sys.modules[home] = module
+    vars(module).update(WRAP=wrap, open=opener)
+    text = text.replace("nn.DataParallel(", "WRAP(").replace(".cuda()", "")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, module.__file__, "exec"), vars(module))  # a test's own text
+    net = vars(module)["net"]
+    return printed.getvalue(), [*net.parameters(), *net.buffers()]
+
+
+def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
+    devices = Devices()
+    devices.seed(0)
+    text = SCRIPTS[name]
+    wanted, numbers = run(
+        name,
+        text,
+        lambda module: ReplicasOfOneProcess(module, devices, world),
+        lambda path, mode="r": open(folder / f"{world}_{rank}_{path}", mode),  # noqa: SIM115
+    )
+    found, others = run(
+        name,
+        text,
+        WholeBatchInTurns,
+        lambda path, mode="r": open_on_rank0(folder / f"{world}_{path}", mode),
+    )
+    far = max(float((one - other).abs().max()) for one, other in zip(numbers, others, strict=True))
+    return {"wanted": wanted, "found": found, "difference": far}
+
+
+def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    init_distributed()
+    torch.set_default_dtype(torch.float64)
+    answers: dict[str, Any] = {}
+    for name in names:
+        try:
+            answers[name] = compare(name, world, folder, rank)
+        except Exception as error:
+            answers[name] = {"failed": str(error), "where": traceback.format_exc()}
+    (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
+    chosen = sys.argv[3:] or list(SCRIPTS)
+    for world in map(int, worlds):
+        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, chosen)):
+            sys.exit(1)
