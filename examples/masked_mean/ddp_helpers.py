@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ce80f51a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 956e871c): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -10,12 +10,11 @@ import os
 import pickle
 import random
 import shutil
-import stat
 import sys
 import threading
 import traceback
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -25,14 +24,17 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 
-class Host:
-    """The group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs."""
+class Rank:
+    """This process among the ranks."""
 
-    group: Any = None
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Host.group if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.device.type == "cpu" else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -43,33 +45,28 @@ def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
     return gathered
 
 
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
 class CannotBeSent(RuntimeError):
     """Raised on all ranks; one that raised alone would leave the others waiting."""
 
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    is_source, size = dist.get_rank() == source, torch.zeros(1, dtype=torch.int64)
-    if is_source:
+    if dist.get_rank() == source:
         try:
-            packed = pickle.dumps(news, protocol=4)
+            pickle.dumps(news)
         except Exception as reason:
             news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-            packed = pickle.dumps(news)
-        size[0] = len(packed)
-    dist.broadcast(size, source, Host.group)
-    message = torch.frombuffer(bytearray(packed if is_source else int(size)), dtype=torch.uint8)
-    dist.broadcast(message, source, Host.group)
-    news = news if is_source else pickle.loads(message.numpy().tobytes())
-    if isinstance(news, CannotBeSent):
-        raise news
-    return news
-
-
-def exchange_numbers(numbers: List[int]) -> List[List[int]]:
-    """The numbers of all ranks, in rank order; each rank brings as many."""
-    own = torch.tensor([int(number) for number in numbers])
-    return [each.tolist() for each in gather_tensors(own)]
+    message = [news]
+    dist.broadcast_object_list(message, source, Rank.host)
+    if isinstance(message[0], CannotBeSent):
+        raise message[0]
+    return message[0]
 
 
 def host_streams() -> List[Any]:
@@ -85,19 +82,6 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def same_streams(before: List[Any], after: List[Any]) -> bool:
-    return same_numpy(before[2], after[2]) and before[0] == after[0] and torch.equal(before[1], after[1])
-
-
-def same_numpy(before: Any, after: Any) -> bool:
-    return before is after or bool((before[1] == after[1]).all()) and before[2:] == after[2:]
-
-
-def share_device_stream() -> None:
-    """Let all ranks draw alike on their devices, as rank 0 does: the first device's stream is the script's."""
-    torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-
-
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
@@ -105,27 +89,20 @@ class ReplicaStream:
     state: Any = None
 
     @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-
-    @classmethod
     def current(cls) -> Any:
         if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
             cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
         return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 LAUNCHER = (  # what torchrun says to the processes that it starts
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
     *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
 )
-
-
-class Rank:
-    """This process among the ranks."""
-
-    process = 0  # its number; workers of loaders and pools have others
-    is_alone = False
 
 
 def init_distributed() -> None:
@@ -145,7 +122,7 @@ def init_distributed() -> None:
             backend = "nccl"  # which wants a device for each rank
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
-        Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     Rank.process = os.getpid()
@@ -157,19 +134,14 @@ def init_distributed() -> None:
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
-        share_device_stream()
-    hide_ranks()
-
-
-def hide_ranks() -> None:
-    """Libraries that ask whether there are ranks hear what they heard under DataParallel: no."""
-    for name in LAUNCHER:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
 
 def has_joined() -> bool:
-    """dist.is_initialized(), also behind hide_ranks()."""
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
     return dist.distributed_c10d.is_initialized()
 
 
@@ -220,23 +192,24 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
-    dist.barrier(Host.group)  # a rank may still ask for the folder that rank 0 is about to make
+    dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
     news: Any = None
     if dist.get_rank() == 0:
-        answer, error, before = None, None, host_streams()
+        answer = error = None
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        after = host_streams()
-        news = answer, error, None if same_streams(before, after) else after
+        news = answer, error, host_streams()
     answer, error, streams = tell_all(news)
-    if streams:
-        set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
-    if error is not None:
+    set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
+    if error is None:
+        return answer
+    try:
         raise error
-    return answer
+    finally:  # it holds this frame, which must not hold it
+        del error, news
 
 
 def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -253,43 +226,24 @@ def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
 
 def save_on_rank0(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
     """torch.save on rank 0 alone; a run that is killed meanwhile leaves the old file."""
+    run_on_rank0(save_completely, thing, file, *args, **kwargs)
+
+
+def save_completely(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save into a file beside, which is then moved into place."""
     is_path = isinstance(file, (str, os.PathLike))
-    run_on_rank0(save_completely if is_path else torch.save, thing, file, *args, **kwargs)
-
-
-def save_completely(thing: Any, path: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save into a folder beside the file, then moved into place under its name, which torch writes into it.
-
-    A link, a file of another owner and a full disk get torch.save alone.
-    """
-    place, name = os.path.split(os.fspath(path))
-    folder = os.path.join(place, f".{name}.unfinished")
+    if not is_path or os.path.exists(file) and not (os.path.isfile(file) and os.stat(file).st_nlink == 1):
+        return torch.save(thing, file, *args, **kwargs)  # into memory, a pipe, or a file of two names
+    path = os.path.realpath(file)  # a link stays one
+    beside = os.path.splitext(path)[0] + ".unfinished"  # torch writes the name into the file, without its end
     try:
-        if may_be_replaced(path):
-            shutil.rmtree(folder, ignore_errors=True)
-            os.mkdir(folder, 0o700)
-            torch.save(thing, os.path.join(folder, name), *args, **kwargs)
-            if os.path.exists(path):
-                shutil.copymode(path, os.path.join(folder, name))
-            os.replace(os.path.join(folder, name), path)
-            return
-    except (OSError, RuntimeError):  # the latter is torch's way to say that the disk is full
-        pass
+        torch.save(thing, beside, *args, **kwargs)
+        if os.path.exists(path):
+            shutil.copymode(path, beside)
+        os.replace(beside, path)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    torch.save(thing, path, *args, **kwargs)
-
-
-def may_be_replaced(path: Any) -> bool:
-    """Whether a file may be moved here: there is none, or a plain one of the same owner and of one name."""
-    if not os.path.lexists(path):
-        return True
-    old = os.lstat(path)
-    return (
-        stat.S_ISREG(old.st_mode)
-        and old.st_nlink == 1
-        and getattr(os, "geteuid", lambda: old.st_uid)() == old.st_uid
-    )
+        with suppress(OSError):
+            os.remove(beside)
 
 
 class ReplicaDraws:
@@ -304,56 +258,70 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
-        device_stream = self.enter_device() if torch.cuda.is_available() else None
-        script = host_streams()
+        script, device = host_streams(), None
+        if torch.cuda.is_available():
+            device = torch.cuda.get_rng_state()
+            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
-        begun = seed_host_streams(seed)
+        seed_host_streams(seed)
+        first = draw_on_host()
+        seed_host_streams(seed)
         try:
             yield
         finally:
-            self.on_host = not same_streams(begun, host_streams())
+            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
             set_host_streams(script)
-            if device_stream is not None:
-                self.leave_device(device_stream, has_rows)
-
-    def enter_device(self) -> torch.Tensor:
-        script = torch.cuda.get_rng_state()
-        if dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
-        return script
-
-    def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
-        end = torch.cuda.get_rng_state()
-        self.on_device = not torch.equal(script, end)
-        if dist.get_rank():
-            torch.cuda.set_rng_state(script)
-            if has_rows:
-                ReplicaStream.state = end
+            if device is not None:
+                end = torch.cuda.get_rng_state()
+                self.on_device = not torch.equal(device, end)
+                if dist.get_rank():
+                    torch.cuda.set_rng_state(device)
+                    ReplicaStream.state = end if has_rows else ReplicaStream.state
 
     def go_on(self, on_host: bool, on_device: bool) -> None:
         """The script's streams go on behind what replica 0 drew."""
         if on_host:
             torch.set_rng_state(self.after)
         if on_device:
-            share_device_stream()
+            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
-def seed_host_streams(seed: int) -> List[Any]:
+def seed_host_streams(seed: int) -> None:
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    return host_streams()
 
 
-def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
-    """Give rank 0's numbers to all ranks, in one message for each type of number."""
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
+
+
+def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(tensor) in each tensor's place."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, each) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, each) for each in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
+    return tree
+
+
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
         message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, 0, group_of(message))
-        if dist.get_rank() > 0:
+        dist.broadcast(message, owner, group_of(message))
+        if dist.get_rank() != owner:
             for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
                 tensor.copy_(part.view_as(tensor))
 
@@ -363,21 +331,21 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[torch.nn.Module, Any] = {}
-    for part in module.modules():
-        replicas[part] = part._replicate_for_data_parallel()
-        replicas[part]._former_parameters = {}
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
-        for name, child in part._modules.items():
-            if child is not None:
-                replica._modules[name] = replicas[child]
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:  # a plain tensor, no parameter of the replica
-                setattr(replica, name, copies[parameter])
-                replica._former_parameters[name] = copies[parameter]
+        parameters = part._parameters.items()
+        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
+    """A forward on one device, to which DataParallel moves what it is given."""
+    device = next((parameter.device for parameter in module.parameters()), None)
+    inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
+    return module(*inputs, **kwargs)
 
 
 def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
@@ -392,28 +360,6 @@ def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torc
     padded[: len(rows)] = rows
     parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
     return torch.cat(parts, dim)
-
-
-def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
-    """The same tree with function(tensor) in each tensor's place; or in that of what is of another kind."""
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each, kind) for each in tree)
-    if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
-    return tree
-
-
-def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a tree, in order."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list, dict)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(each)
 
 
 class WholeBatchDDP(DistributedDataParallel):
@@ -436,10 +382,10 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
-            return self.module(*inputs, **kwargs)
+            return run_alone(self.module, inputs, kwargs)
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
         if torch.is_grad_enabled():
-            self.check([*self.module.parameters()])
+            self.check()
         has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
 
         def take_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -451,7 +397,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
         def keep_rows(output: torch.Tensor) -> torch.Tensor:
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-            return rows if has_rows else rows[:0]
+            sizes.append(len(rows) if has_rows else 0)
+            return rows[: sizes[-1]]
 
         def gather(rows: torch.Tensor) -> Any:
             trained = self.trained if rows.requires_grad else []
@@ -459,22 +406,23 @@ class WholeBatchDDP(DistributedDataParallel):
 
         inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
         before = versions_of(self.module)
+        sizes: List[int] = []
         with draws(has_rows):
             outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
         after = versions_of(self.module)
         refuse(after[1] != before[1], "a forward writes into parameters")
         writes = self.training or after[0] != before[0]
-        numbers = [draws.on_host, draws.on_device, writes, *map(len, tensors_of(outputs))]
-        on_host, on_device, all_writes, *columns = zip(*exchange_numbers(numbers))
+        numbers = exchange_numbers([draws.on_host, draws.on_device, writes, *sizes])
+        on_host, on_device, all_writes, *columns = zip(*numbers)
         draws.go_on(bool(on_host[0]), bool(on_device[0]))
         if any(all_writes):
             share_tensors([*self.module.buffers()])
         counts = iter(columns)
         return map_tensors(gather, outputs)
 
-    def check(self, parameters: List[torch.nn.Parameter]) -> None:
+    def check(self) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in parameters if p.requires_grad]
+        trained = [p for p in self.module.parameters() if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
         hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
@@ -504,8 +452,8 @@ class GatherRows(torch.autograd.Function):
     """A rank's rows to those of all ranks.
 
     All ranks compute the loss of the whole batch, so the gradient of a rank's rows is its part of DataParallel's sum.
-    DistributedDataParallel averages: it needs world_size times as much. Parameters that a replica leaves out get None
-    here, and zeros from DistributedDataParallel, as under DataParallel.
+    DistributedDataParallel averages, also what is in .grad already: it needs world_size times as much. Parameters that
+    a replica leaves out get None here, and zeros from DistributedDataParallel, as under DataParallel.
     """
 
     @staticmethod

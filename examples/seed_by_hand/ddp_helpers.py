@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ce80f51a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 956e871c): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -17,14 +17,17 @@ import torch
 import torch.distributed as dist
 
 
-class Host:
-    """The group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs."""
+class Rank:
+    """This process among the ranks."""
 
-    group: Any = None
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Host.group if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.device.type == "cpu" else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -35,33 +38,28 @@ def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
     return gathered
 
 
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
 class CannotBeSent(RuntimeError):
     """Raised on all ranks; one that raised alone would leave the others waiting."""
 
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    is_source, size = dist.get_rank() == source, torch.zeros(1, dtype=torch.int64)
-    if is_source:
+    if dist.get_rank() == source:
         try:
-            packed = pickle.dumps(news, protocol=4)
+            pickle.dumps(news)
         except Exception as reason:
             news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-            packed = pickle.dumps(news)
-        size[0] = len(packed)
-    dist.broadcast(size, source, Host.group)
-    message = torch.frombuffer(bytearray(packed if is_source else int(size)), dtype=torch.uint8)
-    dist.broadcast(message, source, Host.group)
-    news = news if is_source else pickle.loads(message.numpy().tobytes())
-    if isinstance(news, CannotBeSent):
-        raise news
-    return news
-
-
-def exchange_numbers(numbers: List[int]) -> List[List[int]]:
-    """The numbers of all ranks, in rank order; each rank brings as many."""
-    own = torch.tensor([int(number) for number in numbers])
-    return [each.tolist() for each in gather_tensors(own)]
+    message = [news]
+    dist.broadcast_object_list(message, source, Rank.host)
+    if isinstance(message[0], CannotBeSent):
+        raise message[0]
+    return message[0]
 
 
 def host_streams() -> List[Any]:
@@ -77,19 +75,6 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def same_streams(before: List[Any], after: List[Any]) -> bool:
-    return same_numpy(before[2], after[2]) and before[0] == after[0] and torch.equal(before[1], after[1])
-
-
-def same_numpy(before: Any, after: Any) -> bool:
-    return before is after or bool((before[1] == after[1]).all()) and before[2:] == after[2:]
-
-
-def share_device_stream() -> None:
-    """Let all ranks draw alike on their devices, as rank 0 does: the first device's stream is the script's."""
-    torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-
-
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
@@ -97,14 +82,14 @@ class ReplicaStream:
     state: Any = None
 
     @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-
-    @classmethod
     def current(cls) -> Any:
         if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
             cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
         return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 class ReplicaDraws:
@@ -119,47 +104,46 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
-        device_stream = self.enter_device() if torch.cuda.is_available() else None
-        script = host_streams()
+        script, device = host_streams(), None
+        if torch.cuda.is_available():
+            device = torch.cuda.get_rng_state()
+            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
-        begun = seed_host_streams(seed)
+        seed_host_streams(seed)
+        first = draw_on_host()
+        seed_host_streams(seed)
         try:
             yield
         finally:
-            self.on_host = not same_streams(begun, host_streams())
+            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
             set_host_streams(script)
-            if device_stream is not None:
-                self.leave_device(device_stream, has_rows)
-
-    def enter_device(self) -> torch.Tensor:
-        script = torch.cuda.get_rng_state()
-        if dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
-        return script
-
-    def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
-        end = torch.cuda.get_rng_state()
-        self.on_device = not torch.equal(script, end)
-        if dist.get_rank():
-            torch.cuda.set_rng_state(script)
-            if has_rows:
-                ReplicaStream.state = end
+            if device is not None:
+                end = torch.cuda.get_rng_state()
+                self.on_device = not torch.equal(device, end)
+                if dist.get_rank():
+                    torch.cuda.set_rng_state(device)
+                    ReplicaStream.state = end if has_rows else ReplicaStream.state
 
     def go_on(self, on_host: bool, on_device: bool) -> None:
         """The script's streams go on behind what replica 0 drew."""
         if on_host:
             torch.set_rng_state(self.after)
         if on_device:
-            share_device_stream()
+            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
-def seed_host_streams(seed: int) -> List[Any]:
+def seed_host_streams(seed: int) -> None:
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    return host_streams()
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
 
 
 AT_ONCE = 8
@@ -203,13 +187,6 @@ LAUNCHER = (  # what torchrun says to the processes that it starts
 )
 
 
-class Rank:
-    """This process among the ranks."""
-
-    process = 0  # its number; workers of loaders and pools have others
-    is_alone = False
-
-
 def init_distributed() -> None:
     """Become one rank of the run that torchrun started; without torchrun, the only one.
 
@@ -227,7 +204,7 @@ def init_distributed() -> None:
             backend = "nccl"  # which wants a device for each rank
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
-        Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     Rank.process = os.getpid()
@@ -239,19 +216,14 @@ def init_distributed() -> None:
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
-        share_device_stream()
-    hide_ranks()
-
-
-def hide_ranks() -> None:
-    """Libraries that ask whether there are ranks hear what they heard under DataParallel: no."""
-    for name in LAUNCHER:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
 
 def has_joined() -> bool:
-    """dist.is_initialized(), also behind hide_ranks()."""
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
     return dist.distributed_c10d.is_initialized()
 
 
@@ -273,13 +245,37 @@ def load_on_own_device(storage: Any, location: str) -> Any:
     return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
-    """Give rank 0's numbers to all ranks, in one message for each type of number."""
+def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(tensor) in each tensor's place."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, each) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, each) for each in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
+    return tree
+
+
+def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a tree, in order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list, dict)):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(each)
+
+
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
         message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, 0, group_of(message))
-        if dist.get_rank() > 0:
+        dist.broadcast(message, owner, group_of(message))
+        if dist.get_rank() != owner:
             for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
                 tensor.copy_(part.view_as(tensor))
 
@@ -289,20 +285,13 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[torch.nn.Module, Any] = {}
-    for part in module.modules():
-        replicas[part] = part._replicate_for_data_parallel()
-        replicas[part]._former_parameters = {}
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
-        for name, child in part._modules.items():
-            if child is not None:
-                replica._modules[name] = replicas[child]
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:  # a plain tensor, no parameter of the replica
-                setattr(replica, name, copies[parameter])
-                replica._former_parameters[name] = copies[parameter]
+        parameters = part._parameters.items()
+        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 
@@ -454,24 +443,12 @@ class GradientSums:
 
 
 def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
-    """The gradients of a table of which ranks looked up some rows, in rank order; dense if one of them is."""
-    dense = gradient is not None and not gradient.is_sparse
-    own = torch.zeros_like(parameter) if gradient is None else gradient
-    if any(any(numbers) for numbers in exchange_numbers([dense])):
-        total = (own.to_dense() if own.is_sparse else own).contiguous()
-        dist.all_reduce(total)
-        return total
-    own = own if own.is_sparse else own.new_empty(0).to_sparse()
-    indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
-    counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
-    all_indices, all_values = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
-    parts = zip(all_indices.split(counts), all_values.split(counts))
-    total, *others = [
-        torch.sparse_coo_tensor(rows[None], numbers, parameter.shape) for rows, numbers in parts
-    ]
-    for other in others:  # as DataParallel adds them: the order of entries decides how they are rounded
-        total = total + other
-    return total
+    """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
+    parts: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, gradient, Rank.host)
+    own = [part.to(parameter.device) for part in parts if part is not None]
+    own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
+    return sum(own[1:], own[0]) if own else torch.zeros_like(parameter).to_sparse()
 
 
 def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:
@@ -548,28 +525,6 @@ class CopyToRanks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return SumOverRanks.apply(*gradients)
-
-
-def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
-    """The same tree with function(tensor) in each tensor's place; or in that of what is of another kind."""
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each, kind) for each in tree)
-    if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
-    return tree
-
-
-def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a tree, in order."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list, dict)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(each)
 
 
 def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ce80f51a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 956e871c): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -8,33 +8,40 @@ import dis
 import functools
 import gc
 import io
+import logging
 import multiprocessing
 import os
 import pickle
 import random
 import sys
+import tempfile
 import threading
 import traceback
+import weakref
 import zlib
 from collections import deque
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from datetime import timedelta
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from unittest import mock
 from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 
 
-class Host:
-    """The group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs."""
+class Rank:
+    """This process among the ranks."""
 
-    group: Any = None
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
 
 
 def group_of(tensor: torch.Tensor) -> Any:
-    return Host.group if tensor.device.type == "cpu" else None
+    return Rank.host if tensor.device.type == "cpu" else None
 
 
 def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -45,33 +52,28 @@ def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
     return gathered
 
 
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
 class CannotBeSent(RuntimeError):
     """Raised on all ranks; one that raised alone would leave the others waiting."""
 
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    is_source, size = dist.get_rank() == source, torch.zeros(1, dtype=torch.int64)
-    if is_source:
+    if dist.get_rank() == source:
         try:
-            packed = pickle.dumps(news, protocol=4)
+            pickle.dumps(news)
         except Exception as reason:
             news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-            packed = pickle.dumps(news)
-        size[0] = len(packed)
-    dist.broadcast(size, source, Host.group)
-    message = torch.frombuffer(bytearray(packed if is_source else int(size)), dtype=torch.uint8)
-    dist.broadcast(message, source, Host.group)
-    news = news if is_source else pickle.loads(message.numpy().tobytes())
-    if isinstance(news, CannotBeSent):
-        raise news
-    return news
-
-
-def exchange_numbers(numbers: List[int]) -> List[List[int]]:
-    """The numbers of all ranks, in rank order; each rank brings as many."""
-    own = torch.tensor([int(number) for number in numbers])
-    return [each.tolist() for each in gather_tensors(own)]
+    message = [news]
+    dist.broadcast_object_list(message, source, Rank.host)
+    if isinstance(message[0], CannotBeSent):
+        raise message[0]
+    return message[0]
 
 
 def host_streams() -> List[Any]:
@@ -87,19 +89,6 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def same_streams(before: List[Any], after: List[Any]) -> bool:
-    return same_numpy(before[2], after[2]) and before[0] == after[0] and torch.equal(before[1], after[1])
-
-
-def same_numpy(before: Any, after: Any) -> bool:
-    return before is after or bool((before[1] == after[1]).all()) and before[2:] == after[2:]
-
-
-def share_device_stream() -> None:
-    """Let all ranks draw alike on their devices, as rank 0 does: the first device's stream is the script's."""
-    torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-
-
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
@@ -107,14 +96,14 @@ class ReplicaStream:
     state: Any = None
 
     @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-
-    @classmethod
     def current(cls) -> Any:
         if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
             cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
         return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 class ReplicaDraws:
@@ -129,47 +118,126 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
-        device_stream = self.enter_device() if torch.cuda.is_available() else None
-        script = host_streams()
+        script, device = host_streams(), None
+        if torch.cuda.is_available():
+            device = torch.cuda.get_rng_state()
+            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
-        begun = seed_host_streams(seed)
+        seed_host_streams(seed)
+        first = draw_on_host()
+        seed_host_streams(seed)
         try:
             yield
         finally:
-            self.on_host = not same_streams(begun, host_streams())
+            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
             set_host_streams(script)
-            if device_stream is not None:
-                self.leave_device(device_stream, has_rows)
-
-    def enter_device(self) -> torch.Tensor:
-        script = torch.cuda.get_rng_state()
-        if dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
-        return script
-
-    def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
-        end = torch.cuda.get_rng_state()
-        self.on_device = not torch.equal(script, end)
-        if dist.get_rank():
-            torch.cuda.set_rng_state(script)
-            if has_rows:
-                ReplicaStream.state = end
+            if device is not None:
+                end = torch.cuda.get_rng_state()
+                self.on_device = not torch.equal(device, end)
+                if dist.get_rank():
+                    torch.cuda.set_rng_state(device)
+                    ReplicaStream.state = end if has_rows else ReplicaStream.state
 
     def go_on(self, on_host: bool, on_device: bool) -> None:
         """The script's streams go on behind what replica 0 drew."""
         if on_host:
             torch.set_rng_state(self.after)
         if on_device:
-            share_device_stream()
+            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
-def seed_host_streams(seed: int) -> List[Any]:
+def seed_host_streams(seed: int) -> None:
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    return host_streams()
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
+
+
+LAUNCHER = (  # what torchrun says to the processes that it starts
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
+    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
+)
+
+
+def init_distributed() -> None:
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
+    rank 0 prints.
+    """
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    backend, timeout = "gloo", timedelta(hours=2)
+    if torch.cuda.is_available():
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    Rank.process = os.getpid()
+    atexit.register(end_distributed)
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
+    set_host_streams(tell_all(host_streams()))
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def has_joined() -> bool:
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
+    return dist.distributed_c10d.is_initialized()
+
+
+def count_ranks() -> int:
+    """How many ranks there are: as many as there were devices."""
+    return dist.get_world_size() if has_joined() else 1
+
+
+def together() -> bool:
+    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+
+
+def show_error(*error: Any) -> None:
+    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
+    traceback.print_exception(*error, file=sys.__stderr__)
+    atexit.unregister(end_distributed)
+
+
+def end_distributed() -> None:
+    if Rank.process == os.getpid():
+        gc.collect()
+        Rank.process = 0
+        dist.destroy_process_group()
+
+
+def load_on_own_device(storage: Any, location: str) -> Any:
+    """For torch.load: what was saved on any GPU comes to this rank's."""
+    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
+
+
+FILES: Any = (
+    weakref.WeakValueDictionary()
+)
 
 
 AT_ONCE = 8
@@ -207,100 +275,37 @@ def meet(
     return effects, [[*column] for column in zip(*counts)][: len(sizes)]
 
 
-LAUNCHER = (  # what torchrun says to the processes that it starts
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
-    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
-)
+def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same tree with function(tensor) in each tensor's place."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, each) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, each) for each in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
+    return tree
 
 
-class Rank:
-    """This process among the ranks."""
-
-    process = 0  # its number; workers of loaders and pools have others
-    is_alone = False
-
-
-def init_distributed() -> None:
-    """Become one rank of the run that torchrun started; without torchrun, the only one.
-
-    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
-    rank 0 prints.
-    """
-    if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
-    backend, timeout = "gloo", timedelta(hours=2)
-    if torch.cuda.is_available():
-        devices = torch.cuda.device_count()
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
-        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
-        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
-            backend = "nccl"  # which wants a device for each rank
-    if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=timeout)
-        Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
-    else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
-    Rank.process = os.getpid()
-    atexit.register(end_distributed)
-    sys.excepthook = show_error
-    if dist.get_rank() > 0:
-        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
-        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
-    set_host_streams(tell_all(host_streams()))
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        share_device_stream()
-    hide_ranks()
+def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a tree, in order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list, dict)):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(each)
 
 
-def hide_ranks() -> None:
-    """Libraries that ask whether there are ranks hear what they heard under DataParallel: no."""
-    for name in LAUNCHER:
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
-
-
-def has_joined() -> bool:
-    """dist.is_initialized(), also behind hide_ranks()."""
-    return dist.distributed_c10d.is_initialized()
-
-
-def count_ranks() -> int:
-    """How many ranks there are: as many as there were devices."""
-    return dist.get_world_size() if has_joined() else 1
-
-
-def together() -> bool:
-    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
-    in_main = threading.current_thread() is threading.main_thread()
-    return in_main and not Rank.is_alone and Rank.process == os.getpid()
-
-
-def show_error(*error: Any) -> None:
-    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
-    traceback.print_exception(*error, file=sys.__stderr__)
-    atexit.unregister(end_distributed)
-
-
-def end_distributed() -> None:
-    if Rank.process == os.getpid():
-        gc.collect()
-        Rank.process = 0
-        dist.destroy_process_group()
-
-
-def load_on_own_device(storage: Any, location: str) -> Any:
-    """For torch.load: what was saved on any GPU comes to this rank's."""
-    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
-
-
-def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
-    """Give rank 0's numbers to all ranks, in one message for each type of number."""
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
         message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, 0, group_of(message))
-        if dist.get_rank() > 0:
+        dist.broadcast(message, owner, group_of(message))
+        if dist.get_rank() != owner:
             for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
                 tensor.copy_(part.view_as(tensor))
 
@@ -310,21 +315,21 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[torch.nn.Module, Any] = {}
-    for part in module.modules():
-        replicas[part] = part._replicate_for_data_parallel()
-        replicas[part]._former_parameters = {}
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
-        for name, child in part._modules.items():
-            if child is not None:
-                replica._modules[name] = replicas[child]
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:  # a plain tensor, no parameter of the replica
-                setattr(replica, name, copies[parameter])
-                replica._former_parameters[name] = copies[parameter]
+        parameters = part._parameters.items()
+        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
+    """A forward on one device, to which DataParallel moves what it is given."""
+    device = next((parameter.device for parameter in module.parameters()), None)
+    inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
+    return module(*inputs, **kwargs)
 
 
 def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
@@ -475,24 +480,12 @@ class GradientSums:
 
 
 def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
-    """The gradients of a table of which ranks looked up some rows, in rank order; dense if one of them is."""
-    dense = gradient is not None and not gradient.is_sparse
-    own = torch.zeros_like(parameter) if gradient is None else gradient
-    if any(any(numbers) for numbers in exchange_numbers([dense])):
-        total = (own.to_dense() if own.is_sparse else own).contiguous()
-        dist.all_reduce(total)
-        return total
-    own = own if own.is_sparse else own.new_empty(0).to_sparse()
-    indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
-    counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
-    all_indices, all_values = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
-    parts = zip(all_indices.split(counts), all_values.split(counts))
-    total, *others = [
-        torch.sparse_coo_tensor(rows[None], numbers, parameter.shape) for rows, numbers in parts
-    ]
-    for other in others:  # as DataParallel adds them: the order of entries decides how they are rounded
-        total = total + other
-    return total
+    """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
+    parts: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, gradient, Rank.host)
+    own = [part.to(parameter.device) for part in parts if part is not None]
+    own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
+    return sum(own[1:], own[0]) if own else torch.zeros_like(parameter).to_sparse()
 
 
 def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:
@@ -571,28 +564,6 @@ class CopyToRanks(torch.autograd.Function):
         return SumOverRanks.apply(*gradients)
 
 
-def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
-    """The same tree with function(tensor) in each tensor's place; or in that of what is of another kind."""
-    if isinstance(tree, kind):
-        return function(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each, kind) for each in tree)
-    if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
-    return tree
-
-
-def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a tree, in order."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list, dict)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(each)
-
-
 class WholeBatchParallel(torch.nn.Module):
     """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
@@ -620,11 +591,11 @@ class WholeBatchParallel(torch.nn.Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
-            return self.module(*inputs, **kwargs)
+            return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return run_replica(replica, has_rows, inputs, kwargs)
+        return replica(*inputs, **kwargs)
 
     def _get_name(self) -> str:
         return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
@@ -647,10 +618,6 @@ class WholeBatchParallel(torch.nn.Module):
         if type(self) is torch.nn.DataParallel:
             self.__class__ = WholeBatchParallel.of_program
         torch.nn.Module.__setstate__(self, state)
-
-
-def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
 
 
 def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any) -> Any:
@@ -742,7 +709,7 @@ class FromRank(torch.autograd.Function):
 
 
 class WholeBatchInTurns(WholeBatchParallel):
-    """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects.
+    """WholeBatchParallel for a model whose forward or hooks print, write lines, or fill lists, counters, objects.
 
     What rank r's leaves there is told to all before the next one runs, as replicas of one process see it. It costs the
     time that ranks wait for each other.
@@ -751,24 +718,27 @@ class WholeBatchInTurns(WholeBatchParallel):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        copies, memory, outputs, errors = own_parameters(replica), Reached(self.module), None, []
+        memory, outputs, errors = Reached(self.module, [*inputs, *kwargs.values()]), None, []
+        shares_all = memory.reaches_modules
+        copies = own_parameters(replica, shares_all)
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
-                printed = io.StringIO()
-                try:
-                    with redirect_stdout(printed):
+                with kept_lines() as lines:
+                    try:
                         outputs = super().run_replica(replica, has_rows, inputs, kwargs)
-                except Exception as error:
-                    errors.append(error)
+                    except Exception as error:
+                        errors.append(error)
                 left = memory.news(has_rows, errors)
-                news = left, printed.getvalue() if has_rows else "", memory.new
-            left, printed_there, tensors = share_tree(news, rank, copies)
-            sys.stdout.write(printed_there)  # rank 0's is seen
+                news = left, lines if has_rows else None, memory.new
+            left, lines_there, tensors = share_tree(news, rank, copies)
+            write_lines(lines_there or [])
             try:
                 memory.follow(rank, left, tensors)
             except Exception as error:
                 errors.append(error)
+            if shares_all and lines_there is not None:
+                share_tensors([*self.module.parameters(), *self.module.buffers()], rank)
         memory.connect(copies)
         share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
         if errors:
@@ -776,20 +746,77 @@ class WholeBatchInTurns(WholeBatchParallel):
         return outputs
 
 
-def own_parameters(replica: Any) -> List[torch.Tensor]:
+@contextmanager
+def kept_lines() -> Iterator[List[Any]]:
+    """What a replica prints, logs, and writes to files that rank 0 alone has: for `write_lines` on all ranks."""
+    kept: List[Any] = []
+    printed = io.StringIO()
+    printed.write = kept.append  # type: ignore[assignment]
+
+    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.msg, record.args, record.exc_info = record.getMessage(), None, None
+        kept.append(record)
+
+    with ExitStack() as ends:
+        ends.enter_context(redirect_stdout(printed))
+        ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
+        for path, file in FILES.items() if dist.get_rank() else ():
+            buffer = getattr(file, "buffer", file)
+            if not file.closed and isinstance(buffer, (io.BufferedWriter, io.BufferedRandom)):
+                ends.enter_context(kept_bytes(path, file, kept))
+        yield kept
+
+
+@contextmanager
+def kept_bytes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
+    """What is written to a file, elsewhere."""
+    file.flush()
+    nowhere = os.dup(file.fileno())
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), file.fileno())
+        try:
+            yield
+        finally:
+            file.flush()
+            os.dup2(nowhere, file.fileno())
+            os.close(nowhere)
+            written.seek(0)
+            kept.append((path, written.read()))
+
+
+def write_lines(lines: List[Any]) -> None:
+    """All ranks print and log what one has kept; rank 0's is seen."""
+    for line in lines:
+        if isinstance(line, str):
+            sys.stdout.write(line)
+        elif isinstance(line, logging.LogRecord):
+            logger = logging.getLogger(line.name)
+            if logger.isEnabledFor(line.levelno):
+                logger.handle(line)
+        elif dist.get_rank() == 0:
+            file = FILES[line[0]]
+            file.flush()
+            getattr(file, "buffer", file).write(line[1])
+
+
+def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
     """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
     own: Dict[int, torch.Tensor] = {}
-    for part in replica.modules():
-        for name, parameter in [*part._former_parameters.items()] if dist.get_rank() else ():
+    for part in replica.modules() if dist.get_rank() else ():
+        for name, parameter in [*part._former_parameters.items()]:
             copy = own.setdefault(id(parameter), parameter.clone())
             setattr(part, name, copy)
+        for name, buffer in [*part._buffers.items()] if with_buffers else ():
+            part._buffers[name] = buffer if buffer is None else buffer.clone()
     return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
 class Reached:
     """All that a forward can reach and change, numbered alike on all ranks, with a picture of what is in each thing."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, given: List[Any]) -> None:
         self.things: List[Any] = []
         self.numbers: Dict[int, int] = {}  # by the id of a thing
         self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
@@ -797,7 +824,10 @@ class Reached:
         for tensor in (*module.parameters(), *module.buffers()):
             self.add(tensor)
         self.looked_after = len(self.things)  # by the wrapper
-        self.learn([*module.modules()])
+        self.reaches_modules = False  # beside the replica: `self.layers = [self.fc]`, a hook that is a method
+        hooks = (*HOOKS._global_forward_hooks.values(), *HOOKS._global_forward_pre_hooks.values())
+        shared = [each for each in given if not isinstance(each, COPIED) or not len(each)]
+        self.learn([*module.modules(), *hooks, *shared])
         self.pictures = self.look()
 
     def add(self, thing: Any) -> None:
@@ -811,14 +841,13 @@ class Reached:
             thing = pending.pop()
             if isinstance(thing, PLAIN) or id(thing) in self.numbers:
                 continue
-            if is_iterator(thing):
-                raise RuntimeError(
-                    f"a forward can reach {thing!r}, which ranks cannot share: keep a list, and a place in it"
-                )
+            if is_of_one_process(thing):
+                advice = "keep a list, and a place in it"
+                raise RuntimeError(f"a forward can reach {thing!r}, which ranks cannot share: {advice}")
             self.add(thing)
-            content = content_of(thing)
-            if isinstance(content, (dict, list)):
-                pending += [*(content.values() if isinstance(content, dict) else content)][::-1]
+            content = inside(content_of(thing))
+            self.reaches_modules |= any(isinstance(each, KEEPS_PARAMETERS) for each in content)
+            pending += content[::-1]
 
     def look(self) -> List[bytes]:
         return [self.dump(content_of(thing)) for thing in self.things[self.looked_after :]]
@@ -920,9 +949,8 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes)
 WRAPPED = (
     (MethodType, ("__self__", "__func__")),
     (functools.partial, ("func", "args", "keywords")),
-    (staticmethod, ("__func__",)),
-    (classmethod, ("__func__",)),
-    (property, ("fget",)),
+    ((staticmethod, classmethod), ("__func__",)),
+    (property, ("fget", "fset")),
     (functools.cached_property, ("func",)),
 )
 
@@ -930,37 +958,34 @@ WRAPPED = (
 CACHED = type(functools.lru_cache(maxsize=None)(len))
 
 
+HOOKS: Any = torch.nn.modules.module
+
+
+COPIED = (torch.Tensor, tuple, list, dict)
+
+
+KEEPS_PARAMETERS = (torch.nn.Module, torch.nn.Parameter)
+
+
+KINDS = (torch.Tensor, torch.nn.Parameter)
+
+
 OF_ALL_MODULES = {*vars(torch.nn.Module())}
 
 
-SEALED = {
-    "torch",
-    "numpy",
-    "builtins",
-    "threading",
-    "functools",
-    "logging",
-    "weakref",
-    "_io",
-    "_thread",
-    "_weakref",
-}
+SEALED = {"torch", "numpy", "builtins", "functools", "logging", "weakref", "_io", "_thread", "_weakref"}
 
 
 def content_of(thing: Any) -> Any:
     """What is in a thing: a dict or a list of others, or a tuple that says its state; None for what does not change."""
     kind = type(thing)
-    if isinstance(
-        thing, torch.nn.Module
-    ):  # what a replica sets is lost with it; what a hook sets on the module itself is not
+    if isinstance(thing, torch.nn.Module):  # of which a replica is a copy, but hooks set attributes of itself
         hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
         named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
         kinds = [] if isinstance(thing, WholeBatchParallel) else [kind]
         return {**named, **dict(enumerate([*kinds, *hooks]))}
     if isinstance(thing, torch.Tensor):
-        return (
-            (thing.shape, bytes_of(thing)) if kind is torch.Tensor and thing.layout is torch.strided else None
-        )
+        return (thing.shape, bytes_of(thing)) if kind in KINDS and thing.layout is torch.strided else None
     if is_array(thing):
         return (thing.shape, thing.tobytes())
     if isinstance(thing, (set, bytearray, array.array)):
@@ -982,7 +1007,11 @@ def content_of(thing: Any) -> Any:
             return None
         bases = thing.__bases__ if isinstance(thing, type) else ()
         return {
-            **{name: each for name, each in vars(thing).items() if not is_lasting(name, each)},
+            **{
+                name: each
+                for name, each in vars(thing).items()
+                if isinstance(each, FunctionType) or name[:2] != "__"
+            },
             **dict(enumerate(bases)),
         }
     is_open = hasattr(thing, "__dict__") and kind.__module__.partition(".")[0] not in SEALED
@@ -992,17 +1021,11 @@ def content_of(thing: Any) -> Any:
 def put(thing: Any, content: Any) -> None:
     """Let a thing hold what another rank's holds."""
     if isinstance(thing, torch.Tensor):
-        data = (
-            torch.frombuffer(bytearray(content[1]), dtype=torch.uint8)
-            if content[1]
-            else torch.empty(0, dtype=torch.uint8)
-        )
-        with torch.no_grad():
+        if thing.shape != content[0]:
             thing.resize_(content[0])
-        thing.data.copy_(data.view(thing.dtype).view(content[0]))
+        thing.data.copy_(tensor_of(content[1]).view(thing.dtype).view(content[0]))
     elif is_array(thing):
-        numpy = sys.modules["numpy"]
-        thing[...] = numpy.frombuffer(content[1], thing.dtype).reshape(content[0])
+        thing[...] = sys.modules["numpy"].frombuffer(content[1], thing.dtype).reshape(content[0])
     elif isinstance(thing, (set, dict, list, deque, bytearray)):
         items = content if isinstance(content, tuple) else content[1:]
         thing.clear()
@@ -1066,35 +1089,24 @@ def inside(content: Any) -> List[Any]:
     return [*content.values()] if isinstance(content, dict) else content if isinstance(content, list) else []
 
 
-def is_lasting(name: str, value: Any) -> bool:
-    """What a class or file has from its beginning."""
-    return name.startswith("__") and not isinstance(value, FunctionType)
-
-
 def is_of_script(home: Any) -> bool:
     """Whether a file is the script's own, and no library's."""
-    file = getattr(sys.modules.get(home or ""), "__file__", None) or ""
-    is_helper = home in (__name__, WholeBatchParallel.__module__) and home != "__main__"
+    file = getattr(sys.modules.get(home or ""), "__file__", None) or "site-packages"
+    is_helper = home in (__name__, WholeBatchParallel.__module__)
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return (
-        home == "__main__"
-        or bool(file)
-        and not is_helper
-        and not any(library in file for library in libraries)
-    )
+    return home == "__main__" or not is_helper and not any(library in file for library in libraries)
 
 
 def is_array(thing: Any) -> bool:
-    return (
-        type(thing).__module__ == "numpy"
-        and hasattr(thing, "__array_finalize__")
-        and not thing.dtype.hasobject
-    )
+    is_numpys = type(thing).__module__ == "numpy" and hasattr(thing, "__array_finalize__")
+    return is_numpys and not thing.dtype.hasobject
 
 
-def is_iterator(thing: Any) -> bool:
+def is_of_one_process(thing: Any) -> bool:
+    """Iterators, queues without a list in them, variables of a thread."""
     is_of_python = type(thing).__module__ in ("builtins", "itertools", "_queue")
-    return is_of_python and (hasattr(type(thing), "__next__") or hasattr(type(thing), "get_nowait"))
+    is_consumed = hasattr(type(thing), "__next__") or hasattr(type(thing), "get_nowait")
+    return is_of_python and is_consumed or isinstance(thing, threading.local)
 
 
 def has_stream(thing: Any) -> bool:
@@ -1113,7 +1125,7 @@ def stream_of(generator: Any) -> Any:
 
 def set_stream(generator: Any, state: Any) -> None:
     if isinstance(generator, torch.Generator):
-        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        generator.set_state(tensor_of(state))
     elif isinstance(generator, random.Random):
         generator.setstate(state)
     elif hasattr(generator, "bit_generator"):
@@ -1123,10 +1135,16 @@ def set_stream(generator: Any, state: Any) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = (
-        tensor.detach().cpu().clone().contiguous().reshape(-1)
-    )  # numpy() would fix the size of the tensor's own storage
+    flat = tensor.detach().cpu().clone().contiguous().reshape(-1)  # numpy() would fix the size of its storage
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def tensor_of(content: bytes) -> torch.Tensor:
+    return (
+        torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        if content
+        else torch.empty(0, dtype=torch.uint8)
+    )
 
 
 def stand_in(tensor: torch.Tensor) -> torch.Tensor:
