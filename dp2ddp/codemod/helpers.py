@@ -82,12 +82,12 @@ def _helper_module(
     known = {name for name in library.names if name in there.definitions}
     if place.text == module_text(known, library):
         return HelperModule(place, module_text(known | helpers, library), tuple(sorted(helpers - known)))
+    if renew and not _is_of_this_edition(place):
+        return _renewed(place, there, known | helpers, library)
     _refuse_namesakes(place, there, helpers, library)
     changed = _with_missing(place, there, library.lift(helpers))
     if _is_of_this_edition(place) or not (changed.added or changed.kept):
         return changed
-    if renew:
-        return _renewed(place, there, known | helpers, library)
     raise ConversionError(
         f"{place.name}: another version of dp2ddp wrote it, and scripts beside it may need it as it is; use --force to "
         "write it anew (then convert those scripts again, too), or -o to write elsewhere"

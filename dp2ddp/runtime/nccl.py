@@ -6,7 +6,7 @@ NCCL refuses a tensor on the CPU, and two ranks on one GPU. It asks for as many 
 from __future__ import annotations
 
 import threading
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -49,6 +49,7 @@ class Nccl:
             for name in filter(partial(hasattr, dist), names):
                 patches.wrap(name, wrap, dist.distributed_c10d, dist)
         patches.wrap("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
+        patches.wrap("register_comm_hook", self._with_hooks, torch.nn.parallel.DistributedDataParallel)
 
     def made(self, group: Any, backend: Any) -> None:
         """A group was made with `backend`; None means that of the group of all ranks (for those: torch's choice)."""
@@ -97,6 +98,18 @@ class Nccl:
             self._called(original, (wrapper, module, *args), kwargs)
 
         return __init__
+
+    def _with_hooks(self, original: Any) -> Any:
+        """Buckets are the reducer's own memory, of which nobody has said where it lies: where the model does."""
+
+        def register(wrapper: Any, state: Any, hook: Any) -> None:
+            @wraps(hook)  # torch looks at its annotations
+            def inside(*args: Any) -> Any:
+                return self._called(hook, args, {})
+
+            original(wrapper, state, inside)
+
+        return register
 
     @property
     def _is_inside(self) -> bool:

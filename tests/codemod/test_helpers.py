@@ -99,6 +99,12 @@ class TestAnotherEdition:
         text = module("", *SMALL).after.replace(edition(), "00000000")
         assert module(text, *SMALL).after == text
 
+    def test_it_is_written_anew_though_its_helpers_take_other_arguments(self) -> None:
+        text = self.of_another_edition().replace(
+            "def init_distributed()", "def init_distributed(map_location=None)"
+        )
+        assert definitions(module(text, *SMALL, renew=True).after) == definitions(module_text(SMALL, LIBRARY))
+
     def test_it_is_written_anew_where_that_is_asked_for(self) -> None:
         renewed = module(self.of_another_edition(), *LARGE, renew=True)
         assert definitions(renewed.after) == definitions(module_text(SMALL | LARGE, LIBRARY))
@@ -131,7 +137,7 @@ class TestPasted:
     @pytest.mark.parametrize(
         ("line", "name"),
         [
-            pytest.param("Host = 5", "Host", id="a constant"),
+            pytest.param("Rank = 5", "Rank", id="a constant"),
             pytest.param("def own_rank():\n    return 3", "own_rank", id="a function"),
             pytest.param("max = 3", "max", id="a builtin"),
             pytest.param("import numpy as copy", "copy", id="an import"),
@@ -151,7 +157,7 @@ class TestPasted:
         assert "class WholeBatchParallel" in self.pasted(f"{line}\n{SCRIPT}").after
 
     def test_beside_the_script_no_name_clashes(self) -> None:
-        after = converted(f"{SCRIPT}Host = 5\nmax = 3\n", helpers=HelperPlace.BESIDE).after
+        after = converted(f"{SCRIPT}Rank = 5\nmax = 3\n", helpers=HelperPlace.BESIDE).after
         assert "from ddp_helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
 
     def test_the_shared_names_are_those_of_real_modules(self) -> None:

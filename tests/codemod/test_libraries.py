@@ -1,4 +1,4 @@
-"""A program that uses a library which nobody knows has a net under it: files that ranks write by themselves."""
+"""Where files may be written unseen (a library that nobody knows, a name that is made), each rank looks at its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 
+NAMED = "import torch\nnet = getattr(torch.nn, name)()"
 SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
 
 
@@ -20,9 +21,13 @@ def converted(folder: Path, line: str) -> Conversion:
 
 
 @pytest.mark.parametrize(
-    "line", ["import somelib.io", "from somelib import save", "if x:\n    import somelib as np"]
+    "line",
+    [
+        *("import somelib.io", "from somelib import save", "if x:\n    import somelib as np"),
+        *("import torch\nkeep = getattr(torch, 'sa' + 've')", "exec(text)"),
+    ],
 )
-def test_a_library_that_is_not_known_is_guarded(tmp_path: Path, line: str) -> None:
+def test_what_may_write_unseen_is_guarded(tmp_path: Path, line: str) -> None:
     conversion = converted(tmp_path, line)
     assert "\ninit_distributed()\n\nrefuse_own_files()\n" in conversion.entry.after
     assert conversion.helpers
@@ -30,7 +35,14 @@ def test_a_library_that_is_not_known_is_guarded(tmp_path: Path, line: str) -> No
 
 
 @pytest.mark.parametrize(
-    "line", ["import os, numpy.random", "from PIL import Image", "import other", "from . import other"]
+    "line",
+    [
+        "import os, numpy.random",
+        "from PIL import Image",
+        "import other",
+        "from . import other",
+        "import torch\nnet = getattr(torch.nn, name)()",
+    ],
 )
 def test_what_is_known_or_local_is_not(tmp_path: Path, line: str) -> None:
     (tmp_path / "other.py").write_text("x = 1\n")

@@ -7,12 +7,22 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.start import first_act, join_of
 from dp2ddp.codemod.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.wraps import find_wraps, largest_count, named_wraps
+
+# Where scripts look classes and functions up by a name: nothing there writes a file.
+WRITES_NOTHING = (
+    "torch.nn",
+    "torch.optim",
+    "torch.float",
+    "torchvision.models",
+    "torchvision.transforms",
+    "argparse",
+)
 
 
 class Start(Rule):
@@ -95,7 +105,7 @@ class Start(Rule):
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )
         yield Change(edit, ("init_distributed",))
-        if any(_unknown_libraries(each) for each in of_the_user(module.program)):
+        if any(_may_write_unseen(each) for each in of_the_user(module.program)):
             guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
@@ -105,11 +115,29 @@ class Start(Rule):
         yield from _unknown_world(module, join)
 
 
-def _unknown_libraries(module: Module) -> list[str]:
-    """Libraries whose functions may write files, which nobody knows: each rank looks at what it opens then."""
+def _may_write_unseen(module: Module) -> bool:
+    """Whether files may be written where the text does not say so: then each rank looks at what it opens.
+
+    By libraries that nobody knows, by a function of a library that is looked up by a name, by code that is a text.
+    """
     imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
     imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
-    return [name for name in imported if not is_known_library(name) and not module.program.is_local(name)]
+    unknown = (name for name in imported if not is_known_library(name) and not module.program.is_local(name))
+    return any(unknown) or any(
+        call.name == "builtins.exec" or _is_looked_up(module, call) for call in module.calls
+    )
+
+
+def _is_looked_up(module: Module, call: Call) -> bool:
+    """`getattr(torch, name)`, with a name that is no text of the script's."""
+    if (
+        call.name != "builtins.getattr"
+        or len(call.node.args) < 2
+        or isinstance(call.node.args[1], ast.Constant)
+    ):
+        return False
+    home = module.name(call.node.args[0])
+    return home is not None and not home.startswith(WRITES_NOTHING) and not module.program.is_local(home)
 
 
 def _by_command(before: ast.stmt) -> Note:
