@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "templates"))
+sys.path.insert(0, str(HERE.parent / "templates"))
 
 import torch  # noqa: E402
 from dp2ddp.templates.held import HeldByRank0, hold_on_rank0  # noqa: E402

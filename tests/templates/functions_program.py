@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[2])]
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -23,7 +23,7 @@ from reference import Devices  # noqa: E402
 from torch import nn  # noqa: E402
 from turns_program import ReplicasOfOneProcess  # noqa: E402
 
-SYNCED = HERE.parents[1] / "corpus" / "models" / "synced_bn_patched.py"
+SYNCED = HERE.parent / "corpus" / "models" / "synced_bn_patched.py"
 SIZES = (7, 4, 1, 5)  # rows of the batches: more, as many, and fewer than ranks
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
 
 import torch  # noqa: E402
 from ddp_refusals import REFUSALS, refusal  # noqa: E402
