@@ -146,6 +146,7 @@ def test_what_one_run_does_once_rank_0_does(text: str, lines: list[str]) -> None
 
 
 HAZARDS = {
+    "import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    torch.save(x, f.name)\n": "DDP501",
     "import argparse\nparser.add_argument('--out', type=argparse.FileType('w'))\n": "DDP501",
     "import h5py\nwith h5py.File(path, 'a') as f:\n    x = f['x'][:]\n": "DDP501",
     "import sqlite3\ndb = sqlite3.connect(path)\ndb.commit()\nbest = db.execute(q).fetchone()[0]\n": "DDP501",

@@ -69,7 +69,8 @@ _STORES = {
     **_all(Does.KEEP_STORE, _of("zarr", "open open_group open_array"), keyword="mode", harmless="r"),
     **_all(Does.KEEP_STORE, _of("zarr", "group create")),
     "os.open": FunctionRow(Does.KEEP_STORE, 1, "flags", harmless=r"os\.O_RDONLY( \| os\.O_(CLOEXEC|DIRECTORY|NOFOLLOW|BINARY))*"),
-    "tempfile.NamedTemporaryFile": FunctionRow(Does.KEEP_STORE, None, "delete", usual="True", harmless="True"),
+    # One that is found by its name, or stays, is written by rank 0 alone and read by all.
+    "tempfile.NamedTemporaryFile": FunctionRow(Does.KEEP_STORE, harmless="(?!)", changed_by=r"\.name\b|\bdelete\s*="),
     "argparse.FileType": FunctionRow(Does.KEEP_STORE, 0, "mode", usual="r", harmless=READS),
     **_all(Does.KEEP_STORE, ["tempfile.mkstemp", "subprocess.Popen"]),
 }  # fmt: skip
