@@ -33,7 +33,7 @@ def declared_packages() -> list[str]:
 def test_pyproject_lists_every_package() -> None:
     folders = [path.parent.relative_to(ROOT) for path in (ROOT / "dp2ddp").rglob("__init__.py")]
     assert declared_packages() == sorted(
-        [*(".".join(folder.parts) for folder in folders), "dp2ddp.templates", "dp2ddp.templates"]
+        [*(".".join(folder.parts) for folder in folders), "dp2ddp.templates"]
     )
 
 

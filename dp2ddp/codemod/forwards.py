@@ -133,11 +133,11 @@ class Forwards:
             own = functions_of(owner) if isinstance(owner, ast.ClassDef) else []
             called = {each.attr for each in self.nodes_of(function) if isinstance(each, ast.Attribute)}
             named = [(module, each) for each in own if each.name in called]
-            found = [
+            reached = [
                 each for each in (*named, *self.program.closure(module, function)) if each[1] not in seen
             ]
-            pending += found
-            seen |= {each for _, each in found}
+            pending += reached
+            seen |= {each for _, each in reached}
 
     def roots_of_backward(self) -> Iterator[tuple[Module, ast.AST]]:
         for module in self.program.modules:

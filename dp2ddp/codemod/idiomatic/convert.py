@@ -12,8 +12,8 @@ from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import IDIOMATIC
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
-from dp2ddp.codemod.idiomatic.differences import find_differences, find_kept
-from dp2ddp.codemod.idiomatic.words import make_header
+from dp2ddp.codemod.idiomatic.new_names import make_header
+from dp2ddp.codemod.idiomatic.style_differences import find_differences, find_kept
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.lookups import LOOKUPS

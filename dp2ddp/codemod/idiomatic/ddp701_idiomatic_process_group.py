@@ -9,8 +9,8 @@ from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.ddp711_idiomatic_by_hand import averages
 from dp2ddp.codemod.idiomatic.draws import is_seeded
 from dp2ddp.codemod.idiomatic.loaders import loaders_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, NewNames, names_cuda, words_of
 from dp2ddp.codemod.idiomatic.sizes import origins_of
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, Words, names_cuda, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
@@ -164,7 +164,7 @@ def _lines(module: Module) -> Iterator[str]:
         yield f"    {words['logging']}.disable()  # and logs"
 
 
-def _names(words: Words) -> Iterator[str]:
+def _names(words: NewNames) -> Iterator[str]:
     shared = any(each.is_shared and each.module is words.module for each in loaders_of(words.module.program))
     names = [name for name in ("rank", *(("world_size",) if shared else ())) if words.binds(name)]
     if names:

@@ -12,7 +12,7 @@ from dp2ddp.codemod.idiomatic.draws import is_seeded
 from dp2ddp.codemod.idiomatic.looking import is_elif, last_word
 from dp2ddp.codemod.idiomatic.models import (
     WRAP,
-    Wrap,
+    ModelWrap,
     asks_devices,
     changed_behind,
     may_be_frozen,
@@ -22,7 +22,7 @@ from dp2ddp.codemod.idiomatic.models import (
     trains_nothing,
     wraps_of,
 )
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, names_cuda, remark, words_of
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, is_main_guard
@@ -124,7 +124,7 @@ def _is_base(module: Module, node: ast.AST) -> bool:
     return isinstance(parent, ast.ClassDef) and bool(overrides(parent))
 
 
-def _left_alone(wrap: Wrap) -> Iterator[Finding]:
+def _left_alone(wrap: ModelWrap) -> Iterator[Finding]:
     model, whole = wrap.model, wrap.chain or wrap.call.node
     assert model is not None
     move = move_of(wrap) if names_cuda(wrap.module.program) else ""
@@ -133,7 +133,7 @@ def _left_alone(wrap: Wrap) -> Iterator[Finding]:
     )
 
 
-def _wrapped(wrap: Wrap) -> Iterator[Finding]:
+def _wrapped(wrap: ModelWrap) -> Iterator[Finding]:
     module, call, model = wrap.module, wrap.call.node, wrap.model
     words, program = words_of(module), wrap.module.program
     has_cuda, is_class = names_cuda(program), wrap.call.name != WRAP
@@ -176,7 +176,7 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
         yield Change(SetArgument(call, name, code, BECAUSE), needed)
 
 
-def _insisted(wrap: Wrap) -> Iterator[Finding]:
+def _insisted(wrap: ModelWrap) -> Iterator[Finding]:
     """`assert args.parallel`: ranks that are not wrapped would train apart, and nobody would see it."""
     module = wrap.module
     child: ast.AST = wrap.call.node
@@ -199,7 +199,7 @@ def _insisted(wrap: Wrap) -> Iterator[Finding]:
         child = each
 
 
-def _moved(wrap: Wrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
+def _moved(wrap: ModelWrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
     """The wrap behind what still changes the model: until there it is not wrapped."""
     module, statement = wrap.module, wrap.module.statement(wrap.call.node)
     why = "wrapped when it is as it will be trained"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
 from dp2ddp.codemod.idiomatic.looking import last_word
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, remark, words_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched

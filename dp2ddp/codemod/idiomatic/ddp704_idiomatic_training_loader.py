@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.epochs import epochs_of
-from dp2ddp.codemod.idiomatic.loaders import LOADER, Loader, Loop, loaders_of
+from dp2ddp.codemod.idiomatic.loaders import LOADER, FoundLoader, Loop, loaders_of
 from dp2ddp.codemod.idiomatic.looking import last_word
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.idiomatic.sizes import origins_of
 from dp2ddp.codemod.idiomatic.training import backward_loops
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 
@@ -121,7 +121,7 @@ class TrainingLoader(IdiomaticRule):
                 )
 
 
-def _whole(loader: Loader) -> Iterator[Finding]:
+def _whole(loader: FoundLoader) -> Iterator[Finding]:
     text = f"each rank gets whole batches: {loader.refusal}"
     yield remark(loader.module, loader.call.node, text)
 
@@ -138,7 +138,7 @@ def _own_loaders(module: Module) -> Iterator[Finding]:
             )
 
 
-def _shared_out(loader: Loader) -> Iterator[Finding]:
+def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
     module, call = loader.module, loader.call.node
     words, dataset, size = words_of(module), loader.argument("dataset"), loader.argument("batch_size")
     assert dataset is not None
@@ -166,7 +166,7 @@ def _shared_out(loader: Loader) -> Iterator[Finding]:
     yield Change(SetArgument(call, "sampler", sampler, BECAUSE), ("DistributedSampler",))
 
 
-def _settings(loader: Loader) -> Iterator[str]:
+def _settings(loader: FoundLoader) -> Iterator[str]:
     shuffle, drop = loader.argument("shuffle"), loader.argument("drop_last")
     if not loader.shuffles:
         yield "shuffle=False"
@@ -183,7 +183,9 @@ def _moved(module: Module, node: ast.expr) -> str:
     return "\n".join([first, *(line.removeprefix(indent) for line in rest)])
 
 
-def _set_epoch(module: Module, loop: Loop, reshuffled: list[Loader], is_alone: bool) -> Iterator[Finding]:
+def _set_epoch(
+    module: Module, loop: Loop, reshuffled: list[FoundLoader], is_alone: bool
+) -> Iterator[Finding]:
     """`set_epoch` before the loop; where other loaders come through it too, before the calls that hand in this one."""
     epochs = list(epochs_of(loop, is_alone, {each.target for each in reshuffled}))
     for epoch in epochs:

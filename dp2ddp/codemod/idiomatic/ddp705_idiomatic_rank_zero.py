@@ -10,7 +10,7 @@ from dp2ddp.codemod.idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.idiomatic.effects import opens_to_write, reads, writes
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import wrapped_names
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, remark, words_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard

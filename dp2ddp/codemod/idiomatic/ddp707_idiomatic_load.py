@@ -9,8 +9,8 @@ from dp2ddp.codemod.edits import InsertBefore, SetArgument
 from dp2ddp.codemod.idiomatic.effects import ASKS_FILES
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import wrapped_names
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, names_cuda, remark, words_of
 from dp2ddp.codemod.idiomatic.training import leading_to
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.idiomatic.deciding_figures import deciding_figures, shown_figures, swallowing
 from dp2ddp.codemod.idiomatic.draws import unseeded_orders
-from dp2ddp.codemod.idiomatic.figures import deciding_figures, shown_figures, swallowing
 from dp2ddp.codemod.idiomatic.losses import Mean, losses_of, sums
 from dp2ddp.codemod.idiomatic.models import wraps_of
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, remark
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock

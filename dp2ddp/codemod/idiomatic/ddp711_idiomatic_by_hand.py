@@ -10,7 +10,7 @@ from itertools import pairwise
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.looking import calls_in, class_named, last_word, methods_of
 from dp2ddp.codemod.idiomatic.models import WRAP, has_unwrapped, runs_often, wraps_of
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, remark, words_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Untouched

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertBefore, Replace
-from dp2ddp.codemod.idiomatic.figures import skipping
+from dp2ddp.codemod.idiomatic.deciding_figures import skipping
 from dp2ddp.codemod.idiomatic.models import wraps_of
-from dp2ddp.codemod.idiomatic.words import IdiomaticRule, names_cuda, words_of
+from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, names_cuda, words_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.idiomatic.figures import loops_of
+from dp2ddp.codemod.idiomatic.deciding_figures import loops_of
 from dp2ddp.codemod.idiomatic.looking import calls_in, last_word, methods_of
 from dp2ddp.codemod.idiomatic.training import leading_to
 from dp2ddp.codemod.knowledge.functions import Does, does

@@ -43,7 +43,7 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
-class Loader:
+class FoundLoader:
     """A call that makes a DataLoader."""
 
     module: Module
@@ -132,9 +132,9 @@ def _is_iterable(module: Module, node: ast.AST) -> bool:
 
 
 @lru_cache(maxsize=8)
-def loaders_of(program: Program) -> tuple[Loader, ...]:
+def loaders_of(program: Program) -> tuple[FoundLoader, ...]:
     """Every loader, with its loops."""
-    loaders = [Loader(module, call) for module, call in calls_in(program) if call.name == LOADER]
+    loaders = [FoundLoader(module, call) for module, call in calls_in(program) if call.name == LOADER]
     for loader in loaders:
         _Following(program, loader).follow(loader.module, loader.call.node)
     return tuple(loaders)
@@ -143,7 +143,7 @@ def loaders_of(program: Program) -> tuple[Loader, ...]:
 class _Following:
     """Follows one loader."""
 
-    def __init__(self, program: Program, loader: Loader) -> None:
+    def __init__(self, program: Program, loader: FoundLoader) -> None:
         self.program, self.loader = program, loader
         self.seen: set[tuple[object, Key]] = set()
 

@@ -21,7 +21,7 @@ MOVES = ("cuda", "to")
 
 
 @dataclass(frozen=True, eq=False)
-class Wrap:
+class ModelWrap:
     """A call of DataParallel."""
 
     module: Module
@@ -57,11 +57,11 @@ class Wrap:
 
 
 @lru_cache(maxsize=8)
-def wraps_of(program: Program) -> tuple[Wrap, ...]:
+def wraps_of(program: Program) -> tuple[ModelWrap, ...]:
     """Every wrap, file by file."""
     names = {WRAP, *_plain_classes(program)}
     return tuple(
-        Wrap(module, call) for module in program.modules for call in module.calls if call.name in names
+        ModelWrap(module, call) for module in program.modules for call in module.calls if call.name in names
     )
 
 
@@ -72,7 +72,7 @@ def _plain_classes(program: Program) -> Iterator[str]:
             yield f"{module.dotted}.{class_.name}"
 
 
-def trains_nothing(wrap: Wrap) -> bool:
+def trains_nothing(wrap: ModelWrap) -> bool:
     """Whether what is wrapped has no parameters: a loss of torch's, a class that makes no layer."""
     model = _unmoved(wrap)
     name = wrap.module.name(model.func) if isinstance(model, ast.Call) else None
@@ -89,7 +89,7 @@ def trains_nothing(wrap: Wrap) -> bool:
     return all(each.endswith("Loss") for each in layers) and not any(map(wrap.module.program.is_local, names))
 
 
-def _unmoved(wrap: Wrap) -> ast.expr | None:
+def _unmoved(wrap: ModelWrap) -> ast.expr | None:
     """The model without `.cuda()` or `.to(device)`."""
     model = wrap.model
     while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in MOVES:
@@ -100,7 +100,7 @@ def _unmoved(wrap: Wrap) -> ast.expr | None:
 FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
 
 
-def may_be_frozen(wrap: Wrap) -> str:
+def may_be_frozen(wrap: ModelWrap) -> str:
     """A variable in which nothing may be left to train, by its name: a teacher, a criterion; else empty."""
     model = _unmoved(wrap)
     if not isinstance(model, (ast.Name, ast.Attribute)):
@@ -193,7 +193,7 @@ def runs(program: Program, names: set[str]) -> Iterator[tuple[Module, Call]]:
     return (each for each in calls_in(program) if last_word(each[1].node.func) in names)
 
 
-def move_of(wrap: Wrap) -> str | None:
+def move_of(wrap: ModelWrap) -> str | None:
     """What moves the model to its device behind the wrap (".cuda()"), or "" where it is there before."""
     model, module = wrap.model, wrap.module
     assert model is not None
@@ -223,7 +223,7 @@ def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
 
 
-def changed_behind(wrap: Wrap) -> list[ast.stmt]:
+def changed_behind(wrap: ModelWrap) -> list[ast.stmt]:
     """What still changes the model behind the wrap, in its block: `net.module.fc = ...`, `net.apply(init)`."""
     module, target = wrap.module, wrap.target
     statement = module.statement(wrap.call.node)
@@ -245,7 +245,7 @@ def changed_behind(wrap: Wrap) -> list[ast.stmt]:
     return changing
 
 
-def runs_often(wrap: Wrap) -> bool:
+def runs_often(wrap: ModelWrap) -> bool:
     """Whether the model runs more than once in a function that trains: two forwards before a backward."""
     program = wrap.module.program
     names = {last_word(wrap.target)} - {""} or set(_returned(program))

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dp2ddp.codemod.idiomatic.loaders import Loader, loaders_of
+from dp2ddp.codemod.idiomatic.loaders import FoundLoader, loaders_of
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.model.flow import Source, pairs
 from dp2ddp.codemod.model.modules import Module
@@ -43,7 +43,7 @@ def origins_of(program: Program) -> dict[str, Origin]:
     return origins
 
 
-def _is_read_elsewhere(loader: Loader, size: ast.expr) -> bool:
+def _is_read_elsewhere(loader: FoundLoader, size: ast.expr) -> bool:
     """Whether anything but loaders and lines that show it reads the size."""
     program, word = loader.module.program, last_word(size)
     of_loaders = {each.argument("batch_size") for each in loaders_of(program)}

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.codemod.idiomatic.deciding_figures import deciding_figures, shown_figures, swallowing
 from dp2ddp.codemod.idiomatic.draws import (
     augments,
     drawn_in_loops,
@@ -16,8 +17,7 @@ from dp2ddp.codemod.idiomatic.draws import (
     is_seeded,
     unseeded_orders,
 )
-from dp2ddp.codemod.idiomatic.figures import deciding_figures, shown_figures, swallowing
-from dp2ddp.codemod.idiomatic.loaders import Loader, loaders_of
+from dp2ddp.codemod.idiomatic.loaders import FoundLoader, loaders_of
 from dp2ddp.codemod.idiomatic.looking import calls_in, last_word
 from dp2ddp.codemod.idiomatic.losses import Mean, losses_of, sums
 from dp2ddp.codemod.idiomatic.models import wraps_of
@@ -80,7 +80,7 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
         )
 
 
-def _of_loader(loader: Loader) -> Iterator[StyleDifference]:
+def _of_loader(loader: FoundLoader) -> Iterator[StyleDifference]:
     world = largest_count(find_wraps(loader.module.program))
     yield from _of_size(loader, world)
     yield from _of_last_batch(loader, world)
@@ -91,7 +91,7 @@ def _of_loader(loader: Loader) -> Iterator[StyleDifference]:
         yield StyleDifference("order of samples", text, causes, certain=certain)
 
 
-def _of_size(loader: Loader, world: int | None) -> Iterator[StyleDifference]:
+def _of_size(loader: FoundLoader, world: int | None) -> Iterator[StyleDifference]:
     size = loader.argument("batch_size")
     assert size is not None
     batch, what = number_of(loader.module, size), loader.module.text(size)
@@ -106,7 +106,7 @@ def _of_size(loader: Loader, world: int | None) -> Iterator[StyleDifference]:
         yield StyleDifference("batch size", f"{text}; more steps make an epoch", causes)
 
 
-def _of_last_batch(loader: Loader, world: int | None) -> Iterator[StyleDifference]:
+def _of_last_batch(loader: FoundLoader, world: int | None) -> Iterator[StyleDifference]:
     samples, drop = samples_of(loader.module, loader.argument("dataset")), loader.argument("drop_last")
     drops = drop is not None and not (isinstance(drop, ast.Constant) and not drop.value)
     causes = ("padded-rows", "repeated-rows", "missing-rows", "batch-size", "other-order")

@@ -40,9 +40,9 @@ IMPORTS = {
 
 
 @lru_cache(maxsize=1000)
-def words_of(module: Module) -> Words:
+def words_of(module: Module) -> NewNames:
     """The names of one file, found out once."""
-    return Words(module)
+    return NewNames(module)
 
 
 NEEDS = "import "  # before what a change needs: no name of a helper, nor of anything in the file
@@ -74,7 +74,7 @@ def average_gradients(optimizer):
                 parameter.grad /= {dist}.get_world_size()"""
 
 
-class Words:
+class NewNames:
     """The names of one file."""
 
     def __init__(self, module: Module) -> None:
