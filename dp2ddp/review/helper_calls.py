@@ -23,7 +23,7 @@ MEETINGS = frozenset(
             "rank0_first",
             "save_on_rank0",
         ),
-        *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0", "iterate_on_rank0"),
+        *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0"),
     }
 )
 LOADERS = frozenset({"Rank0Loader"})

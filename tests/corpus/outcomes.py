@@ -20,7 +20,6 @@ DISTINCTIVE = (
     "data_parallel_on_ranks",
     "parallel_apply_on_ranks",
     "Rank0Loader",
-    "iterate_on_rank0",
     "hold_on_rank0",
 )
 
