@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 956e871c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 1c583d45): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import shutil
+import stat
 import sys
 import threading
 import traceback
@@ -227,9 +228,9 @@ def save_on_rank0(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
 def save_completely(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
     """torch.save into a file beside, which is then moved into place."""
     is_path = isinstance(file, (str, os.PathLike))
-    if not is_path or os.path.exists(file) and not (os.path.isfile(file) and os.stat(file).st_nlink == 1):
-        return torch.save(thing, file, *args, **kwargs)  # into memory, a pipe, or a file of two names
-    path = os.path.realpath(file)  # a link stays one
+    if not is_path or os.path.lexists(file) and not is_one_file(os.lstat(file)):
+        return torch.save(thing, file, *args, **kwargs)  # into memory, a pipe, a link, or a file of two names
+    path = os.fspath(file)
     beside = os.path.splitext(path)[0] + ".unfinished"  # torch writes the name into the file, without its end
     try:
         torch.save(thing, beside, *args, **kwargs)
@@ -239,6 +240,10 @@ def save_completely(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
     finally:
         with suppress(OSError):
             os.remove(beside)
+
+
+def is_one_file(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
 class ReplicaDraws:

@@ -173,7 +173,6 @@ ONE = "torch.ones(4).cuda()"
             [
                 "rank 0 waits in all_gather at <loss = model(torch.randn(8, 3).cuda()).pow(2).mean()>",
                 "rank 1 is at <time.sleep(600)>: time.sleep(600)",
-                "collective 8, all_gather",
             ],
         ),
     ],

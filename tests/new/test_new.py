@@ -122,7 +122,7 @@ def test_the_script_with_dataparallel_converts(written: Path) -> None:
     result = dp2ddp(written, "convert", "train_dp.py", "--diff")
     assert result.returncode == 0, result.stderr
     assert "+    model = WholeBatch" in result.stdout
-    assert "  helpers: plain, because" in result.stderr
+    assert "  helpers: ddp_helpers.py beside it" in result.stderr
 
 
 def test_check_finds_nothing_in_the_ddp_script(written: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
-TEMPLATES = sorted(path.name for path in TEMPLATES.glob("*.py"))
+FOLDER = Path(__file__).resolve().parents[2] / "templates"
+TEMPLATES = sorted(path.name for path in FOLDER.glob("*.py"))
 GENERICS = {"list", "dict", "tuple", "set", "frozenset", "type"}
 LATER = {"cache", "removeprefix", "removesuffix", "pairwise", "bit_count", "to_thread"}
 
@@ -23,7 +23,7 @@ def test_there_are_templates() -> None:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_python_3_8_takes_it(name: str) -> None:
-    tree = ast.parse((TEMPLATES / name).read_text(), feature_version=(3, 8))
+    tree = ast.parse((FOLDER / name).read_text(), feature_version=(3, 8))
     assert [*too_new(tree)] == []
 
 
