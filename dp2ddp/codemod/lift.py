@@ -16,6 +16,7 @@ from pathlib import Path
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Reader
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.parsing import nodes_in
 
 TEMPLATES = "dp2ddp.templates"
 FROM_TEMPLATE = re.compile(r"^from \.(\w+) import ", re.MULTILINE)
@@ -104,8 +105,8 @@ class Template:
             yield from import_lines(node)
 
     def needs(self, node: ast.stmt) -> list[str]:
-        """Names of the module level that a definition uses, in the order of the text."""
-        return list(dict.fromkeys(_names_in(node)))
+        """Names that a definition uses."""
+        return list(dict.fromkeys(each.id for each in nodes_in(node) if type(each) is ast.Name))
 
     def imports_for(self, name: str, node: ast.stmt) -> Iterator[ImportLine]:
         """The imports behind a name; `import a.b` only where the definition says `a.b`."""
@@ -133,21 +134,6 @@ class Template:
     def _is_global(self, node: ast.Name) -> bool:
         scope = self.scopes.scope_of[node].lookup(node.id)
         return scope is None or scope is self.scopes.top
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    """The names in a tree; `ast.walk` takes three times as long, and this is most of what a conversion waits for."""
-    pending: list[ast.AST] = [node]
-    while pending:
-        current = pending.pop()
-        if type(current) is ast.Name:
-            yield current.id
-            continue
-        for value in current.__dict__.values():
-            if isinstance(value, ast.AST):
-                pending.append(value)
-            elif type(value) is list:
-                pending += [part for part in value if isinstance(part, ast.AST)]
 
 
 def _first_line(node: ast.stmt) -> int:
