@@ -147,7 +147,7 @@ def test_what_waits_for_a_gpu_runs_on_the_processor(tmp_path: Path) -> None:
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert told.returncode == 0, told.stderr
     rows = [line.split(" | ") for line in told.stdout.splitlines() if line.startswith("| ResNet-50")]
-    assert [row[1] for row in rows] == ["DataParallel", "converted"], told.stdout
+    assert [row[1] for row in rows] == ["DataParallel", "converted", "converted"], told.stdout
     assert float(rows[1][-1].removesuffix(" |")) < 1e-4
     assert int(rows[2][2]) >= 1
     assert re.fullmatch(r"[\d.]+ ms", rows[2][4])
