@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, report_text
 from dp2ddp.runtime.server import Server
@@ -23,6 +24,9 @@ from dp2ddp.trial.trial import run_trial
 HERE = Path(__file__).parent
 USUAL = "wandb_usual.py"
 SCRIPTS = sorted(path.name for path in (HERE / "scripts").glob("*.py"))
+# Where ranks read of rank 0's tracker what they cannot know, the run ends with an error.
+ENDED = {"comet_and_aim.py": "only rank 0 has this: ask_rank0", "loguru_sinks.py": "Invalid handler id"}
+ONE_RUN = [name for name in SCRIPTS if name not in ENDED]
 
 
 def with_stand_ins() -> str:
@@ -46,7 +50,7 @@ def test_it_is_converted_without_a_hazard(name: str) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", ONE_RUN)
 def test_it_is_one_run(
     name: str, server: Server, wants_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,3 +66,15 @@ def test_it_is_one_run(
     verdict = run_trial(subject, 2, server, tmp_path, SILENT)
 
     assert verdict.same, report_text(Report("train.py", (verdict,), "", 0.0))
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize(("name", "words"), ENDED.items())
+def test_what_other_ranks_cannot_know_ends_the_run(
+    name: str, words: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    shutil.copy(HERE / "scripts" / name, tmp_path / "folder" / "train.py")
+    monkeypatch.chdir(tmp_path / "folder")
+    with pytest.raises(RunError, match=words):
+        run_trial(subject_of(VerifyOptions(script=Path("train.py"))), 2, server, tmp_path, SILENT)

@@ -1,6 +1,7 @@
 """A stand-in for ClearML: a server may have other options for a run than the command line."""
 
 import os
+import threading
 
 
 class Logger:
@@ -28,6 +29,7 @@ class Task:
         assert not os.path.exists("clearml.txt")
         cls._one, Logger._one = cls(), Logger()
         cls._one.id, cls._one.name = "task-1", task_name
+        cls._one._edit_lock = threading.RLock()  # as the real one has it: it cannot be pickled
         return cls._one
 
     @classmethod
