@@ -1,7 +1,7 @@
 """Threads, processes, pools and queues of the script's own: rank 0 has them, and every rank gets their answers."""
 
 import pickle
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 from .rank0 import ask_rank0
 from .ranks import own_rank, together
@@ -32,7 +32,18 @@ class HeldByRank0:
         ask_held(self, lambda held: setattr(held, name, itself(value)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return ask_held(self, lambda held: held(*itself(args), **itself(kwargs)))
+        """What it changes in options that it is given, all ranks find in theirs."""
+        options = [
+            given if type(given) is dict else vars(given)
+            for given in (*args, *kwargs.values())
+            if is_options(given)
+        ]
+        before = [dict(each) for each in options]
+        answer = ask_held(self, lambda held: held(*itself(args), **itself(kwargs)))
+        if options and together():
+            for each, changed in zip(options, ask_rank0(lambda: [*map(changes, before, options)])):
+                each.update(changed)
+        return answer
 
     def __iter__(self) -> Any:
         return ask_held(self, iter)
@@ -75,7 +86,13 @@ def itself(given: Any) -> Any:
         return vars(given)["held"]
     if type(given) in (tuple, list):
         return type(given)(itself(each) for each in given)
-    return {key: itself(each) for key, each in given.items()} if type(given) is dict else given
+    if type(given) is dict and any(isinstance(each, HeldByRank0) for each in given.values()):
+        return {key: itself(each) for key, each in given.items()}
+    return given
+
+
+def changes(before: Dict[Any, Any], now: Dict[Any, Any]) -> Dict[Any, Any]:
+    return {key: each for key, each in now.items() if key not in before or each is not before[key]}
 
 
 def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = False) -> Any:

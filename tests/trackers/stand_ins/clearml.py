@@ -30,6 +30,7 @@ class Task:
         cls._one, Logger._one = cls(), Logger()
         cls._one.id, cls._one.name = "task-1", task_name
         cls._one._edit_lock = threading.RLock()  # as the real one has it: it cannot be pickled
+        Logger._one._task = cls._one
         return cls._one
 
     @classmethod
