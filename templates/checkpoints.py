@@ -33,5 +33,5 @@ def save_completely(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
             os.remove(beside)
 
 
-def is_one_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+def is_one_file(state: os.stat_result) -> bool:
+    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1

@@ -33,11 +33,10 @@ class HeldByRank0:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What it changes in options that it is given, all ranks find in theirs."""
-        options = [
-            given if type(given) is dict else vars(given)
-            for given in (*args, *kwargs.values())
-            if is_options(given)
-        ]
+        given = (
+            vars(each) if isinstance(each, argparse.Namespace) else each for each in (*args, *kwargs.values())
+        )
+        options = [each for each in given if type(each) is dict]
         before = [dict(each) for each in options]
         answer = ask_held(self, lambda held: held(*itself(args), **itself(kwargs)))
         if options and together():

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ca431c51): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c10fac15): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -247,8 +247,8 @@ def save_completely(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
             os.remove(beside)
 
 
-def is_one_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+def is_one_file(state: os.stat_result) -> bool:
+    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
 
 
 class ReplicaDraws:
