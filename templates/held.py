@@ -1,5 +1,6 @@
 """Threads, processes, pools and queues of the script's own: rank 0 has them, and every rank gets their answers."""
 
+import argparse
 import pickle
 from typing import Any, Callable, Dict, List
 

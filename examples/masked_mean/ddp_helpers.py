@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition c10fac15): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 756e662e): yours now, it needs torch alone."""
 
 import atexit
 import copy
