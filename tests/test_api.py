@@ -61,6 +61,8 @@ def test_a_conversion_tells_what_it_does(folder: Path) -> None:
     assert heard.begun == [
         "reading train.py",
         "converting train.py",
+        "converting train.py: 1 of 2: planning the changes",
+        "converting train.py: 2 of 2: changing the files",
     ]
 
 

@@ -9,6 +9,7 @@ from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comment
 from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.planned import Planned
+from dp2ddp.codemod.rule import all_rules
 
 
 def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption], entry: str) -> Planned:
@@ -29,14 +30,14 @@ def stale_comments(
     comments: Comments,
     hazards: Iterable[Planned],
     ran: Set[str],
-    known: Set[str],
 ) -> Iterator[Planned]:
     """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen.
 
-    `ran`: the codes of the rules that looked at the file; `known`: of all that there are.
+    `ran`: the codes of the rules that looked at the file.
     """
     if not any(comment.word == "accept" for comment in comments):
         return
+    known = {rule.code for rule in all_rules()}  # of all styles: asked only where somebody names a code
     used = {
         (comment, hazard.code)
         for hazard in hazards

@@ -20,7 +20,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
-from dp2ddp.codemod.rule import Rule, pick_rules
+from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
 from dp2ddp.codemod.start import join_of
 from dp2ddp.codemod.unread import unread_libraries
 from dp2ddp.codemod.unused import with_unused_imports
@@ -95,11 +95,13 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
 
     A hazard leaves its place as it is; the rest is converted, and the person answers it.
     """
+    begin("1 of 2: planning the changes")
     planned = plan_program(project, options)
     if planned is None:
         return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
     if not planned.converts:
         return _unchanged(planned)
+    begin("2 of 2: changing the files")
     place = options.helpers
     if place is HelperPlace.IN_SCRIPT and planned.is_project:
         place = HelperPlace.BESIDE  # several files need them
@@ -112,7 +114,7 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
 
 def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
-    rules = pick_rules(options.select, options.ignore)
+    rules = pick_rules(rules_of_style(EXACT), options.select, options.ignore)
     if not _may_matter(project):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None

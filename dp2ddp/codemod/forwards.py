@@ -520,7 +520,7 @@ class Writing:
             case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
                 return self.is_shared(owner) or self._is_named(owner)
             case ast.AugAssign(target=ast.Name() as target):
-                return self.is_shared(ast.copy_location(target, target)) if self._is_local(target) else True
+                return self.is_shared(target) if self._is_local(target) else True
             case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
                 if attr in READING and not self._is_statement(node):  # `x.add(y)`, of tensors
                     return False

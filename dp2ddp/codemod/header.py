@@ -9,10 +9,11 @@ from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.ours import is_brought
 from dp2ddp.codemod.plan import FilePlan
 from dp2ddp.codemod.start import last_import
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, IMPORTED, NAME, PACKAGE, pasted_lines
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAGE
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,7 @@ def _home(place: HelperPlace, library: Library, name: str) -> str:
 
 def _is_here(module: Module, name: str) -> bool:
     """Whether an earlier conversion has brought a helper."""
-    pasted = pasted_lines(module.source)
-    return any(
-        binding.dotted.startswith(IMPORTED) or getattr(binding.node, "lineno", 0) in pasted
-        for binding in module.top.bindings.get(name, ())
-    )
+    return is_brought(module, module.top.bindings.get(name, ()))
 
 
 def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:

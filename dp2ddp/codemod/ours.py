@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binding
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.helper_module import NAME, PACKAGE, is_helper_module, pasted_lines
+from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE, is_helper_module, pasted_lines
 from dp2ddp.source.parsing import parse
 
 JOINS = "init_distributed"
@@ -44,6 +45,14 @@ def _emptied(statement: ast.stmt) -> ast.stmt:
     empty = copy.copy(statement)
     empty.body, empty.decorator_list = [], []
     return empty
+
+
+def is_brought(module: Module, bindings: Iterable[Binding]) -> bool:
+    """Whether an earlier conversion has brought what a name is bound to: a helper, imported or pasted."""
+    pasted = pasted_lines(module.source)
+    return any(
+        each.dotted.startswith(IMPORTED) or getattr(each.node, "lineno", 0) in pasted for each in bindings
+    )
 
 
 def has_joined(module: Module) -> bool:

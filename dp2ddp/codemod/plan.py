@@ -13,9 +13,10 @@ from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import Gone, gone_with
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
+from dp2ddp.codemod.ours import is_brought
 from dp2ddp.codemod.own_mode import OwnMode
 from dp2ddp.codemod.planned import Plan, Planned, place
-from dp2ddp.codemod.rule import Change, Finding, Rule, all_rules
+from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.codemod.waiting import if_together
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
@@ -56,8 +57,7 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
     helpers = frozenset(name for _, helpers in edits for name in helpers)
     renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
-    ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
-    stale = stale_comments(module, shown, comments, hazards, ran, known)
+    stale = stale_comments(module, shown, comments, hazards, {rule.code for rule in rules})
     plan = Plan(
         edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=place_of)),
         hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
@@ -129,11 +129,7 @@ def _is_lost(positions: Positions, planned: Planned, gone: Sequence[tuple[Planne
 
 def _free_name(module: Module, helper: str) -> str:
     """What a helper is called in a file: its own name, unless the file uses that one for something else."""
-    own = module.bindings_of(helper)
-    is_here = any(binding.dotted.startswith(IMPORTED) for binding in own) or any(
-        getattr(binding.node, "lineno", 0) in pasted_lines(module.source) for binding in own
-    )
-    name = helper
+    is_here, name = is_brought(module, module.bindings_of(helper)), helper
     while not is_here and module.bindings_of(name):
         name += "_"
     return name

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.convert import OF_OTHERS
 from dp2ddp.codemod.launch import settings_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.plan import plan_file
 from dp2ddp.codemod.reading import read_program
-from dp2ddp.codemod.rule import pick_rules
+from dp2ddp.codemod.rule import rules_of_style
 from dp2ddp.codemod.visible import visible_text
 from dp2ddp.codemod.wraps import find_wraps
 from dp2ddp.source.projects import Project
@@ -63,6 +64,6 @@ def _first_wrap(program: Program) -> str | None:
 
 def _may_be_wrapped(program: Program) -> bool:
     """Whether DataParallel may be there in disguise."""
-    rules = [rule for rule in pick_rules((), ()) if rule.code in OF_OTHERS]
+    rules = [rule for rule in rules_of_style(EXACT) if rule.code in OF_OTHERS]
     plans = (plan_file(module, rules, ()).plan for module in of_the_user(program))
     return not has_joined(program.entry) and any(plan.hazards for plan in plans)

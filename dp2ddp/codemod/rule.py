@@ -137,9 +137,8 @@ def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
     return rule_class()
 
 
-def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
-    """The rules that the user wants; codes may be families (`DDP5`)."""
-    rules = rules_of_style("exact")
+def pick_rules(rules: Sequence[Rule], select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
+    """Those of a style's rules that the user wants; codes may be families (`DDP5`)."""
     for code in (*select, *ignore):
         if not any(rule.code.startswith(code) for rule in rules):
             raise UnknownRuleError(code, [rule.code for rule in rules])

@@ -17,8 +17,6 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
-
 LIBRARY = Library()
 SMALL, LARGE = {"init_distributed"}, {"save_on_rank0", "WholeBatchParallel"}
 PLACE = Path("ddp_helpers.py")

@@ -652,7 +652,8 @@ ARGUMENTS = [(), (1,), (0.5,), ([1, 2, 3],), (1, 2), (0.5, 1.0), (1, 2, 3), (0.1
 
 
 def tensors_given() -> list[tuple[Any, ...]]:
-    flat, images, volumes = torch.rand(4, 4) - 0.2, torch.rand(2, 2, 4, 4), torch.rand(2, 2, 4, 4, 4)
+    flat = torch.linspace(-0.2, 0.8, 16).view(4, 4)  # of both signs: rrelu draws for what is below 0
+    images, volumes = torch.rand(2, 2, 4, 4), torch.rand(2, 2, 4, 4, 4)
     counts, odds = torch.full((3,), 4.0), torch.full((3,), 0.5)
     return [
         *(

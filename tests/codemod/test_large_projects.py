@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
@@ -67,11 +68,18 @@ def test_a_module_with_data_parallel_that_is_no_python_stops_the_conversion(tmp_
         convert(read_project(tmp_path / "train.py"))
 
 
-def test_another_module_that_is_no_python_is_named(tmp_path: Path) -> None:
+def test_each_part_of_the_work_is_told_when_it_begins() -> None:
+    told: list[str] = []
+    convert(project_of(WRAP), begin=told.append)
+    assert told == ["1 of 2: planning the changes", "2 of 2: changing the files"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_another_module_that_is_no_python_is_named(tmp_path: Path, style: str) -> None:
     (tmp_path / "train.py").write_text(f"import lib\n{WRAP}")
     (tmp_path / "lib.py").write_text("print 'x'\n")
 
-    conversion = convert(read_project(tmp_path / "train.py"))
+    conversion = convert(read_project(tmp_path / "train.py"), Options(style=style))
 
     assert conversion.changed
     assert [one.partition("lib.py")[2][:14] for one in conversion.unread] == [":1:1: Python 2"]

@@ -135,19 +135,19 @@ def _body(rule: Rule) -> str:
 def test_a_comment_silences_a_rule_on_its_line() -> None:
     wrap = "import os\nimport torch\nnet = torch.nn.DataParallel(net)\n"
     text = f'{wrap}os.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
-    planned = plan_of(text, *pick_rules(("DDP503",), ()))
+    planned = plan_of(text, *pick_rules(RULES, ("DDP503",), ()))
 
     assert [edit.line for edit in planned.plan.edits] == [5]
 
 
 def test_families_pick_rules() -> None:
-    assert {rule.code[:4] for rule in pick_rules(("DDP1",), ())} == {"DDP1"}
-    assert "DDP101" not in {rule.code for rule in pick_rules((), ("DDP1",))}
+    assert {rule.code[:4] for rule in pick_rules(RULES, ("DDP1",), ())} == {"DDP1"}
+    assert "DDP101" not in {rule.code for rule in pick_rules(RULES, (), ("DDP1",))}
 
 
 def test_an_unknown_code_is_an_error() -> None:
     with pytest.raises(ConversionError, match="DDP777: no such rule"):
-        pick_rules(("DDP777",), ())
+        pick_rules(RULES, ("DDP777",), ())
 
 
 def test_pages_are_written(tmp_path: Path) -> None:

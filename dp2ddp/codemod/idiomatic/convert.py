@@ -14,13 +14,11 @@ from dp2ddp.codemod.choices import IDIOMATIC
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.idiomatic.new_names import make_header
 from dp2ddp.codemod.idiomatic.style_differences import find_differences, find_kept
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.launch import launch_line
-from dp2ddp.codemod.lookups import LOOKUPS
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.ours import of_the_user, read_tree
+from dp2ddp.codemod.ours import of_the_user
 from dp2ddp.codemod.plan import FilePlan, plan_file
-from dp2ddp.codemod.rule import Rule, UnknownRuleError, rules_in
+from dp2ddp.codemod.reading import read_program
+from dp2ddp.codemod.rule import Rule, pick_rules, rules_in
 from dp2ddp.codemod.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.rules.ddp911_notebook_only import NotebookOnly
 from dp2ddp.codemod.wraps import find_wraps, largest_count
@@ -29,11 +27,11 @@ from dp2ddp.source.projects import Project
 
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    program = Program(project, canonical, knows, LOOKUPS, read=read_tree)
+    program = read_program(project)
     wraps = find_wraps(program)
     if not wraps:
         return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
-    rules = pick_rules(options.select, options.ignore)
+    rules = pick_rules(all_rules(), options.select, options.ignore)
     plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.plan.hazards for each in plans)
     files = [
@@ -51,6 +49,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=find_kept(program),
+        unread=program.project.unread,
     )
 
 
@@ -58,15 +57,6 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
 def all_rules() -> tuple[Rule, ...]:
     """The rules of this style, by code: a rule exists by being a file; two are the exact style's."""
     return (AsyncArgument(), *rules_in(__package__, Rule), NotebookOnly())
-
-
-def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
-    """The rules that the user wants; codes may be families (`DDP70`)."""
-    for code in (*select, *ignore):
-        if not any(rule.code.startswith(code) for rule in all_rules()):
-            raise UnknownRuleError(code, [rule.code for rule in all_rules()])
-    selected = [rule for rule in all_rules() if not select or rule.code.startswith(select)]
-    return [rule for rule in selected if not ignore or not rule.code.startswith(ignore)]
 
 
 def edited(each: FilePlan) -> str:
