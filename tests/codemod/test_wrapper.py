@@ -98,6 +98,10 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("range(3)", "model.device_ids"),
         ("model.state_dict()}", "model}"),
         ("    model.train()\n", "    model.train()\n    ema = copy.deepcopy(model)\n"),
+        (
+            "def main():\n",
+            "def save(path, net):\n    torch.save(net, path)\n\n\ndef main():\n    save('model.pt', model)\n",
+        ),
     ],
 )
 def test_what_torchs_own_is_not_for(old: str, new: str) -> None:
