@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, List
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from .batches import Lending, Packer, tell_bytes, try_to_lend
+from .batches import Packer, pack_next, try_to_lend
 from .broadcast import Rank, tell_all
 from .rank0 import ask_rank0
 from .ranks import ranks_apart, together
@@ -32,10 +32,9 @@ class Rank0Batches:
     """Rank 0's batches, on all ranks."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
-        self.batches: List[Any] = []
-        self.errors: List[Exception] = []
-        if Lending.works is None:
+        if Packer.lends is None:
             try_to_lend()
+        self.batches: List[Any] = []
         ask_rank0(lambda: self.batches.append(start()))
 
     def __iter__(self) -> Any:
@@ -44,24 +43,12 @@ class Rank0Batches:
     def __next__(self) -> Any:
         if not together():
             raise RuntimeError("all ranks must ask for batches at once, each in its main thread")
-        message = tell_bytes(b"" if dist.get_rank() else self.pack())
-        if message is None:
-            raise ask_rank0(self.errors.pop)
+        message, errors = tell_all(None if dist.get_rank() else pack_next(self.batches[0]))
+        if errors:
+            raise errors.pop()
         batch = pickle.loads(message)
-        Lending.mapping = dist.barrier(Rank.host, async_op=True)
+        Packer.mapping = dist.barrier(Rank.host, async_op=True)
         return batch
-
-    def pack(self) -> bytes:
-        """The next batch as a message. The one before may go, when all have mapped it."""
-        if Lending.mapping is not None:
-            Lending.mapping.wait()
-        Lending.memories = {}
-        try:
-            with ranks_apart():
-                return bytes(Packer.dumps(next(self.batches[0])))
-        except Exception as error:
-            self.errors.append(error)
-            return b""
 
 
 class Rank0SamplerLoader(Rank0Loader):

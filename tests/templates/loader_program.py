@@ -12,10 +12,12 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import sys
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from dp2ddp.templates import batches  # noqa: E402
+from dp2ddp.templates import batches, loader  # noqa: E402
 from dp2ddp.templates.loader import Rank0Loader, Rank0SamplerLoader  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed, own_rank  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
@@ -414,8 +416,8 @@ def do_late(function: Any, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def cannot_map(process: int, descriptor: int, size: int) -> Any:
-    raise FileNotFoundError(f"/proc/{process}/fd/{descriptor}")
+def cannot_map(message: bytes) -> Any:
+    raise FileNotFoundError("/proc/7/fd/7")
 
 
 def be_a_rank(way: str, file: Path) -> None:
@@ -426,15 +428,15 @@ def be_a_rank(way: str, file: Path) -> None:
     else:
         init_distributed()
         if way.startswith("messages") or way.startswith("nodes") and own_rank() == 2:
-            batches.map_memory = cannot_map  # as on a machine of its own
+            vars(batches)["pickle"] = types.SimpleNamespace(loads=cannot_map)  # as on a machine of its own
         elif own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
-            batches.map_memory = functools.partial(do_late, batches.map_memory)
+            vars(loader)["pickle"] = types.SimpleNamespace(loads=functools.partial(do_late, pickle.loads))
         found = run(LOOPS, Rank0SamplerLoader)
         plain = {name: loop for name, loop in LOOPS.items() if name not in WITH_SAMPLERS}
         found["plain"] = run(plain, Rank0Loader)
         found["asked by a thread"] = [*asked_by_a_thread()]
         found["unsendable"] = [*unsendable()]
-        found["lends"] = batches.Lending.works
+        found["lends"] = batches.Packer.lends
     file.write_text(json.dumps(found))
 
 
