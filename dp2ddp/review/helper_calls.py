@@ -34,7 +34,7 @@ MEETINGS = frozenset(
         *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0"),
     }
 )
-LOADERS = frozenset({"Rank0Loader"})
+LOADERS = frozenset({"Rank0Loader", "Rank0SamplerLoader"})
 JOINS = frozenset({"init_distributed"})
 
 
