@@ -85,7 +85,7 @@ def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, A
         return RacelessDataParallel(module, devices, world, dim)
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
-        return kind(module, dim=dim)
+        return kind(module, dim=dim) if dim else kind(module)
 
     torch.set_default_dtype(dtype)
     try:
