@@ -1,15 +1,16 @@
 """Large outputs stay in parts: each rank holds the rows that it computed, and computes the loss of those."""
 
 import inspect
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import group_of
+from .broadcast import Rank, group_of
+from .model import WholeBatchParallel
 from .ranks import together
-from .rows import JoinRows, TakeRows, gather_rows
-from .trees import map_tensors
+from .rows import gather_rows
+from .trees import map_tensors, tensors_of
 
 LARGE = 2**20  # bytes; less is gathered at once
 F: Any = torch.nn.functional
@@ -23,13 +24,13 @@ class Parts(torch.Tensor):
     """
 
     rows: torch.Tensor
-    counts: List[int]
+    counts: Sequence[int]
     node: Any = None  # of autograd, by which this was made of its rows
     everything: Optional[torch.Tensor] = None  # once it is whole
     was_used = has_views = False  # in parts; other parts share its memory
 
     @staticmethod
-    def of(rows: torch.Tensor, counts: List[int]) -> "Parts":
+    def of(rows: torch.Tensor, counts: Sequence[int]) -> "Parts":
         new: Parts = HoldRows.apply(rows, counts)
         new.rows, new.counts, new.node = rows, counts, new.grad_fn
         return new
@@ -93,7 +94,7 @@ class HoldRows(torch.autograd.Function):
     """A rank's rows to the tensor of all, which takes no memory, and in which autograd finds the way back."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, counts: List[int]) -> Any:
+    def forward(ctx: Any, rows: torch.Tensor, counts: Sequence[int]) -> Any:
         ctx.counts = counts
         size = (sum(counts), *rows.shape[1:])
         new: Any = torch.Tensor._make_wrapper_subclass(Parts, size, dtype=rows.dtype, device=rows.device)
@@ -103,7 +104,7 @@ class HoldRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         if isinstance(gradient, Parts) and gradient.everything is None:
             return gradient.rows, None
-        return TakeRows.apply(make_whole(gradient), ctx.counts, 0), None
+        return make_whole(gradient).split(ctx.counts)[dist.get_rank()], None
 
 
 class JoinParts(torch.autograd.Function):
@@ -132,12 +133,24 @@ class AddUp(torch.autograd.Function):
         return gradient
 
 
-def keep_parts(rows: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
-    """An output of all ranks: in parts if it is large, and each rank has some of it."""
-    size = sum(counts) * rows[:1].numel() * rows.element_size()
-    if dim != 0 or rows.dim() < 2 or size < LARGE or 0 in counts:
-        return JoinRows.apply(rows, counts, dim)
-    return Parts.of(rows, counts)
+class WholeBatchInParts(WholeBatchParallel):
+    """A model whose outputs may be large: pixels, or tokens and all words. They stay in parts."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        Rank.make_whole = make_all_whole
+
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        size = sum(counts) * rows[:1].numel() * rows.element_size()
+        if dim != 0 or size < LARGE or 0 in counts or type(rows) is not torch.Tensor:
+            return super().join_rows(rows, counts, dim)
+        return Parts.of(rows, counts)
+
+
+def make_all_whole(tree: Any) -> Any:
+    return (
+        map_tensors(make_whole, tree) if any(isinstance(each, Parts) for each in tensors_of(tree)) else tree
+    )
 
 
 # What can be computed of parts: each takes a function, one of its arguments that is in parts, and all of them. It gives
@@ -168,7 +181,7 @@ def own_rows(thing: Any, like: Parts) -> Any:
     return thing if is_broadcast else NotImplemented
 
 
-def in_parts(result: Any, like: Parts, counts: Optional[List[int]] = None) -> Any:
+def in_parts(result: Any, like: Parts, counts: Optional[Sequence[int]] = None) -> Any:
     """What was computed of this rank's rows; torch has types of its own for several results."""
     if not isinstance(result, torch.Tensor):
         return type(result)([in_parts(each, like, counts) for each in result])
