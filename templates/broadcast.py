@@ -37,13 +37,12 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    message: List[Any] = [b"", ""]
-    if dist.get_rank() == source:
-        try:
-            message[0] = pickle.dumps(news)
-        except Exception as reason:  # raised here alone, it would leave the others waiting
-            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
+    message = [news, ""]
+    try:
+        pickle.dumps(news)
+    except Exception as reason:  # raised here alone, it would leave the others waiting
+        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return news if dist.get_rank() == source else pickle.loads(message[0])
+    return message[0]

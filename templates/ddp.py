@@ -2,7 +2,7 @@
 
 import atexit
 import weakref
-from typing import Any, Iterable, List
+from typing import Any, List
 
 import torch
 import torch.distributed as dist
@@ -45,7 +45,8 @@ class WholeBatchDDP(DistributedDataParallel):
             return rows.take(tensor)
 
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
-        with replica_draws(rows.has_any) as drew:
+        has_rows = rows.has_any
+        with replica_draws(has_rows) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
         numbers = exchange_numbers([*drew, *map(len, outputs)])
@@ -99,7 +100,8 @@ class GatherRows(torch.autograd.Function):
         trained, may_sum, ctx.model.may_sum = ctx.model.trained, ctx.model.may_sum, False
         refuse(torch.is_grad_enabled(), "gradients of gradients are wanted")
         refuse(not may_sum, "a step has two forwards, or two backwards")
-        sums_all = will_run(node for node, _ in ctx.next_functions[-len(trained) :])
+        ends = [node for node, _ in ctx.next_functions[-len(trained) :]]
+        sums_all = all(map(torch._C._will_engine_execute_node, ends))  # or torch says what it is not made for
         refuse(not sums_all, "autograd.grad or backward(inputs=...) asks for some gradients")
 
         def own_part(gradient: Any, counts: Any) -> Any:
@@ -108,14 +110,6 @@ class GatherRows(torch.autograd.Function):
             )
 
         return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
-
-
-def will_run(nodes: Iterable[Any]) -> bool:
-    """Whether this backward comes to all these nodes."""
-    try:
-        return all(map(torch._C._will_engine_execute_node, nodes))
-    except RuntimeError:  # torch says so of gradients that autograd.grad asks for
-        return False
 
 
 def drop_reducer(model: Any) -> None:

@@ -25,7 +25,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
         torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
-    seed = draw_seed() + rank
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()
     seed_host_streams(seed)
@@ -45,13 +45,9 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
 def go_on_behind(drew: Sequence[int]) -> None:
     """The script's streams go on behind what replica 0 drew."""
     if drew[0]:
-        draw_seed()
+        torch.randint(2**62, (), device="cpu")
     if drew[1]:
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-
-
-def draw_seed() -> int:
-    return int(torch.randint(2**62, (), device="cpu"))
 
 
 def seed_host_streams(seed: int) -> None:

@@ -14,7 +14,7 @@ class WholeBatchSharingErrors(WholeBatchParallel):
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         outputs, error = None, None
         try:
-            outputs = replica(*inputs, **kwargs)
+            outputs = super().run_replica(replica, has_rows, inputs, kwargs)
         except Exception as raised:
             error = raised if has_rows else None
         raise_on_all(error)

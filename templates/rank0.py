@@ -19,23 +19,21 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if Rank.make_whole:
         args, kwargs = Rank.make_whole((args, kwargs))
     dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
-    news: Any = None
+    answer = error = None
     if dist.get_rank() == 0:
-        answer = error = None
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        news = answer, error, host_streams()
-    answer, error, streams = tell_all(news)
+    answer, error, streams = tell_all((answer, error, host_streams()))
     set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
     if error is None:
         return answer
     try:
         raise error
     finally:  # it holds this frame, which must not hold it
-        del error, news
+        del error
 
 
 def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

@@ -45,6 +45,7 @@ SPECIAL_NAMES = {
     *("register_full_backward_hook", "register_full_backward_pre_hook"),
     *("device_ids", "output_device", "src_device_obj"),
 }
+COPIES = {"copy.copy", "copy.deepcopy", "torch.optim.swa_utils.AveragedModel"}
 SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
 NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
           "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
@@ -57,6 +58,8 @@ def wrapper(program: Program) -> str:
         return "DataParallelOnRanks"
     if fills_something(program):
         return "WholeBatchInTurns"
+    if any(_may_go_on_after_errors(module) for module in program.modules):
+        return "WholeBatchSharingErrors"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
 
 
@@ -66,10 +69,10 @@ def is_ordinary(program: Program) -> bool:
     What cannot be told is not ordinary. What the text does not show, as what a library does with gradients, the wrapper
     refuses when it happens.
     """
-    if any(_has_special(module) or _may_go_on_after_errors(module) for module in program.modules):
+    if any(_has_special(module) for module in program.modules):
         return False
     name = _name_of_wrapped(program)
-    if name is None or any(_saves_whole(module, name) for module in program.modules):
+    if name is None or any(_copies_whole(module, name) for module in program.modules):
         return False
     backwards = [
         (module, call) for module in program.modules for call in module.calls if call.method == "backward"
@@ -122,10 +125,11 @@ def _last_name(node: ast.AST) -> str | None:
     return None
 
 
-def _saves_whole(module: Module, name: str) -> bool:
-    """Whether `torch.save(model, path)` may be met: what comes out of the file is a DataParallel."""
+def _copies_whole(module: Module, name: str) -> bool:
+    """Whether `deepcopy(model)` or `torch.save(model, path)` may be met: a file with it has a DataParallel."""
     things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
-    nodes = (node for thing in things if thing is not None for node in ast.walk(thing))
+    copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
+    nodes = (node for thing in (*things, *copied) if thing is not None for node in ast.walk(thing))
     return any(
         _last_name(node) == name and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )

@@ -29,7 +29,7 @@ REFUSED = {
     "gan_with_batch_norm": "an input needs a gradient",
     "three_backwards_of_a_gan": "an input needs a gradient",
     "inputs_that_want_gradients": "an input needs a gradient",
-    "gradients_asked_for_by_autograd_grad": "autograd.grad or backward(inputs=...) asks for some gradients",
+    "gradients_asked_for_by_autograd_grad": "running autograd.grad()",
     "gradients_of_some": "autograd.grad or backward(inputs=...) asks for some gradients",
     "hooks_on_parameters": "a parameter or a layer has a backward hook",
     "thawed_and_replaced_after_the_wrap": "other parameters are trained than at the wrap",
