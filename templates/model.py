@@ -2,7 +2,7 @@
 
 import copy
 import copyreg
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -44,10 +44,13 @@ class WholeBatchParallel(torch.nn.Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
+        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs, self.join_rows)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
+
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        return JoinRows.apply(rows, counts, dim)
 
     def _get_name(self) -> str:
         return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
@@ -91,7 +94,9 @@ def data_parallel_on_ranks(
     return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 
-def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any) -> Any:
+def compute_own_rows(
+    module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any, join: Any = JoinRows.apply
+) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
     parameters = [*module.parameters()]
     rows = Rows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
@@ -116,7 +121,7 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
     writes = any(each[2] for each in numbers)  # into weights: those of replica 0 stay
     share_tensors([*module.buffers(), *(parameters if writes else ())])
     sums.begin()
-    whole = map(JoinRows.apply, outputs, [*zip(*numbers)][3:], [dim] * len(outputs))
+    whole = map(join, outputs, [*zip(*numbers)][3:], [dim] * len(outputs))
     return map_tensors(lambda output: next(whole), tree)
 
 

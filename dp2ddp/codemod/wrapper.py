@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from dp2ddp.codemod.forwards import fills_something
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
@@ -60,6 +61,8 @@ def wrapper(program: Program) -> str:
         return "WholeBatchInTurns"
     if any(_may_go_on_after_errors(module) for module in program.modules):
         return "WholeBatchSharingErrors"
+    if may_give_large_outputs(program) and _name_of_wrapped(program):
+        return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
 
 

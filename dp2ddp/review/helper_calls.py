@@ -15,6 +15,7 @@ WRAPPERS = frozenset(
     {
         "WholeBatchDDP",
         "WholeBatchParallel",
+        "WholeBatchInParts",
         "WholeBatchSharingErrors",
         "WholeBatchInTurns",
         "DataParallelOnRanks",
