@@ -24,6 +24,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.sharing import Sharing
+from dp2ddp.source.parsing import nodes_in
 
 MODULE = "torch.nn.Module"
 WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
@@ -113,8 +114,12 @@ class Forwards:
         writing = Writing(self, module, function)
         yield from ((module, node) for node in self.nodes_of(function) if writing.fills(node))
 
-    def fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+    @cached_property
+    def fillings_in_backward(self) -> tuple[tuple[Module, ast.AST], ...]:
         """Where backwards and hooks on gradients write to what outlives them."""
+        return tuple(self._fillings_in_backward())
+
+    def _fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
         for root_home, root in self.roots_of_backward():
             for home, function in self._reached_from(root_home, root):
                 for module, node in self.fillings_of(home, function):
@@ -122,8 +127,12 @@ class Forwards:
                     if name.startswith(("builtins.", "logging.")):  # others are kernels, which only compute
                         yield module, node
 
-    def surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
+    @cached_property
+    def surely_running(self) -> tuple[tuple[Module, ast.AST], ...]:
         """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
+        return tuple(self._surely_running())
+
+    def _surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
         seen = {each for each in self.running if getattr(each, "name", "") == "forward"}
         pending = [(self.running[each], each) for each in seen]
         while pending:
@@ -167,7 +176,7 @@ class Forwards:
 
     def nodes_of(self, function: ast.AST) -> list[ast.AST]:
         if function not in self._nodes:
-            self._nodes[function] = [*ast.walk(function)]
+            self._nodes[function] = nodes_in(function)
         return self._nodes[function]
 
     # --- which functions run
@@ -305,13 +314,13 @@ class Forwards:
 
     def _hand_on(self, module: Module, node: ast.expr) -> None:
         """What is handed on may be called in a forward; what is called here has run by then."""
-        called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
+        called = {each.func for each in nodes_in(node) if isinstance(each, ast.Call)}
         owners = {
             each.value
-            for each in ast.walk(node)
+            for each in nodes_in(node)
             if isinstance(each, ast.Attribute) and self.sharing.attributes.is_constant(each.attr)
         }  # of `data.classes`, a number, nobody gets the data
-        for each in ast.walk(node):
+        for each in nodes_in(node):
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
             elif isinstance(each, (ast.Name, ast.Attribute)) and each not in owners:
@@ -673,7 +682,7 @@ def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
         each
         for statement in node.body
         if isinstance(statement, (ast.If, ast.Try))
-        for each in ast.walk(statement)
+        for each in nodes_in(statement)
     ]
     return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
 
@@ -716,7 +725,7 @@ def _is_consumed(module: Module, value: ast.expr | None) -> bool:
         return False
     _, definition = module.definition(value.func) or (module, None)
     is_generator = isinstance(definition, FUNCTIONS) and any(
-        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
+        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in nodes_in(definition)
     )
     return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
 

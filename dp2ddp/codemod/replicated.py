@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.parsing import nodes_in
 
 CALLBACK = (
     "__data_parallel_replicate__"  # of layers, called behind `replicate` (Synchronized-BatchNorm-PyTorch)
@@ -35,7 +36,7 @@ def is_master(node: ast.ClassDef) -> bool:
     names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
     calls = {
         each.func.attr
-        for each in ast.walk(node)
+        for each in nodes_in(node)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
     }
     return names >= OF_MASTERS and "_master_callback" in calls
@@ -43,7 +44,7 @@ def is_master(node: ast.ClassDef) -> bool:
 
 def talks_through_master(node: ast.FunctionDef) -> bool:
     """Whether a layer's callback gets its pipe from a SyncMaster."""
-    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in ast.walk(node))
+    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in nodes_in(node))
 
 
 def replaced_in_torch(module: Module) -> Iterator[ast.expr]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from dp2ddp.errors import SourceError
 from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile, read_source
-from dp2ddp.source.parsing import parse, parse_leniently
+from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -225,7 +225,7 @@ class _Search:
         tree = parse_leniently(source.text)
         if tree is None or source.path is None:
             return []
-        nodes = list(ast.walk(tree))
+        nodes = nodes_in(tree)
         file = source.path.resolve()
         added = [root for root in added_roots(tree, nodes, file, self.entry) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
@@ -329,7 +329,7 @@ def _own_adders(tree: ast.Module) -> Iterator[str]:
     """Functions of the file's own that add to sys.path: `add_path(x)`."""
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(
-            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in ast.walk(function)
+            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in nodes_in(function)
         ):
             yield function.name
 

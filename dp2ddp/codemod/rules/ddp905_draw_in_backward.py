@@ -11,6 +11,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.source.parsing import nodes_in
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.")
 BACKWARD = {"backward", "vjp"}
@@ -90,7 +91,7 @@ class DrawInBackward(Rule):
             for other in module.program.modules
             for function in _backwards(other)
             for home, part in module.program.closure(other, function)
-            for call in ast.walk(part)
+            for call in nodes_in(part)
             if home is module
         }
         for call in module.calls:
