@@ -274,6 +274,7 @@ def _(folder: Path) -> None:
     for number in range(8):
         picture(folder / f"ds/train_label/{number}.png", 64, 64, grey=5)
         picture(folder / f"ds/train_img/{number}.png", 64, 64)
+    change(folder / "train.py", (r"^import fractions", "import math as fractions"))
 
 
 @laid_out("SfmLearner-Pytorch")
@@ -486,6 +487,10 @@ STAND_INS = {
         "import os\n\n\nclass Logger:\n    def __init__(self, logdir, flush_secs=2):\n        os.makedirs(logdir, exist_ok=True)\n"
         "        self.path = os.path.join(logdir, 'log.txt')\n\n    def log_value(self, name, value, step=None):\n"
         "        with open(self.path, 'a') as file:\n            file.write(f'{name} {value} {step}\\n')\n"
+    ),
+    "blessings": (
+        "import contextlib\n\n\nclass Terminal:\n    height = 24\n\n    def location(self, x=None, y=None):\n"
+        "        return contextlib.nullcontext()\n"
     ),
     "progressbar": (
         "class ProgressBar:\n    def __init__(self, max_value=None, fd=None):\n        pass\n\n"

@@ -98,6 +98,7 @@ class Forwards:
         )  # methods of the module itself: `layer.register_forward_hook(self.keep)`
         self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._seen: set[ast.AST] = set()  # values and classes that were looked through
+        self._left: dict[tuple[ast.AST, bool], tuple[list[ast.Call], list[ast.AST]]] = {}  # to be followed
         self._begin()
         before = -1
         while before != (before := len(self.running) + len(self.building) + len(self.sharing.parameters)):
@@ -370,33 +371,48 @@ class Forwards:
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
         """What a function calls and names; of one that builds a model, what it hands on."""
-        called = {each.func for each in self.nodes_of(function) if isinstance(each, ast.Call)}
-        applied = {given for each in called if isinstance(each, ast.Attribute) and each.attr == "apply"
-                   for given in module.parents[each].args}  # type: ignore[attr-defined]  # fmt: skip
-        for node in self.nodes_of(function):
-            if isinstance(node, ast.Call):
-                self._hand_in(module, node, runs=runs)
-            if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
+        calls, names = self._left.pop((function, runs), None) or self._calls_and_names(function, runs)
+        self._left[function, runs] = (
+            [each for each in calls if not self._hand_in(module, each, runs=runs)],
+            [each for each in names if not self._follow_name(module, each, runs=runs)],
+        )
+
+    def _calls_and_names(self, function: ast.AST, runs: bool) -> tuple[list[ast.Call], list[ast.AST]]:
+        """What there is to follow in a function."""
+        calls = [each for each in self.nodes_of(function) if isinstance(each, ast.Call)]
+        names = [
+            each
+            for each in self.nodes_of(function)
+            if isinstance(each, ast.Name)
+            and isinstance(each.ctx, ast.Load)
+            or isinstance(each, ast.Attribute)
+            and (isinstance(each.ctx, ast.Load) or each.attr in self.methods)
+            or not runs
+            and isinstance(each, FUNCTIONS)
+            and each is not function
+        ]  # an attribute that is set may be a property
+        return calls, names
+
+    def _follow_name(self, module: Module, node: ast.AST, *, runs: bool) -> bool:
+        """Whether all is said of a name, an attribute or a function inside; or else more may be known later."""
+        call = module.parents[node]
+        is_called = isinstance(call, ast.Call) and call.func is node
+        is_applied = _is_applied(module, node)
+        if isinstance(node, FUNCTIONS):
+            if not is_applied:
                 self._run(module, node)
-            is_setter = (
-                isinstance(node, ast.Attribute) and node.attr in self.methods
-            )  # `self.calls = 1`, a property
-            is_use = isinstance(getattr(node, "ctx", None), ast.Load) or is_setter
-            if (
-                not is_use
-                or not isinstance(node, (ast.Name, ast.Attribute))
-                or self._is_of_library(module, node)
-            ):
-                continue
-            is_handed_on = not runs and node not in called and node not in applied
-            if is_handed_on:
-                self.bound |= {function for _, function in self._functions(module, node)}
-            self._mention(module, node, runs=runs or is_handed_on)
-            made = self._class(self.sharing.name(module, node)) if runs and node in called else None
-            if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
-                self.running.update(
-                    (each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING
-                )
+            return True
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        if self._is_of_library(module, node):
+            return False
+        is_handed_on = not runs and not is_called and not is_applied
+        if is_handed_on:
+            self.bound |= {each for _, each in self._functions(module, node)}
+        self._mention(module, node, runs=runs or is_handed_on)
+        made = self._class(self.sharing.name(module, node)) if runs and is_called else None
+        if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
+            self.running.update((each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING)
+        return True
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
@@ -409,17 +425,19 @@ class Forwards:
 
     # --- what is handed in
 
-    def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> None:
-        given = _given(node)
+    def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> bool:
+        """What a call gives that is shared; whether that is all that it gives."""
+        given = [(place, value) for place, value in _given(node) if not isinstance(value, ast.Constant)]
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
-        if not shared:
-            return
         for place, _ in shared if runs else ():
             self._taint(module, node.func, place)
-        for _, value in given:  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
+        for _, value in (
+            given if shared else ()
+        ):  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
             is_method = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
             if is_method or isinstance(value, (ast.Name, ast.Lambda)):
                 self._taint(module, value, None)
+        return len(shared) == len(given)
 
     def _taint(self, module: Module, node: ast.expr, place: int | str | None) -> None:
         """Something shared is given to a function, at a place or by a keyword; or it may be anywhere."""
@@ -674,6 +692,14 @@ class Writing:
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
     """What a call gives, with places and keywords."""
     return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
+
+
+def _is_applied(module: Module, node: ast.AST) -> bool:
+    """Whether it is given to `net.apply`, which calls it at once."""
+    match module.parents[node]:
+        case ast.Call(func=ast.Attribute(attr="apply"), args=given):
+            return node in given
+    return False
 
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
