@@ -123,7 +123,7 @@ def nothing(folder: Path) -> None:
 
 for as_it_is in (
     "pytorch-classification", "wide-resnet.pytorch", "SupContrast", "CutMix-PyTorch", "examples/imagenet",
-    "examples/dcgan", "AWP", "Random-Erasing", "attention-transfer", "pytorch_distributed_training",
+    "examples/dcgan", "AWP", "Random-Erasing", "pytorch_distributed_training",
     "DistributedLearning", "pytorch-multi-gpu-training",
 ):  # fmt: skip
     LAYOUTS[as_it_is] = nothing
@@ -161,6 +161,11 @@ def _(folder: Path) -> None:
 @laid_out("wide-residual-networks")
 def _(folder: Path) -> None:
     (folder / "sv").mkdir()
+
+
+@laid_out("attention-transfer")
+def _(folder: Path) -> None:
+    (folder / "logs").mkdir()
 
 
 @laid_out("WassersteinGAN")
@@ -310,6 +315,8 @@ def _(folder: Path) -> None:
                 (folder / f"sf/driving_frames_cleanpass/{focal}/{scene}/{speed}/right").mkdir(parents=True)
     (folder / "sf/driving_disparity").mkdir()
     change(folder / "dataloader/SecenFlowLoader.py", (r"th, tw = 256, 512", "th, tw = 32, 64"))
+    pools = [(rf"\(\({old}, {old}\), stride=\({old},{old}\)\)", f"({new})") for old, new in ((64, 8), (32, 4), (16, 2), (8, 1))]
+    change(folder / "models/submodule.py", *pools)
 
 
 @laid_out("ResNet_Imagenet_DP_DDP")
@@ -483,6 +490,7 @@ def _(folder: Path) -> None:
 
 STAND_INS = {
     "visdom": "class Visdom:\n    def __init__(self, *given, **named):\n        pass\n",
+    "graphviz": "Digraph = None\n",
     "tensorboard_logger": (
         "import os\n\n\nclass Logger:\n    def __init__(self, logdir, flush_secs=2):\n        os.makedirs(logdir, exist_ok=True)\n"
         "        self.path = os.path.join(logdir, 'log.txt')\n\n    def log_value(self, name, value, step=None):\n"

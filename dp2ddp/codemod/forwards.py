@@ -371,7 +371,9 @@ class Forwards:
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
         """What a function calls and names; of one that builds a model, what it hands on."""
-        calls, names = self._left.pop((function, runs), None) or self._calls_and_names(function, runs)
+        if (function, runs) not in self._left:
+            self._left[function, runs] = self._calls_and_names(function, runs)
+        calls, names = self._left[function, runs]
         self._left[function, runs] = (
             [each for each in calls if not self._hand_in(module, each, runs=runs)],
             [each for each in names if not self._follow_name(module, each, runs=runs)],
@@ -380,7 +382,7 @@ class Forwards:
     def _calls_and_names(self, function: ast.AST, runs: bool) -> tuple[list[ast.Call], list[ast.AST]]:
         """What there is to follow in a function."""
         calls = [each for each in self.nodes_of(function) if isinstance(each, ast.Call)]
-        names = [
+        names: list[ast.AST] = [
             each
             for each in self.nodes_of(function)
             if isinstance(each, ast.Name)
