@@ -180,6 +180,7 @@ class _Search:
         self.unfound: list[tuple[str, ...]] = []
         self.unread: list[str] = []
         self.links: dict[Path, Path] = {}
+        self._found: dict[tuple[str, ...], Path | None] = {}  # by the roots of now
 
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
         """Every local module once, with all its names, in the order in which imports reach it."""
@@ -230,6 +231,8 @@ class _Search:
         added = [root for root in added_roots(tree, nodes, file, self.entry) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
+        if added:
+            self._found.clear()
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
         calls = (node for node in nodes if isinstance(node, ast.Call))
         names = [name for node in imports for name in _imported_names(node, package)]
@@ -243,6 +246,11 @@ class _Search:
         return {top for top in tops if self._home(top) is None and not _is_installed(top)}
 
     def _find(self, name: tuple[str, ...]) -> Path | None:
+        if name not in self._found:
+            self._found[name] = self._look_for(name)
+        return self._found[name]
+
+    def _look_for(self, name: tuple[str, ...]) -> Path | None:
         if not name or "*" in name or name[0] in sys.stdlib_module_names:
             return None
         home = self._home(name[0])
