@@ -120,12 +120,11 @@ def _check_stand_ins(tree: ast.Module, text: str) -> None:
 
 
 def nodes_in(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, in the order of ast.walk, which takes three times as long."""
+    """A node and all below it, in the order of ast.walk, which takes twice as long."""
     nodes: list[ast.AST] = [node]
     for inner in nodes:  # which grows
-        if not inner._fields:
-            continue  # `Load()` and its like are one for all trees: IPython's tracebacks hang their own nodes there
-        for value in inner.__dict__.values():
+        for field in inner._fields:
+            value = getattr(inner, field, None)
             if isinstance(value, ast.AST):
                 nodes.append(value)
             elif type(value) is list:
