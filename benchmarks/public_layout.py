@@ -317,6 +317,7 @@ def _(folder: Path) -> None:
     change(folder / "dataloader/SecenFlowLoader.py", (r"th, tw = 256, 512", "th, tw = 32, 64"))
     pools = [(rf"\(\({old}, {old}\), stride=\({old},{old}\)\)", f"({new})") for old, new in ((64, 8), (32, 4), (16, 2), (8, 1))]
     change(folder / "models/submodule.py", *pools)
+    change(folder / "models/basic.py", (r"self\.maxdisp/4", "self.maxdisp//4"))
 
 
 @laid_out("ResNet_Imagenet_DP_DDP")

@@ -94,7 +94,7 @@ class _ForwardObserver:
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
             # WholeBatchDDP knows of a rank without rows, which computes others'
-            caller = sys._getframe(1).f_locals if type(wrapper).__name__ == "WholeBatchDDP" else {}
+            caller = sys._getframe(1).f_locals if type(wrapper).__qualname__ == "WholeBatchDDP" else {}
             self.saw([(inputs, kwargs) if caller.get("has_rows", True) else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
@@ -104,7 +104,7 @@ class _ForwardObserver:
         """WholeBatchParallel (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
         original = vars(cls).get("run_replica")
-        if original is None or cls.__name__ != "WholeBatchParallel":
+        if original is None or cls.__qualname__ != "WholeBatchParallel":
             return
 
         def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
