@@ -25,6 +25,7 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None) -> None:
         init_distributed()  # a script that was not converted may import what was
+        WholeBatchDDP.__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
@@ -71,9 +72,6 @@ class WholeBatchDDP(DistributedDataParallel):
         outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
         refuse(versions != [p._version for p in parameters], "a forward writes into parameters")
         return outputs
-
-    def _get_name(self) -> str:
-        return "DataParallel"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

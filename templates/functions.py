@@ -20,6 +20,8 @@ from .trees import map_tensors, tensors_of
 class DataParallelOnRanks(WholeBatchParallel):
     """The base of classes that override parts of DataParallel."""
 
+    stands_for_data_parallel = True
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """As DataParallel's forward is written."""
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():

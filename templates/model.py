@@ -40,6 +40,7 @@ class WholeBatchParallel(torch.nn.Module):
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
+            type(self).__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -51,9 +52,6 @@ class WholeBatchParallel(torch.nn.Module):
 
     def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
         return JoinRows.apply(rows, counts, dim)
-
-    def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))

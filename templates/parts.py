@@ -136,6 +136,8 @@ class AddUp(torch.autograd.Function):
 class WholeBatchInParts(WholeBatchParallel):
     """A model whose outputs may be large: pixels, or tokens and all words. They stay in parts."""
 
+    stands_for_data_parallel = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         Rank.make_whole = make_all_whole

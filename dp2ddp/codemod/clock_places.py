@@ -10,6 +10,7 @@ from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, HOLDERS, 
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS
 from dp2ddp.codemod.uses import loads
+from dp2ddp.source.parsing import nodes_in
 
 
 def shows(module: Module, node: ast.Call) -> bool:
@@ -22,7 +23,7 @@ def shows(module: Module, node: ast.Call) -> bool:
 
 def has_effects(module: Module, node: ast.AST | None) -> bool:
     """Whether an expression, or a function, does anything but compute."""
-    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)] if node else []
+    calls = [each for each in nodes_in(node) if isinstance(each, ast.Call)] if node else []
     return not all(_only_computes(Call(each, module.name(each.func))) for each in calls)
 
 
@@ -76,7 +77,7 @@ def _parameters(function: ast.AST) -> list[ast.arg]:
     arguments = getattr(function, "args", None)
     if not isinstance(arguments, ast.arguments):
         return []
-    return [each for each in ast.walk(arguments) if isinstance(each, ast.arg)]
+    return [each for each in nodes_in(arguments) if isinstance(each, ast.arg)]
 
 
 def set_to(module: Module, attribute: str) -> Iterator[tuple[Module, ast.AST]]:

@@ -24,6 +24,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.sharing import Sharing
+from dp2ddp.source.parsing import nodes_in
 
 MODULE = "torch.nn.Module"
 WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
@@ -97,6 +98,7 @@ class Forwards:
         )  # methods of the module itself: `layer.register_forward_hook(self.keep)`
         self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._seen: set[ast.AST] = set()  # values and classes that were looked through
+        self._left: dict[tuple[ast.AST, bool], tuple[list[ast.Call], list[ast.AST]]] = {}  # to be followed
         self._begin()
         before = -1
         while before != (before := len(self.running) + len(self.building) + len(self.sharing.parameters)):
@@ -113,8 +115,12 @@ class Forwards:
         writing = Writing(self, module, function)
         yield from ((module, node) for node in self.nodes_of(function) if writing.fills(node))
 
-    def fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+    @cached_property
+    def fillings_in_backward(self) -> tuple[tuple[Module, ast.AST], ...]:
         """Where backwards and hooks on gradients write to what outlives them."""
+        return tuple(self._fillings_in_backward())
+
+    def _fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
         for root_home, root in self.roots_of_backward():
             for home, function in self._reached_from(root_home, root):
                 for module, node in self.fillings_of(home, function):
@@ -122,8 +128,12 @@ class Forwards:
                     if name.startswith(("builtins.", "logging.")):  # others are kernels, which only compute
                         yield module, node
 
-    def surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
+    @cached_property
+    def surely_running(self) -> tuple[tuple[Module, ast.AST], ...]:
         """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
+        return tuple(self._surely_running())
+
+    def _surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
         seen = {each for each in self.running if getattr(each, "name", "") == "forward"}
         pending = [(self.running[each], each) for each in seen]
         while pending:
@@ -167,7 +177,7 @@ class Forwards:
 
     def nodes_of(self, function: ast.AST) -> list[ast.AST]:
         if function not in self._nodes:
-            self._nodes[function] = [*ast.walk(function)]
+            self._nodes[function] = nodes_in(function)
         return self._nodes[function]
 
     # --- which functions run
@@ -305,13 +315,13 @@ class Forwards:
 
     def _hand_on(self, module: Module, node: ast.expr) -> None:
         """What is handed on may be called in a forward; what is called here has run by then."""
-        called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
+        called = {each.func for each in nodes_in(node) if isinstance(each, ast.Call)}
         owners = {
             each.value
-            for each in ast.walk(node)
+            for each in nodes_in(node)
             if isinstance(each, ast.Attribute) and self.sharing.attributes.is_constant(each.attr)
         }  # of `data.classes`, a number, nobody gets the data
-        for each in ast.walk(node):
+        for each in nodes_in(node):
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
             elif isinstance(each, (ast.Name, ast.Attribute)) and each not in owners:
@@ -361,33 +371,50 @@ class Forwards:
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
         """What a function calls and names; of one that builds a model, what it hands on."""
-        called = {each.func for each in self.nodes_of(function) if isinstance(each, ast.Call)}
-        applied = {given for each in called if isinstance(each, ast.Attribute) and each.attr == "apply"
-                   for given in module.parents[each].args}  # type: ignore[attr-defined]  # fmt: skip
-        for node in self.nodes_of(function):
-            if isinstance(node, ast.Call):
-                self._hand_in(module, node, runs=runs)
-            if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
+        if (function, runs) not in self._left:
+            self._left[function, runs] = self._calls_and_names(function, runs)
+        calls, names = self._left[function, runs]
+        self._left[function, runs] = (
+            [each for each in calls if not self._hand_in(module, each, runs=runs)],
+            [each for each in names if not self._follow_name(module, each, runs=runs)],
+        )
+
+    def _calls_and_names(self, function: ast.AST, runs: bool) -> tuple[list[ast.Call], list[ast.AST]]:
+        """What there is to follow in a function."""
+        calls = [each for each in self.nodes_of(function) if isinstance(each, ast.Call)]
+        names: list[ast.AST] = [
+            each
+            for each in self.nodes_of(function)
+            if isinstance(each, ast.Name)
+            and isinstance(each.ctx, ast.Load)
+            or isinstance(each, ast.Attribute)
+            and (isinstance(each.ctx, ast.Load) or each.attr in self.methods)
+            or not runs
+            and isinstance(each, FUNCTIONS)
+            and each is not function
+        ]  # an attribute that is set may be a property
+        return calls, names
+
+    def _follow_name(self, module: Module, node: ast.AST, *, runs: bool) -> bool:
+        """Whether all is said of a name, an attribute or a function inside; or else more may be known later."""
+        call = module.parents[node]
+        is_called = isinstance(call, ast.Call) and call.func is node
+        is_applied = _is_applied(module, node)
+        if isinstance(node, FUNCTIONS):
+            if not is_applied:
                 self._run(module, node)
-            is_setter = (
-                isinstance(node, ast.Attribute) and node.attr in self.methods
-            )  # `self.calls = 1`, a property
-            is_use = isinstance(getattr(node, "ctx", None), ast.Load) or is_setter
-            if (
-                not is_use
-                or not isinstance(node, (ast.Name, ast.Attribute))
-                or self._is_of_library(module, node)
-            ):
-                continue
-            is_handed_on = not runs and node not in called and node not in applied
-            if is_handed_on:
-                self.bound |= {function for _, function in self._functions(module, node)}
-            self._mention(module, node, runs=runs or is_handed_on)
-            made = self._class(self.sharing.name(module, node)) if runs and node in called else None
-            if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
-                self.running.update(
-                    (each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING
-                )
+            return True
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        if self._is_of_library(module, node):
+            return False
+        is_handed_on = not runs and not is_called and not is_applied
+        if is_handed_on:
+            self.bound |= {each for _, each in self._functions(module, node)}
+        self._mention(module, node, runs=runs or is_handed_on)
+        made = self._class(self.sharing.name(module, node)) if runs and is_called else None
+        if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
+            self.running.update((each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING)
+        return True
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
@@ -400,17 +427,19 @@ class Forwards:
 
     # --- what is handed in
 
-    def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> None:
-        given = _given(node)
+    def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> bool:
+        """What a call gives that is shared; whether that is all that it gives."""
+        given = [(place, value) for place, value in _given(node) if not isinstance(value, ast.Constant)]
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
-        if not shared:
-            return
         for place, _ in shared if runs else ():
             self._taint(module, node.func, place)
-        for _, value in given:  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
+        for _, value in (
+            given if shared else ()
+        ):  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
             is_method = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
             if is_method or isinstance(value, (ast.Name, ast.Lambda)):
                 self._taint(module, value, None)
+        return len(shared) == len(given)
 
     def _taint(self, module: Module, node: ast.expr, place: int | str | None) -> None:
         """Something shared is given to a function, at a place or by a keyword; or it may be anywhere."""
@@ -667,13 +696,21 @@ def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
     return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
 
 
+def _is_applied(module: Module, node: ast.AST) -> bool:
+    """Whether it is given to `net.apply`, which calls it at once."""
+    match module.parents[node]:
+        case ast.Call(func=ast.Attribute(attr="apply"), args=given):
+            return node in given
+    return False
+
+
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     """Methods of a class, also those under `if`."""
     inner = [
         each
         for statement in node.body
         if isinstance(statement, (ast.If, ast.Try))
-        for each in ast.walk(statement)
+        for each in nodes_in(statement)
     ]
     return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
 
@@ -716,7 +753,7 @@ def _is_consumed(module: Module, value: ast.expr | None) -> bool:
         return False
     _, definition = module.definition(value.func) or (module, None)
     is_generator = isinstance(definition, FUNCTIONS) and any(
-        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
+        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in nodes_in(definition)
     )
     return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
 

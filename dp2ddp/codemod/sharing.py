@@ -13,6 +13,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Scope
+from dp2ddp.source.parsing import nodes_in
 
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
 
@@ -177,7 +178,7 @@ class Sharing:
 
     def returned_by(self, function: Function) -> list[ast.expr | None]:
         if function not in self._returned_by:
-            nodes = [*ast.walk(function)]
+            nodes = nodes_in(function)
             self._returned_by[function] = [
                 *(each.value for each in nodes if isinstance(each, (ast.Return, ast.YieldFrom))),
                 *(ast.List([each.value]) for each in nodes if isinstance(each, ast.Yield) and each.value),

@@ -14,6 +14,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.wraps import find_wraps
+from dp2ddp.source.parsing import nodes_in
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS = (
@@ -126,7 +127,7 @@ def _names_model(module: Module, node: ast.AST) -> bool:
         if isinstance(target, ast.Name)
         for name in (target.id,)
     }
-    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+    return any(isinstance(each, ast.Name) and each.id in names for each in nodes_in(node))
 
 
 def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
@@ -134,11 +135,11 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
     for module, function in parts:
         own = {
             each.id
-            for each in ast.walk(function)
+            for each in nodes_in(function)
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
         }
-        own |= {each.arg for each in ast.walk(function) if isinstance(each, ast.arg)}
-        for node in ast.walk(function):
+        own |= {each.arg for each in nodes_in(function) if isinstance(each, ast.arg)}
+        for node in nodes_in(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 yield node.names[0]
             changed = _changed(module, node)
@@ -176,7 +177,7 @@ def _root(node: ast.expr | None) -> str | None:
 
 def _draws(module: Module, node: ast.AST) -> Iterator[str]:
     """The streams of the process that a piece of code draws from."""
-    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+    for call in (each for each in nodes_in(node) if isinstance(each, ast.Call)):
         name = module.name(call.func)
         if name and does(name) is Does.DRAW:
             yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
 WAITING = frozenset(
@@ -29,8 +31,17 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.edit.node
-    if forwards_of(module.program).running.keys().isdisjoint(module.around(node)):
+    if _functions_of_forwards(module.program).isdisjoint(module.around(node)):
         return finding
     code = ast.unparse(node).partition("(")[0]
     message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
     return Hazard(node, message, "do it outside of the forward, with what that returns")
+
+
+@lru_cache(maxsize=1)
+def _functions_of_forwards(program: Program) -> frozenset[ast.AST]:
+    """Those that surely run there: of all that may, `self.engine.run` by its name alone, a project's half is made.
+
+    Who comes there all the same waits until a time-out, and never goes on with something else.
+    """
+    return frozenset(function for _, function in forwards_of(program).surely_running)

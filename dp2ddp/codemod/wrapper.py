@@ -14,6 +14,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.replicated import has_own_parts
+from dp2ddp.source.parsing import nodes_in
 
 WRAP = "torch.nn.DataParallel"
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
@@ -155,7 +156,7 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     """Whether `deepcopy(model)` or `torch.save(model, path)` may be met: a file with it has a DataParallel."""
     things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
     copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
-    nodes = (node for thing in (*things, *copied) if thing is not None for node in ast.walk(thing))
+    nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
         _last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )
@@ -175,7 +176,7 @@ def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
     calls = [call for call in module.calls if here in module.around(call.node)]
     called = [call.node for call in calls if call.name is None and _last_name(call.node.func) == name]
     attributes = {
-        node.attr for call in calls for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
+        node.attr for call in calls for node in nodes_in(call.node) if isinstance(node, ast.Attribute)
     }
     return (
         [_round_of(module, call) for call in called] == [here]
@@ -242,7 +243,7 @@ def _runs_something(module: Module, node: ast.Try) -> bool:
 
 
 def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    return (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+    return (each for each in nodes_in(statement) if isinstance(each, ast.Call))
 
 
 def _may_run_model(module: Module, call: ast.Call) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.source.parsing import nodes_in
 
 FUNCTION = ("torch.autograd.Function", "torch.autograd.function.")
 BACKWARD = {"backward", "vjp"}
@@ -85,14 +88,7 @@ class DrawInBackward(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        in_backward = {
-            call
-            for other in module.program.modules
-            for function in _backwards(other)
-            for home, part in module.program.closure(other, function)
-            for call in ast.walk(part)
-            if home is module
-        }
+        in_backward = _in_backward(module.program)
         for call in module.calls:
             if not _draws(call):
                 continue
@@ -111,22 +107,30 @@ class DrawInBackward(Rule):
                 )
 
 
+@lru_cache(maxsize=1)
+def _in_backward(program: Program) -> frozenset[ast.AST]:
+    """What runs in backwards, in all files."""
+    functions = (function for module in program.modules for function in _backwards(module))
+    return frozenset(
+        node for each in functions for _, part in program.closure(*each) for node in nodes_in(part)
+    )
+
+
 def _draws(call: Call) -> bool:
     return does(call.name) is Does.DRAW or call.name is None and method(call.method) is MethodDoes.DRAW
 
 
-def _backwards(module: Module) -> Iterator[ast.AST]:
+def _backwards(module: Module) -> Iterator[tuple[Module, ast.AST]]:
     """Backwards of autograd.Functions, and hooks on gradients that a forward registers."""
     for owner in module.all(ast.ClassDef):
         if any((module.name(base) or "").startswith(FUNCTION) for base in owner.bases):
-            yield from (each for each in owner.body if getattr(each, "name", "") in BACKWARD)
+            yield from ((module, each) for each in owner.body if getattr(each, "name", "") in BACKWARD)
     for call in module.calls:
         given = call.argument(0, "hook") if call.method in HOOKS else None
         if given is not None and any(
             getattr(each, "name", "") == "forward" for each in module.around(call.node)
         ):
-            definition = module.definition(given)
-            yield definition[1] if definition else given
+            yield module.definition(given) or (module, given)
 
 
 def _is_cached(module: Module, call: Call) -> bool:
