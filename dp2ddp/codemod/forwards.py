@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.filling import Filling
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
@@ -72,6 +72,7 @@ class Forwards:
         self._begin()
         before = -1
         while before != (before := len(self.running) + len(self.building) + len(self.sharing.parameters)):
+            self.sharing.look_again()
             for function, module in [*self.building.items()]:
                 self._follow(module, function, runs=False)
             for function, module in [*self.running.items()]:
@@ -86,23 +87,32 @@ class Forwards:
         filling = Filling(self, module)
         yield from ((module, node) for node in self.nodes_of(function) if filling.fills(node))
 
-    def fillings_in_backward(self) -> Iterator[Part]:
+    @cached_property
+    def fillings_in_backward(self) -> dict[Part, None]:
         """Where backwards and hooks on gradients write to what outlives them."""
-        for root in self._roots_of_backward():
-            for home, function in self._reached_from(root):
-                for module, node in self._fillings_of(home, function):
-                    name = module.name(node.func) or "" if isinstance(node, ast.Call) else "builtins."
-                    if name.startswith(("builtins.", "logging.")):  # others are kernels, which only compute
-                        yield module, node
+        reached = dict.fromkeys(
+            part for root in self._roots_of_backward() for part in self._reached_from(root)
+        )
+        filled = (part for each in reached for part in self._fillings_of(*each))
+        return dict.fromkeys(part for part in filled if not _is_kernel(*part))
 
-    def surely_running(self) -> Iterator[Part]:
+    @cached_property
+    def in_backward(self) -> dict[Part, None]:
+        """Functions that run on each rank in backward for sure."""
+        return dict.fromkeys(
+            part for root in self._roots_of_backward() for part in self.program.closure(*root)
+        )
+
+    @cached_property
+    def surely_running(self) -> dict[Part, None]:
         """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
         forwards = (
             (home, each) for each, home in self.running.items() if getattr(each, "name", "") == "forward"
         )
-        return iter(dict.fromkeys(part for each in forwards for part in self.program.closure(*each)))
+        return dict.fromkeys(part for each in forwards for part in self.program.closure(*each))
 
     def _roots_of_backward(self) -> Iterator[Part]:
+        """Backwards of Functions, hooks on gradients of rows and of layers: what runs on each rank in backward."""
         for module in self.program.modules:
             for node in module.all(ast.ClassDef):
                 if self.is_function(module, node):
@@ -114,7 +124,7 @@ class Forwards:
                 )  # of parameters: of the sum
                 is_of_layers = call.method.startswith("register_") and "backward" in call.method
                 if is_of_rows or is_of_layers or call.name == SAVED:
-                    yield from ((module, each) for each in call.node.args)
+                    yield from (module.definition(each) or (module, each) for each in call.node.args)
 
     def _reached_from(self, root: Part) -> Iterator[Part]:
         """A function or an expression, and what it names, and so on."""
@@ -159,12 +169,11 @@ class Forwards:
         for base in node.bases:
             name = module.name(base) or ""
             local = self.class_named(name)
-            if local and local[1] not in seen:
-                if self.is_part(*local, (*seen, node)):
-                    return True
-            elif not local and name not in (*OF_FUNCTION, WRAP) and not name.startswith(NO_MODULES):
-                if has_forward or name.startswith(MODULE_HOMES):
-                    return True
+            if local and local[1] not in seen and self.is_part(*local, (*seen, node)):
+                return True
+            is_unknown = not local and name not in (*OF_FUNCTION, WRAP) and not name.startswith(NO_MODULES)
+            if is_unknown and (has_forward or name.startswith(MODULE_HOMES)):
+                return True
         return False
 
     def is_function(self, module: Module, node: ast.ClassDef) -> bool:
@@ -386,6 +395,12 @@ class Forwards:
                 return forwards
             own += made[1:] if made else ()
         return [(home, each) for home, each in forwards if home.parents[each] in own]
+
+
+def _is_kernel(module: Module, node: ast.AST) -> bool:
+    """A function of a library that is called in a backward: it computes."""
+    name = module.name(node.func) if isinstance(node, ast.Call) else "builtins."
+    return not (name or "").startswith(("builtins.", "logging."))
 
 
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:

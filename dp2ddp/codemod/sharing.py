@@ -40,6 +40,7 @@ class Sharing:
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
         self._returned_by: dict[ast.AST, list[ast.expr]] = {}
+        self._levels: dict[ast.AST, Level] = {}
         self._followed: set[object] = set()  # names and functions being followed: no circle twice
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
@@ -47,6 +48,17 @@ class Sharing:
 
     def level(self, module: Module, node: ast.AST | None) -> Level:
         """How far an expression is from what outlives the forward."""
+        if node is None or self._followed:  # in a circle, what is found is not the whole answer
+            return self._find_level(module, node)
+        if node not in self._levels:
+            self._levels[node] = self._find_level(module, node)
+        return self._levels[node]
+
+    def look_again(self) -> None:
+        """More may be shared now."""
+        self._levels.clear()
+
+    def _find_level(self, module: Module, node: ast.AST | None) -> Level:
         match node:
             case ast.Name():
                 return self._of_name(module, node)
