@@ -17,7 +17,6 @@ from dp2ddp.codemod.clock_places import (
     got_by_name,
     has_effects,
     is_holder,
-    methods_named,
     parameter,
     shows,
     uses_of,
@@ -137,7 +136,7 @@ class Course:
         """A method: of the program, whatever has one of that name; and the object keeps it."""
         owner = func.value
         is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls") or isinstance(owner, ast.Call)
-        methods = list(methods_named(module, func.attr))
+        methods = module.program.methods_named.get(func.attr, [])
         before = self.inside
         for home, function in methods:
             self.inside = before if is_own else home.parents[function]

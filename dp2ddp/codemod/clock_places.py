@@ -100,14 +100,6 @@ def parameter(function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip
     return positional[place] if place < len(positional) and not is_starred else function.args.vararg
 
 
-def methods_named(module: Module, name: str) -> Iterator[tuple[Module, ast.FunctionDef]]:
-    """The methods of a name that the program's classes have."""
-    for home in module.program.modules if name in module.program.methods else ():
-        for function in home.all(ast.FunctionDef):
-            if function.name == name and isinstance(home.parents[function], ast.ClassDef):
-                yield home, function
-
-
 def uses_of(module: Module, function: ast.FunctionDef) -> Iterator[tuple[Module, ast.AST]]:
     """Where a function is called; a method, of any object, or read as a property."""
     is_method = isinstance(module.parents[function], ast.ClassDef)

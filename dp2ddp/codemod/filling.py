@@ -18,7 +18,7 @@ from dp2ddp.codemod.knowledge.reading_methods import (
     READING,
 )
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import BUILDING, COMPREHENSIONS, FUNCTIONS, is_static, places
+from dp2ddp.codemod.model.nodes import BUILDING, FUNCTIONS, is_static, places
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Scope
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.forwards import Forwards
 
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
-CONTAINERS = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS, ast.Constant)
 TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
 
 
@@ -52,9 +51,7 @@ class Filling:
             case ast.AugAssign(target=ast.Name() as target):
                 return self._scope(target) is self.module.top or self.is_shared(target)
             case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
-                if attr in READING and not self._is_statement(node):  # `x.add(y)`, of tensors
-                    return False
-                return attr not in self.forwards.methods or not self._is_object(owner)
+                return True
             case ast.Attribute(attr=attr) if attr in consumed(self.module.program):
                 return self.is_shared(node)
             case ast.Name(id=name) if name in consumed(self.module.program):
@@ -71,21 +68,9 @@ class Filling:
 
     # --- objects
 
-    def _is_statement(self, node: ast.expr) -> bool:
-        """Whether a method is called for what it does, or handed on."""
-        call = self.module.parents[node]
-        is_called = isinstance(call, ast.Call) and call.func is node
-        return not is_called or isinstance(self.module.parents[call], ast.Expr)
-
     def _may_be_container(self, attr: str) -> bool:
         """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""
         return not self.sharing.is_copied(attr) and not self.sharing.is_constant(attr)
-
-    def _is_object(self, owner: ast.expr) -> bool:
-        """Not of the containers that the program itself sets the attribute to."""
-        name = owner.attr if isinstance(owner, ast.Attribute) else ""
-        values = [each.node for _, each in self.module.program.attributes.get(name, ())]
-        return bool(values) and not any(each is None or isinstance(each, CONTAINERS) for each in values)
 
     def _is_replica(self, owner: ast.expr) -> bool:
         """`self`, where that is a replica: not in a hook, nor in a function of `__init__`, which have the module."""

@@ -32,7 +32,6 @@ NO_MODULES = (
     *("builtins.", "torchvision.transforms", "torchvision.datasets", "torch.utils.", "torch.optim."),
     *("abc.", "enum.", "typing.", "collections.", "argparse.", "threading."),
 )
-HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 BACKWARD = ("backward", "vjp")
@@ -57,11 +56,7 @@ class Forwards:
 
     def __init__(self, program: Program) -> None:
         self.program, self.sharing = program, Sharing(program)
-        self.methods: dict[str, list[tuple[Module, Function]]] = {}
-        for module in program.modules:
-            for method in module.all(ast.FunctionDef):
-                if isinstance(module.parents[method], ast.ClassDef):
-                    self.methods.setdefault(method.name, []).append((module, method))
+        self.methods = program.methods_named
         self.running: dict[ast.AST, Module] = {}  # functions and lambdas of forwards and hooks
         self.building: dict[ast.AST, Module] = {}  # what runs before, and values that models get: for later
         self.bound: set[ast.AST] = (
@@ -372,7 +367,10 @@ class Forwards:
         functions = [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
         is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
         if not functions and place is not None and module.name(node) is None and not is_method:
-            functions = self._forwards_of(node)
+            functions = [
+                *self.methods.get("forward", ()),
+                *self.methods.get("__call__", ()),
+            ]  # of whatever layer
         for home, function in functions:
             names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
             if isinstance(place, int):
@@ -380,21 +378,6 @@ class Forwards:
             elif isinstance(place, str):
                 names = [place] if place in names else names[-1:]
             self.sharing.parameters |= {(function, name) for name in names}
-
-    def _forwards_of(self, node: ast.expr) -> list[tuple[Module, Function]]:
-        """The forwards that `self.layer(...)` may call: those of the classes that it is set to, or all."""
-        name = node.attr if isinstance(node, ast.Attribute) else ""
-        forwards = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
-        own: list[ast.AST] = []
-        for module, binding in self.program.attributes.get(name, [(None, None)]):
-            kind = (
-                module.name(binding.node.func) or "" if module and isinstance(binding.node, ast.Call) else ""
-            )
-            made = self.class_named(kind)
-            if made is None and (not kind.startswith("torch.nn.") or kind.startswith(HOLDING)):
-                return forwards
-            own += made[1:] if made else ()
-        return [(home, each) for home, each in forwards if home.parents[each] in own]
 
 
 def _is_kernel(module: Module, node: ast.AST) -> bool:

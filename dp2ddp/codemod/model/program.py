@@ -179,6 +179,16 @@ class Program:
         return calls
 
     @cached_property
+    def methods_named(self) -> dict[str, list[tuple[Module, ast.FunctionDef]]]:
+        """The methods that its classes have, by name."""
+        named: dict[str, list[tuple[Module, ast.FunctionDef]]] = {}
+        for module in self.modules:
+            for node in module.all(ast.FunctionDef):
+                if isinstance(module.parents[node], ast.ClassDef):
+                    named.setdefault(node.name, []).append((module, node))
+        return named
+
+    @cached_property
     def methods(self) -> frozenset[str]:
         """The names of all functions that the program defines."""
         return frozenset(node.name for module in self.modules for node in module.all(ast.FunctionDef))
