@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.devices import Devices, Form, Use, devices_of, uses
 from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags, rename
 
 BECAUSE = "the rank's own device"
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
@@ -37,62 +37,42 @@ class DeviceIndexed(Rule):
     name = "device-index"
     nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                torch.cuda.set_device(args.gpu)
-                place = torch.device("cuda", args.gpu)
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
-                weight = torch.ones(4, device=self.gpu)
-            """,
-            after="""
-                import torch
-                place = own_device("cuda", args.gpu)
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
-                weight = torch.ones(4, device="cuda")
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
-                class Trainer:
-                    def __init__(self, net, place):
-                        self.place = place
-                    def step(self, x):
-                        return net(x.to(self.place))
-                Trainer(net, args.gpu)
-            """,
-            after="""
-                import torch
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
-                class Trainer:
-                    def __init__(self, net, place):
-                        self.place = place
-                    def step(self, x):
-                        return net(x.to("cuda"))
-                Trainer(net, args.gpu)
-            """,
-        ),
-        Flags(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net).cuda(0)
-                head = head.to("cuda:1")
-            """,
-            message="device 1 is not the one that DataParallel keeps the model on",
-        ),
-        Flags(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                encoder.cuda(args.first_gpu)
-                decoder.cuda(args.second_gpu)
-            """,
-            message="device second_gpu may be another one than first_gpu",
-        ),
+        diff("""
+              import torch
+            - torch.cuda.set_device(args.gpu)
+            - place = torch.device("cuda", args.gpu)
+            + place = own_device("cuda", args.gpu)
+              net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+            - weight = torch.ones(4, device=self.gpu)
+            + weight = torch.ones(4, device="cuda")
+        """),
+        diff("""
+              import torch
+            - device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+            + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            - net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
+            + net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
+              class Trainer:
+                  def __init__(self, net, place):
+                      self.place = place
+                  def step(self, x):
+            -         return net(x.to(self.place))
+            +         return net(x.to("cuda"))
+              Trainer(net, args.gpu)
+        """),
+        flags("""
+            # device 1 is not the one that DataParallel keeps the model on
+            import torch
+            net = torch.nn.DataParallel(net).cuda(0)
+            head = head.to("cuda:1")
+        """),
+        flags("""
+            # device second_gpu may be another one than first_gpu
+            import torch
+            net = torch.nn.DataParallel(net)
+            encoder.cuda(args.first_gpu)
+            decoder.cuda(args.second_gpu)
+        """),
         Untouched("""
             import torch
             net = torch.nn.DataParallel(net).cuda().to(device)

@@ -11,7 +11,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.mentions import handed_on
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
 from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
 
 BECAUSE = "rank 0 writes the file"
@@ -44,90 +44,63 @@ class FileOpen(Rule):
     name = "file-open"
     nodes = ("Attribute", "Call", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import gzip
-                import torch
-                with open("log.csv", "w") as log:
-                    log.write("epoch,loss")
-                with gzip.open(path, mode) as packed:
-                    packed.write(text)
-                with folder.open("w") as file:
-                    file.write(text)
-            """,
-            after="""
-                import gzip
-                import torch
-                with open_on_rank0("log.csv", "w") as log:
-                    log.write("epoch,loss")
-                with open_by_on_rank0(gzip.open, path, mode) as packed:
-                    packed.write(text)
-                with open_path_on_rank0(folder.open, "w") as file:
-                    file.write(text)
-            """,
-        ),
-        Rewrites(
-            before="""
-                import sqlite3
-                import numpy as np
-                db = sqlite3.connect("runs.db")
-                db.execute("insert into log values (1)")
-                db.commit()
-                features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
-                features[0] = 1
-            """,
-            after="""
-                import sqlite3
-                import numpy as np
-                db = make_on_rank0(sqlite3.connect, "runs.db")
-                db.execute("insert into log values (1)")
-                db.commit()
-                features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
-                features[0] = 1
-            """,
-        ),
-        Rewrites(
-            before="""
-                import gzip
-                opener = gzip.open if z else open
-                with opener(path, "wt") as file:
-                    file.write(text)
-            """,
-            after="""
-                import gzip
-                opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
-                with opener(path, "wt") as file:
-                    file.write(text)
-            """,
-        ),
-        Flags(
-            before="""
-                import h5py
-                with h5py.File("cache.h5", "a") as f:
-                    if "x" not in f:
-                        f["x"] = compute()
-            """,
-            message="h5py.File: one process alone can write what it opens",
-        ),
-        Flags(
-            'import subprocess\nwatcher = subprocess.Popen(["nvidia-smi"])\nprint(watcher.communicate())',
-            "subprocess.Popen",
-        ),
-        Untouched(
-            """
-                import lmdb, os, sqlite3
-                import numpy as np
-                from PIL import Image
-                with open("words.txt") as words, open(os.devnull, "w") as nowhere:
-                    pass
-                data = np.memmap("train.bin", dtype="uint16", mode="r")
-                rows = np.load("rows.npy", mmap_mode="r")
-                images = lmdb.open("train", readonly=True, lock=False)
-                runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-                image = Image.open(path)
-                member = archive.open(file_name)
-            """
-        ),
+        diff("""
+              import gzip
+              import torch
+            - with open("log.csv", "w") as log:
+            + with open_on_rank0("log.csv", "w") as log:
+                  log.write("epoch,loss")
+            - with gzip.open(path, mode) as packed:
+            + with open_by_on_rank0(gzip.open, path, mode) as packed:
+                  packed.write(text)
+            - with folder.open("w") as file:
+            + with open_path_on_rank0(folder.open, "w") as file:
+                  file.write(text)
+        """),
+        diff("""
+              import sqlite3
+              import numpy as np
+            - db = sqlite3.connect("runs.db")
+            + db = make_on_rank0(sqlite3.connect, "runs.db")
+              db.execute("insert into log values (1)")
+              db.commit()
+            - features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
+            + features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
+              features[0] = 1
+        """),
+        diff("""
+              import gzip
+            - opener = gzip.open if z else open
+            + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
+              with opener(path, "wt") as file:
+                  file.write(text)
+        """),
+        flags("""
+            # h5py.File: one process alone can write what it opens
+            import h5py
+            with h5py.File("cache.h5", "a") as f:
+                if "x" not in f:
+                    f["x"] = compute()
+        """),
+        flags("""
+            # subprocess.Popen
+            import subprocess
+            watcher = subprocess.Popen(["nvidia-smi"])
+            print(watcher.communicate())
+        """),
+        Untouched("""
+            import lmdb, os, sqlite3
+            import numpy as np
+            from PIL import Image
+            with open("words.txt") as words, open(os.devnull, "w") as nowhere:
+                pass
+            data = np.memmap("train.bin", dtype="uint16", mode="r")
+            rows = np.load("rows.npy", mmap_mode="r")
+            images = lmdb.open("train", readonly=True, lock=False)
+            runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            image = Image.open(path)
+            member = archive.open(file_name)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

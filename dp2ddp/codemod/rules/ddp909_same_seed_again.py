@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
@@ -33,31 +33,20 @@ class SameSeedAgain(Rule):
     name = "same-seed-again"
     nodes = ("Call",)
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                def set_seed(seed):
-                    torch.manual_seed(seed)
-                for epoch in range(3):
-                    set_seed(epoch)
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                def set_seed(seed):
-                    seed_all_streams(torch.manual_seed, seed)
-                for epoch in range(3):
-                    set_seed(epoch)
-            """,
-        ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                torch.manual_seed(0)
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+              def set_seed(seed):
+            -     torch.manual_seed(seed)
+            +     seed_all_streams(torch.manual_seed, seed)
+              for epoch in range(3):
+                  set_seed(epoch)
+        """),
+        Untouched("""
+            import torch
+            net = torch.nn.DataParallel(net)
+            torch.manual_seed(0)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
