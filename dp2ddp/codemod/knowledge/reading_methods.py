@@ -7,10 +7,6 @@ def _names(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-def _homes(words: str) -> tuple[str, ...]:
-    return tuple(f"{word}." for word in words.split())
-
-
 # Give parts of what they are called of, or the thing itself: who changes these, changes it.
 VIEWS = _names(
     "get items values keys data detach view view_as reshape reshape_as expand expand_as flatten unflatten squeeze",
@@ -20,28 +16,28 @@ VIEWS = _names(
     "max min type_as asarray as_tensor from_numpy as_strided broadcast_to ravel getattr vars type pop popitem setdefault next iter",
 )
 _OF_CONTAINERS = _names(
-    "get items values keys copy count index most_common union intersection difference issubset issuperset",
-    "elements isdisjoint qsize empty full",
+    "get items values keys copy count index most_common union intersection difference issubset issuperset elements",
+    "isdisjoint qsize empty full",
 )
 _OF_TEXTS = _names(
-    "format join split rsplit strip lstrip rstrip lower upper title startswith endswith replace find encode",
-    "decode isdigit splitlines zfill",
+    "format join split rsplit strip lstrip rstrip lower upper title startswith endswith replace find encode decode",
+    "isdigit splitlines zfill",
 )
 _OF_TENSORS = _names(
-    "abs acos add addmm all allclose amax amin aminmax any argmax argmin argsort asin atan bmm bool broadcast_to",
-    "ceil chunk clamp clip clone contiguous cos cosh cumprod cumsum data_ptr det detach diag diagonal diff dim",
-    "dist div dot dtype element_size eq equal erf exp expand expand_as flatten flip floor fmod gather ge",
-    "get_device greater gt histc index_add index_copy index_fill index_select int inverse is_contiguous",
-    "is_floating_point isfinite isinf isnan item le lerp less log log10 log1p log2 log_softmax logical_and",
-    "logical_not logical_or logsumexp long lt masked_fill masked_scatter masked_select matmul max mean median min",
-    "mm movedim mul multinomial mv nan_to_num narrow ndimension ne neg new new_empty new_full new_ones new_tensor",
-    "new_zeros nonzero norm numel numpy outer permute pinverse pow prod quantile reciprocal relu remainder repeat",
-    "repeat_interleave reshape reshape_as roll rot90 round rsqrt scatter scatter_add select sigmoid sign sin sinh",
-    "size softmax sort sqrt square squeeze std stride sub sum svd t take tan tanh tile tolist topk trace",
-    "transpose tril triu trunc type type_as unbind unflatten unfold unique unsqueeze var view view_as where",
-    "zero_grad bfloat16 is_cuda storage untyped_storage nelement as_strided baddbmm cross einsum floor_divide",
-    "heaviside hypot astype flatten_parameters tobytes searchsorted argpartition argwhere ndim ravel logit",
-    "minimum maximum msort mvlgamma nanmean nansum polygamma sgn signbit swapaxes true_divide",
+    "abs acos add addmm all allclose amax amin aminmax any argmax argmin argsort asin atan bmm bool broadcast_to ceil",
+    "chunk clamp clip clone contiguous cos cosh cpu cuda cumprod cumsum data_ptr det detach diag diagonal diff dim",
+    "dist div dot dtype double element_size eq equal erf exp expand expand_as flatten flip float floor",
+    "fmod gather ge get_device greater gt half histc index_add index_copy index_fill index_select int inverse",
+    "is_contiguous is_floating_point isfinite isinf isnan item le lerp less log log10 log1p log2 log_softmax",
+    "logical_and logical_not logical_or logsumexp long lt masked_fill masked_scatter masked_select matmul max mean",
+    "median min mm movedim mul multinomial mv nan_to_num narrow ndimension ne neg new new_empty new_full new_ones",
+    "new_tensor new_zeros nonzero norm numel numpy outer permute pinverse pow prod quantile reciprocal relu remainder",
+    "repeat repeat_interleave reshape reshape_as roll rot90 round rsqrt scatter scatter_add select sigmoid sign sin",
+    "sinh size softmax sort split sqrt square squeeze std stride sub sum svd t take tan tanh tile to tolist topk trace",
+    "transpose tril triu trunc type type_as unbind unflatten unfold unique unsqueeze var view view_as where zero_grad",
+    "bfloat16 is_cuda storage untyped_storage nelement as_strided baddbmm cross einsum floor_divide heaviside hypot",
+    "astype flatten_parameters tobytes nonzero searchsorted cumprod argpartition argwhere ndim ravel",
+    "logit minimum maximum movedim msort mvlgamma nanmean nansum polygamma ravel sgn signbit swapaxes true_divide",
 )
 _OF_MODULES = _names(
     "parameters named_parameters buffers named_buffers children named_children modules named_modules state_dict",
@@ -65,7 +61,7 @@ LOOKING = _names(
     "TypeError KeyError IndexError AssertionError Exception AttributeError ImportError NotImplemented Warning",
 )
 # Of those, what may change what it is given.
-CHANGING_HOMES = _homes("operator collections itertools random heapq bisect")
+CHANGING_HOMES = ("operator.", "collections.", "itertools.", "random.", "heapq.", "bisect.")
 CHANGING = _names(
     "copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters"
 )
@@ -73,10 +69,46 @@ CHANGING = _names(
 HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
-    *_homes(
-        "torch torchvision torchaudio math numpy cmath copy itertools functools einops scipy collections typing"
+    *(
+        "torch.",
+        "torchvision.",
+        "torchaudio.",
+        "math.",
+        "numpy.",
+        "cmath.",
+        "copy.",
+        "itertools.",
+        "functools.",
     ),
-    *_homes("operator string re timm random types contextlib dataclasses enum abc numbers time warnings PIL"),
-    "logging.getLogger",
+    *(
+        "einops.",
+        "scipy.",
+        "collections.",
+        "typing.",
+        "operator.",
+        "string.",
+        "re.",
+        "timm.",
+        "random.",
+        "types.",
+    ),
+    *(
+        "contextlib.",
+        "dataclasses.",
+        "enum.",
+        "abc.",
+        "numbers.",
+        "time.",
+        "warnings.",
+        "logging.getLogger",
+        "PIL.",
+    ),
 )
-MODULE_HOMES = _homes("torch.nn torchvision timm transformers pretrainedmodels segmentation_models_pytorch")
+MODULE_HOMES = (
+    "torch.nn.",
+    "torchvision.",
+    "timm.",
+    "transformers.",
+    "pretrainedmodels.",
+    "segmentation_models_pytorch.",
+)
