@@ -175,3 +175,26 @@ def _is_changed_in_place(module: Module, target: ast.Name | ast.Attribute) -> bo
     """`rows += 1`, of any name of that spelling."""
     word = target.id if isinstance(target, ast.Name) else target.attr
     return any(isinstance(module.parents[each], ast.AugAssign) for each in module.by_word[word])
+
+
+def is_only_read(module: Module, node: ast.expr) -> bool:
+    """Whether all that is done with a store is `store["x"][:]`, `store.keys()` and `store.close()`."""
+    match module.parents[node]:
+        case ast.Assign(targets=[ast.Name() as target]):
+            pass
+        case ast.withitem(optional_vars=ast.Name() as target):
+            pass
+        case _:
+            return False
+    uses = loads(module, target)
+    return not _is_changed_in_place(module, target) and all(_reads(home, use) for home, use in uses)
+
+
+def _reads(module: Module, store: ast.expr) -> bool:
+    parent = module.parents[store]
+    match module.parents[parent]:
+        case ast.Call() if isinstance(parent, ast.Attribute):
+            return parent.attr in ("close", "keys")
+        case ast.Subscript(value=value, slice=ast.Slice() | ast.Tuple(), ctx=ast.Load()):
+            return value is parent and isinstance(parent, ast.Subscript) and parent.value is store
+    return False
