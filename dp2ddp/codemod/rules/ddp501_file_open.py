@@ -150,8 +150,8 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
 def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
     """What rank 0 alone opens, and all ranks if it is only read."""
     mode = call.argument(row.position, row.keyword)
-    is_plus = isinstance(mode, ast.Constant) and mode.value == "r+"
-    if call.name == "h5py.File" and is_plus and is_only_read(module, call.node):
+    is_both = call.name == "h5py.File" and isinstance(mode, ast.Constant) and mode.value == "r+"
+    if is_both and mode is not None and is_only_read(module, call.node):
         return Change(Replace(mode, '"r"', "nothing is written into it, and ranks can read it together"))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
