@@ -43,7 +43,7 @@ class FileOpen(Rule):
 
     code = "DDP501"
     name = "file-open"
-    nodes = ("Attribute", "Call", "Name")
+    nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
         diff("""
               import gzip
@@ -155,12 +155,14 @@ def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
         return Change(Replace(mode, '"r"', "nothing is written into it, and ranks can read it together"))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
-    return Hazard(call.node, f"{call.name}: {ALONE[row.does]}", "let rank 0 do it by ask_rank0(function)")
+    why, advice = ALONE[row.does]
+    return Hazard(call.node, f"{call.name}: {why}", advice)
 
 
+ASK = "let rank 0 do it by ask_rank0(function)"
 ALONE = {
-    Does.KEEP_STORE: "one process alone can write what it opens",
-    Does.START_PROGRAM: "each rank would start the program, and hear its own",
+    Does.KEEP_STORE: ("one process alone can write what it opens", f"{ASK}, or open it to read only"),
+    Does.START_PROGRAM: ("each rank would start the program, and hear its own", ASK),
 }
 # What these return is no object of which the methods are called.
 NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")
