@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from dp2ddp.codemod.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
-from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
@@ -16,6 +15,7 @@ from dp2ddp.codemod.edits import (
     Guard,
     InsertAfter,
     InsertBefore,
+    ParsedFile,
     PassTo,
     Remove,
     Replace,

@@ -19,7 +19,7 @@ from types import TracebackType
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-from dp2ddp.codemod.editable import ParsedFile
+from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
