@@ -13,6 +13,7 @@ from dp2ddp.codemod.edits import (
     DropArgument,
     DropImport,
     Guard,
+    Header,
     InsertAfter,
     InsertBefore,
     ParsedFile,
@@ -22,7 +23,6 @@ from dp2ddp.codemod.edits import (
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.header import Header
 from dp2ddp.codemod.rewriter import NodeEdits, Rewriter
 from dp2ddp.codemod.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError

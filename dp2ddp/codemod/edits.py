@@ -171,6 +171,14 @@ def _parts(edits: Iterable[Finding]) -> Iterator[str]:
             yield str(getattr(edit, part, ""))
 
 
+@dataclass(frozen=True)
+class Header:
+    """What comes behind the last import of a file."""
+
+    lines: tuple[str, ...]
+    behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
+
+
 class ParsedFile(Protocol):
     """A file with its tree, as far as edits and answers to hazards ask for it."""
 
