@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.mentions import mentions
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Notes, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rename
 from dp2ddp.codemod.wrapper import wrapper
 from dp2ddp.codemod.wraps import find_wraps
 
@@ -50,71 +50,42 @@ class DataParallelWrap(Rule):
     name = "data-parallel"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.Linear(2, 2)
-                net = torch.nn.DataParallel(net)
-                optimizer = torch.optim.SGD(net.parameters(), 0.1)
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    torch.nn.functional.mse_loss(net(x), y).backward()
-                    optimizer.step()
-            """,
-            after="""
-                import torch
-                net = torch.nn.Linear(2, 2)
-                net = WholeBatchDDP(net)
-                optimizer = torch.optim.SGD(net.parameters(), 0.1)
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    torch.nn.functional.mse_loss(net(x), y).backward()
-                    optimizer.step()
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                class Mine(torch.nn.DataParallel):
-                    def gather(self, outputs, output_device):
-                        return outputs
-                sizes = []
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        sizes.append(len(x))
-                        return x
-                net = Mine(Net())
-                if isinstance(net, torch.nn.DataParallel):
-                    net = net.module
-            """,
-            after="""
-                import torch
-                class Mine(DataParallelOnRanks):
-                    def gather(self, outputs, output_device):
-                        return outputs
-                sizes = []
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        sizes.append(len(x))
-                        return x
-                net = Mine(Net())
-                if isinstance(net, WholeBatchInTurns):
-                    net = net.module
-            """,
-        ),
-        Notes(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net, device_ids=[0])
-            """,
-            message="one device",
-        ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.parallel.DistributedDataParallel(net)
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.Linear(2, 2)
+            - net = torch.nn.DataParallel(net)
+            + net = WholeBatchDDP(net)
+              optimizer = torch.optim.SGD(net.parameters(), 0.1)
+              for x, y in loader:
+                  optimizer.zero_grad()
+                  torch.nn.functional.mse_loss(net(x), y).backward()
+                  optimizer.step()
+        """),
+        diff("""
+              import torch
+            - class Mine(torch.nn.DataParallel):
+            + class Mine(DataParallelOnRanks):
+                  def gather(self, outputs, output_device):
+                      return outputs
+              sizes = []
+              class Net(torch.nn.Module):
+                  def forward(self, x):
+                      sizes.append(len(x))
+                      return x
+              net = Mine(Net())
+            - if isinstance(net, torch.nn.DataParallel):
+            + if isinstance(net, WholeBatchInTurns):
+                  net = net.module
+        """),
+        notes("""
+            # one device
+            import torch
+            net = torch.nn.DataParallel(net, device_ids=[0])
+        """),
+        Untouched("""
+            import torch
+            net = torch.nn.parallel.DistributedDataParallel(net)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
