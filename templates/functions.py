@@ -11,7 +11,7 @@ from .meeting import SideEffects, meet
 from .model import WholeBatchParallel, changes_of, copies_of, sums_of
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import make_replica, share_tensors, versions_of
+from .replicas import make_replica, share_tensors, versions_of, without_hooks
 from .rows import Rows
 from .sums import CopyToRanks
 from .trees import map_tensors, tensors_of
@@ -156,7 +156,7 @@ def parallel_apply_on_ranks(
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
     rows, named = map_tensors(lambda tensor: entered.get(id(tensor), tensor), (inputs[place], options[place]))
     outputs, error, draws, before = None, None, ReplicaDraws(), [versions_of(network) for network in networks]
-    with draws(has_rows):
+    with draws(has_rows), without_hooks():
         try:
             outputs = mine(*rows, **named)
         except Exception as raised:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, versions_of
+from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
 from .rows import Rows
 from .sums import GradientSums
 from .trees import map_tensors, tensors_of
@@ -101,7 +101,7 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
     outputs, error, before = None, None, versions_of(module)
     sums = sums_of(module, rows)
     copies = copies_of(module, sums)
-    with draws(rows.has_any):
+    with draws(rows.has_any), without_hooks():
         try:
             outputs = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
         except Exception as raised:

@@ -23,6 +23,7 @@ SPECIAL_HOMES = (
         "torch.autograd.functional",
         "torch.autograd.Function",
         "torch.autograd.function.",
+        "torch.autograd.graph",
     ),
     *(
         "torch.func.",
