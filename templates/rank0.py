@@ -12,7 +12,7 @@ from .ranks import own_rank, ranks_apart, together
 from .streams import host_streams, set_host_streams
 
 
-def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
@@ -36,7 +36,7 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         del error, news
 
 
-def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Call a function on rank 0 alone, for what it does; its end, or its error, is that of all."""
 
     def run() -> None:
@@ -48,7 +48,7 @@ def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
         ask_rank0(run)
 
 
-def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def rank0_first(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
     made: List[Any] = []
     before = host_streams()

@@ -24,7 +24,7 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def share_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
     result = function(*args, **kwargs)
     set_host_streams(tell_all(host_streams()))
@@ -48,7 +48,7 @@ class ReplicaStream:
         cls.seed, cls.state = torch.initial_seed(), state
 
 
-def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def seed_all_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
     result = function(*args, **kwargs)
     if torch.cuda.is_available():

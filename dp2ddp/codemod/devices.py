@@ -86,10 +86,12 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
         if not (isinstance(device, ast.Constant) and isinstance(device.value, (bool, type(None)))):
             yield Use(Form.CUDA, device, device, call)
     elif kind is Does.MAKE_DEVICE:
-        numbers = [
-            each for each in call.node.args if len(call.node.args) > 1 or devices.may_be_index(module, each)
-        ]
-        if numbers:
+        number = call.keyword("index")
+        places = [*call.node.args, *filter(None, [call.argument(None, "device")])]
+        numbers = [each for each in places if len(places) > 1 or devices.may_be_index(module, each)]
+        if number is not None:  # torch.device(type="cuda", index=0)
+            yield Use(Form.CUDA, number.value, number.value, call)
+        elif numbers:
             form = Form.MAKE if name == "torch.device" else Form.WITH
             yield Use(form, call.node.func if form is Form.MAKE else numbers[0], numbers[-1], call)
     elif call.method == "to" and device is not None and devices.may_be_index(module, device):

@@ -127,7 +127,8 @@ def _own(module: Module, devices: Devices, use: Use) -> Iterator[Finding]:
             quote = "'" if module.text(use.node).lstrip("fFrRbBuU(").startswith("'") else '"'
             yield Change(Replace(use.node, f"{quote}cuda{quote}", BECAUSE))
         case Form.CUDA if use.call:
-            yield Change(DropArgument(use.call.keyword("device") or use.node, use.call.node, BECAUSE))
+            named = (each for each in use.call.node.keywords if each.value is use.node)
+            yield Change(DropArgument(next(named, use.node), use.call.node, BECAUSE))
         case Form.MAKE:
             yield rename(use.node, "own_device", BECAUSE)
         case Form.SET:
