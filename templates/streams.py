@@ -64,10 +64,10 @@ def get_device_states() -> List[torch.Tensor]:
     return states
 
 
-def set_device_states(states: Any) -> None:
+def set_device_states(new_states: Any) -> None:
     """torch.cuda.set_rng_state_all()."""
-    torch.cuda.set_rng_state(states[0])
-    ReplicaStream.begin(states[min(dist.get_rank(), len(states) - 1)].clone())
+    torch.cuda.set_rng_state(new_states[0])
+    ReplicaStream.begin(new_states[min(dist.get_rank(), len(new_states) - 1)].clone())
 
 
 def get_device_state(device: Any = 0) -> torch.Tensor:
@@ -84,13 +84,13 @@ def set_device_state(new_state: torch.Tensor, device: Any = 0) -> None:
 
 
 @contextmanager
-def fork_streams(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_streams(devices: Any = None, enabled: bool = True, **options: Any) -> Iterator[None]:
     """torch.random.fork_rng(): what replicas draw from goes back to where it was as well."""
     forked = range(dist.get_world_size()) if devices is None else [*map(index_of, devices)]
     is_on_device = torch.cuda.is_available()
     before = ReplicaStream.current() if is_on_device else None
     with torch.random.fork_rng(
-        [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled
+        [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled, **options
     ):
         yield
     if is_on_device and enabled and dist.get_rank() in forked:
