@@ -35,7 +35,8 @@ class WholeBatchParallel(torch.nn.Module):
         self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
         first = self.device_ids[0] if self.device_ids else None
         self.output_device = first if output_device is None else output_device
-        share_tensors([*module.parameters(), *module.buffers()])
+        if together():
+            share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):

@@ -55,9 +55,21 @@ def rank0_first(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> A
     ask_rank0(lambda: made.append(function(*args, **kwargs)))
     if made:
         return made[0]
+    after = host_streams()
     set_host_streams(before)
     with ranks_apart():
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    set_host_streams(after)
+    return result
+
+
+def share_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
+    result = function(*args, **kwargs)
+    if not together():
+        return result
+    set_host_streams(tell_all(host_streams()))
+    return tell_all(result)
 
 
 class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-arg]

@@ -8,8 +8,6 @@ from typing import Any, Callable, Iterator, List, Optional
 import torch
 import torch.distributed as dist
 
-from .broadcast import tell_all
-
 
 def host_streams() -> List[Any]:
     """The states of Python's, torch's and numpy's random numbers on the host."""
@@ -22,13 +20,6 @@ def set_host_streams(states: List[Any]) -> None:
     torch.set_rng_state(states[1])
     if states[2] and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(states[2])
-
-
-def share_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
-    result = function(*args, **kwargs)
-    set_host_streams(tell_all(host_streams()))
-    return tell_all(result)
 
 
 class ReplicaStream:
