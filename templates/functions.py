@@ -12,7 +12,7 @@ from .meeting import raise_on_all
 from .model import WholeBatchParallel, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import make_replica, share_tensors, versions_of
+from .replicas import make_replica, share_tensors, versions_of, without_hooks
 from .sums import CopyToRanks
 from .trees import map_tensors, tensors_of
 
@@ -158,7 +158,7 @@ def parallel_apply_on_ranks(
     outputs, error = None, None
     parameters = [p for network in networks for p in network.parameters()]
     versions = versions_of(parameters)
-    with replica_draws(has_rows) as drew:
+    with replica_draws(has_rows) as drew, without_hooks():
         try:
             outputs = mine(*rows, **named)
         except Exception as raised:

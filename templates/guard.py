@@ -37,10 +37,10 @@ def refuse_own_files() -> None:
             place = f"line {own[-1].lineno} of {os.path.basename(own[-1].filename)}"
             raise PermissionError(f"{place} writes {path} on every rank: call it by run_on_rank0")
 
-    def tell_and_save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    def tell_and_save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(f, (str, os.PathLike)):
             sys.audit("open", f, "wb", os.O_WRONLY)  # torch opens it where no hook looks
-        save(thing, f, *args, **kwargs)
+        save(obj, f, *args, **kwargs)
 
     sys.addaudithook(refuse)
-    torch.save = tell_and_save  # type: ignore[assignment]
+    torch.save = tell_and_save

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, versions_of
+from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
 from .rows import JoinRows, Rows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -35,7 +35,8 @@ class WholeBatchParallel(torch.nn.Module):
         self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
         first = self.device_ids[0] if self.device_ids else None
         self.output_device = first if output_device is None else output_device
-        share_tensors([*module.parameters(), *module.buffers()])
+        if together():
+            share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
@@ -110,7 +111,7 @@ def compute_own_rows(
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
     copies, sums = make_copies(module, want_gradients)
     versions = versions_of(parameters)
-    with replica_draws(rows.has_any) as drew:
+    with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
     map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
     sizes = [output.shape[dim] for output in outputs]

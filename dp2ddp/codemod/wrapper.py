@@ -25,6 +25,7 @@ SPECIAL_HOMES = (
         "torch.autograd.functional",
         "torch.autograd.Function",
         "torch.autograd.function.",
+        "torch.autograd.graph",
     ),
     *(
         "torch.func.",
