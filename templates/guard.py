@@ -1,4 +1,4 @@
-"""A net under a conversion: a file that other ranks would write as rank 0 does, and of which no helper knows."""
+"""Nets under a conversion: ranks are told where they would write what rank 0 writes, or walk in another order."""
 
 import os
 import re
@@ -9,6 +9,7 @@ from typing import Any, Tuple
 
 import torch
 
+from .broadcast import exchange_numbers
 from .ranks import own_rank, together
 
 LIBRARY = re.compile(r".*(site-packages|dist-packages|lib/python3\.\d+/)|<frozen")
@@ -44,3 +45,9 @@ def refuse_own_files() -> None:
 
     sys.addaudithook(refuse)
     torch.save = tell_and_save  # type: ignore[assignment]
+
+
+def refuse_own_hashes() -> None:
+    """Sets have one order on all ranks, if they start with one seed for the hashes of strings; Python draws its own."""
+    if len({numbers[0] for numbers in exchange_numbers([hash("order")])}) > 1:
+        raise RuntimeError("sets have another order on each rank: write PYTHONHASHSEED=0 before torchrun")

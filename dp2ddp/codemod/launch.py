@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.orders import hash_orders
-from dp2ddp.codemod.ours import of_the_user
+from dp2ddp.codemod.orders import needs_one_hash_seed
 from dp2ddp.codemod.start import join_of
 from dp2ddp.codemod.visible import visible_text
 from dp2ddp.codemod.wraps import find_wraps, largest_count
@@ -36,8 +35,7 @@ def settings_of(program: Program) -> dict[str, str]:
 
 
 def _settings(program: Program) -> Iterator[tuple[str, str]]:
-    reach = program.reach
-    if any(reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)):
+    if needs_one_hash_seed(program):
         yield "PYTHONHASHSEED", "0"
     join, devices = join_of(program.entry), visible_text(program.entry)
     if join and join.late and devices is not None:

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.ours import of_the_user
 
 SETS = ("builtins.set", "builtins.frozenset")
 READERS = {
@@ -17,6 +19,13 @@ READERS = {
 }
 OF_MEMBERS = {"add", "discard", "remove", "clear", "update", "issubset", "issuperset", "isdisjoint"}
 ASKING = (ast.Compare, ast.If, ast.IfExp, ast.While, ast.Assert, ast.UnaryOp, ast.Expr, ast.AugAssign)
+
+
+def needs_one_hash_seed(program: Program) -> bool:
+    """Whether something that runs may walk in an order that comes from the hashes of strings."""
+    return any(
+        program.reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)
+    )
 
 
 def hash_orders(module: Module) -> Iterator[ast.AST]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.ranks import FORKED
+from tests.ranks import FORKED, torchrun
 
 PROGRAM = Path(__file__).with_name("rank0_program.py")
 pytestmark = [
@@ -103,3 +103,22 @@ def test_a_library_that_writes_on_every_rank_is_stopped_with_the_line(found: Any
 
 def test_what_nobody_closes_is_there_at_the_end(found: Any) -> None:
     assert found("unclosed") == "all of it"
+
+
+@pytest.mark.parametrize("seed", ["random", "7"])
+def test_ranks_with_hashes_of_their_own_are_told_of_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
+) -> None:
+    """Without it, a vocabulary made of a set of words was another one on each rank: silently another training."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from dp2ddp.templates.guard import refuse_own_hashes\n"
+        "from dp2ddp.templates.ranks import init_distributed\n"
+        "init_distributed()\n"
+        "refuse_own_hashes()\n"
+        "print('went on')\n"
+    )
+    monkeypatch.setenv("PYTHONHASHSEED", seed)
+    ending = torchrun(script)
+    assert (ending.code == 0) == (ending.stdout == "went on\n") == (seed == "7")
+    assert ("write PYTHONHASHSEED=0 before torchrun" in ending.stderr) == (seed == "random")

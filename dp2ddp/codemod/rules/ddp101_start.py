@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.orders import needs_one_hash_seed
 from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.start import first_act, join_of
@@ -33,7 +34,8 @@ class Start(Rule):
     `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
     the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
     known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-    script's line.
+    script's line. Where the order of a set may matter, `refuse_own_hashes()` does: ranks that were started without the
+    launch line's `PYTHONHASHSEED` are told of it.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
@@ -108,6 +110,9 @@ class Start(Rule):
         if any(_may_write_unseen(each) for each in of_the_user(module.program)):
             guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
             yield Change(guard, ("refuse_own_files",))
+        if needs_one_hash_seed(module.program):
+            guard = InsertBefore(join.before, "refuse_own_hashes()", "sets have one order on all ranks")
+            yield Change(guard, ("refuse_own_hashes",))
         if first_act(module) is None:
             yield _by_command(join.before)
         if join.late is not None:
