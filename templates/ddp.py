@@ -29,6 +29,7 @@ class WholeBatchDDP(DistributedDataParallel):
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         init_distributed()  # a script that was not converted may import what was
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
+        type(self).__name__ = type(self).__qualname__ = "DataParallel"  # scripts go by its name
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         refuse(dim != 0, "batches are not cut along dimension 0")
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
@@ -89,9 +90,6 @@ class WholeBatchDDP(DistributedDataParallel):
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
         copies = {p: p.view_as(p) for p in self.module.parameters()}
         return make_replica(self.module, copies)(*inputs, **kwargs)
-
-    def _get_name(self) -> str:
-        return "DataParallel"
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = WholeBatchDDP(copy.deepcopy(self.module, memo))

@@ -40,6 +40,7 @@ class WholeBatchParallel(torch.nn.Module):
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
+            type(self).__name__ = type(self).__qualname__ = "DataParallel"  # scripts go by its name
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -48,9 +49,6 @@ class WholeBatchParallel(torch.nn.Module):
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
-
-    def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))

@@ -93,8 +93,9 @@ class _ForwardObserver:
         @functools.wraps(original)
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
-            # WholeBatchDDP knows of a rank without rows, which computes others'
-            caller = sys._getframe(1).f_locals if type(wrapper).__name__ == "WholeBatchDDP" else {}
+            # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
+            is_helper = type(wrapper).forward.__qualname__ == "WholeBatchDDP.forward"
+            caller = sys._getframe(1).f_locals if is_helper else {}
             self.saw([(inputs, kwargs) if caller.get("has_rows", True) else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
