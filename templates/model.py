@@ -41,7 +41,8 @@ class WholeBatchParallel(torch.nn.Module):
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
-            type(self).__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
+            # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+            type(self).__name__ = type(self).__qualname__ = "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():

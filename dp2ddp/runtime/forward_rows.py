@@ -93,8 +93,9 @@ class _ForwardObserver:
         @functools.wraps(original)
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
-            # WholeBatchDDP knows of a rank without rows, which computes others'
-            caller = sys._getframe(1).f_locals if type(wrapper).__qualname__ == "WholeBatchDDP" else {}
+            # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
+            is_helper = type(wrapper).forward.__qualname__ == "WholeBatchDDP.forward"
+            caller = sys._getframe(1).f_locals if is_helper else {}
             has_rows = getattr(caller.get("rows"), "has_any", True)
             self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
