@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
-_OWN_WRAPPER = "WholeBatchParallel"  # of templates/model.py, which is copied into scripts: known by its name
+_OWN_WRAPPER = "WholeBatch"  # of templates/model.py, which is copied into scripts: known by its name
 Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers or parameters
 
 

@@ -18,7 +18,8 @@ sys.path.insert(0, str(HERE))
 import torch  # noqa: E402
 from ddp_refusals import REFUSALS, refusal  # noqa: E402
 from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
-from dp2ddp.templates.model import WholeBatchParallel  # noqa: E402
+from dp2ddp.templates.model import WholeBatch  # noqa: E402
+from dp2ddp.templates.overlapping import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
@@ -114,7 +115,7 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
     found: dict[str, Any] = {}
     for name in names:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
-            for kind in (WholeBatchParallel, WholeBatchDDP):
+            for kind in (WholeBatch, WholeBatchParallel, WholeBatchDDP):
                 key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 try:
                     found[key] = compare(name, kind, world, dtype)

@@ -38,6 +38,7 @@ REFUSED = {
     "two_models_draw_from_one_device": "doesn't have any parameter that requires a gradient",
     "attack_on_a_frozen_model": "doesn't have any parameter that requires a gradient",
 }
+KINDS = ("WholeBatch", "WholeBatchParallel")
 DONE = [name for name in SCENARIOS if name not in REFUSED]
 # Gradients of several passes add up before they are summed over the ranks: equal but for rounding. The text tells such
 # scripts (codemod/wrapper.py).
@@ -63,19 +64,21 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", SCENARIOS)
-def test_every_number_is_dataparallels(found: Any, case: str, world: int) -> None:
+def test_every_number_is_dataparallels(found: Any, case: str, kind: str, world: int) -> None:
     for answers in found(world):
-        answer = answers[f"{case} WholeBatchParallel float64"]
+        answer = answers[f"{case} {kind} float64"]
         assert "failed" not in answer, answer["failed"]
         assert answer["compared"] > 0
         assert answer["difference"] < 1e-12
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", SCENARIOS)
-def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str) -> None:
+def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str, kind: str) -> None:
     for answers in found(2):
-        answer = answers[f"{case} WholeBatchParallel float32"]
+        answer = answers[f"{case} {kind} float32"]
         assert "failed" not in answer, answer["failed"]
         assert answer["other_bits"] == 0
 
