@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.orders import hash_orders
+from dp2ddp.codemod.ours import of_the_user
 from dp2ddp.codemod.start import join_of
 from dp2ddp.codemod.visible import visible_text
 from dp2ddp.codemod.wraps import find_wraps, largest_count

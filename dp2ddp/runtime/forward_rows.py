@@ -103,10 +103,10 @@ class _ForwardObserver:
         return forward
 
     def helper(self, cls: Any, /, **kwargs: Any) -> None:
-        """WholeBatchParallel (templates/model.py), of which a converted script has its own copy."""
+        """WholeBatch (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
         original = vars(cls).get("run_replica")
-        if original is None or cls.__qualname__ != "WholeBatchParallel":
+        if original is None or cls.__qualname__ != "WholeBatch":
             return
 
         def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
