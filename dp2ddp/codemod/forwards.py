@@ -285,6 +285,8 @@ class Forwards:
             later = not runs and node not in called
             if later and isinstance(node, FUNCTIONS) and (node is not code or isinstance(node, ast.Lambda)):
                 self._run(module, node)
+            elif later and self._is_of_constant(module, node):
+                continue
             elif isinstance(node, (ast.Name, ast.Attribute)) and not self._says_nothing(module, node):
                 if later:
                     self.bound |= {function for _, function in self.functions(module, node)}
@@ -294,15 +296,13 @@ class Forwards:
                     makers = (each for each in functions_of(made[1]) if each.name in BUILDING)
                     self.running.update((each, made[0]) for each in makers)
 
+    def _is_of_constant(self, module: Module, node: ast.AST) -> bool:
+        """`data` in `data.classes`, a number: nobody gets the data."""
+        around = module.parents.get(node)
+        return isinstance(around, ast.Attribute) and self.sharing.is_constant(around.attr)
+
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
-        """`parts.append`, of a list that is made here; `super().__init__`; `data` in `data.classes`, a number."""
-        around = module.parents[node]
-        if (
-            isinstance(around, ast.Attribute)
-            and around.value is node
-            and self.sharing.is_constant(around.attr)
-        ):
-            return True
+        """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
         is_setter = (
             isinstance(node, ast.Attribute) and node.attr in self.methods
         )  # `self.calls = 1`, a property

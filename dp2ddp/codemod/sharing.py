@@ -113,8 +113,11 @@ class Sharing:
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
         if isinstance(node, ast.Name) and not self.is_shared(module, node):
-            made = (each.node for each in module.bindings(node) or [Binding(Binds.PARAMETER)])
-            return not all(isinstance(each, (ast.Call, ast.BinOp)) for each in made)
+            given = [each for each in module.bindings(node) if each.how is not Binds.CHANGE]
+            made = (
+                each.how is Binds.VALUE and isinstance(each.node, (ast.Call, ast.BinOp)) for each in given
+            )
+            return not given or not all(made)
         return not isinstance(node, ast.Attribute) or node.attr not in self.buffers
 
     # --- calls
