@@ -114,10 +114,11 @@ class Filling:
         if isinstance(value, ast.Name):
             value = next((each for each in module.values(value) if isinstance(each, ast.expr)), value)
         while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
-            is_getattr = isinstance(value, ast.Call) and module.name(value.func) == "builtins.getattr"
-            value = (
-                value.args[0] if is_getattr else value.func if isinstance(value, ast.Call) else value.value
-            )  # type: ignore[union-attr]
+            match value:  # what it is made of: `getattr(models, name)(x)`, `resnet(x).features`
+                case ast.Call(func=ast.Name(id="getattr"), args=[inner, *_]) | ast.Call(func=inner):
+                    value = inner
+                case ast.Attribute(value=inner) | ast.Subscript(value=inner):
+                    value = inner
         name = module.name(value) or ""
         local = self.forwards.class_named(name)
         is_none = isinstance(value, ast.Constant) and value.value is None

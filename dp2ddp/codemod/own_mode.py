@@ -84,7 +84,7 @@ def _is_condition(parent: ast.AST, inner: ast.AST) -> bool:
 
 def _is_behind_return(block: list[ast.stmt], inner: ast.AST) -> bool:
     """`if not args.distributed: return`, further up in the same block."""
-    before = block[: block.index(inner)] if inner in block else []  # type: ignore[arg-type]  # a statement, if it is
+    before = block[: block.index(inner)] if inner in block else []
     return any(_ends(each) for each in before if isinstance(each, ast.If))
 
 
