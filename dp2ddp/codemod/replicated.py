@@ -26,6 +26,8 @@ def has_own_parts(program: Program) -> bool:
 
 def has_callbacks(module: Module) -> bool:
     """Whether a file calls its layers when they have been replicated; or else each is on its own."""
+    if CALLBACK not in module.source.text:
+        return False
     called = (node.attr for node in module.all(ast.Attribute))
     return CALLBACK in (*called, *(node.value for node in module.all(ast.Constant)))
 
