@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from dp2ddp.codemod.libcst_text import is_stand_in
-
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 EMPTY = cst.EmptyLine(indent=False)
 
@@ -248,13 +246,8 @@ def _split(
     while at and _is_comment(lines[at - 1]):
         at -= 1
     if is_head and not at:
-        at = len(lines) - (bool(lines) and _belongs_to_statement(lines[-1]))
+        at = len(lines)
     return tuple(lines[:at]), tuple(lines[at:])
-
-
-def _belongs_to_statement(line: cst.EmptyLine) -> bool:
-    """Whether a line stands for what libcst loses right before a statement: a form feed above the first one."""
-    return line.comment is not None and is_stand_in(line.comment.value)
 
 
 def _is_comment(line: cst.EmptyLine) -> bool:

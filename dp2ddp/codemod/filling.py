@@ -114,11 +114,7 @@ class Filling:
         if isinstance(value, ast.Name):
             value = next((each for each in module.values(value) if isinstance(each, ast.expr)), value)
         while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
-            match value:  # what it is made of: `getattr(models, name)(x)`, `resnet(x).features`
-                case ast.Call(func=ast.Name(id="getattr"), args=[inner, *_]) | ast.Call(func=inner):
-                    value = inner
-                case ast.Attribute(value=inner) | ast.Subscript(value=inner):
-                    value = inner
+            value = _inner(module, value)
         name = module.name(value) or ""
         local = self.forwards.class_named(name)
         is_none = isinstance(value, ast.Constant) and value.value is None
@@ -212,3 +208,10 @@ def _is_consumed(module: Module, value: ast.AST | None) -> bool:
         isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
     )
     return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
+
+
+def _inner(module: Module, node: ast.Call | ast.Attribute | ast.Subscript) -> ast.expr:
+    """What a call, an attribute or an index is of; `getattr(x, name)` is of x."""
+    if not isinstance(node, ast.Call):
+        return node.value
+    return node.args[0] if module.name(node.func) == "builtins.getattr" else node.func

@@ -156,7 +156,7 @@ class Forwards:
         is_of_library = bool(dotted) and not self.program.is_local(dotted)
         if found or is_of_library or isinstance(node, ast.Name):
             return found  # type: ignore[return-value]  # `there` is a file
-        return [*self.methods.get(node.attr, ())]
+        return [*self.methods.get(node.attr, [])]
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
         """Whether a class derives from Module; one with a forward may, if a base of it is not known."""

@@ -27,12 +27,12 @@ class Flow:
         """All expressions that may make a value; the expression itself where nobody says what it is given."""
         if node not in self._known:
             self._known[node] = ((module, node),)  # what is given itself, in a circle, has no other origin
-            given = list(self._given(module, node))
+            given = list(self.given(module, node))
             sources = dict.fromkeys(source for each in given for source in self.origins(*each))
             self._known[node] = tuple(sources) or ((module, node),)
         return self._known[node]
 
-    def _given(self, module: Module, node: ast.expr) -> Iterator[Source]:
+    def given(self, module: Module, node: ast.expr) -> Iterator[Source]:
         """What an expression is given, one step back."""
         match node:
             case ast.IfExp(body=body, orelse=other):
