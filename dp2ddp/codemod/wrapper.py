@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.forwards import fillings
+from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.mentions import is_type_test, mentions
@@ -60,7 +60,7 @@ def wrapper(program: Program) -> str:
     if has_own_parts(program):
         return "DataParallelOnRanks"
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
-    if filled := [*fillings(program)]:
+    if filled := [*forwards_of(program).fillings()]:
         return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
     if may_catch:
         return "WholeBatchSharingErrors"
