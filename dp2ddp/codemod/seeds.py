@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.uses import DEPTH
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
+
+UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 
 
 def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
@@ -42,19 +43,14 @@ def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 def _is_unseen(module: Module, node: ast.Name) -> bool:
     """Whether a name may get what is not seen: by `with`, by unpacking, as one of `*args` or `**options`."""
     scope = module.scope_of[node].lookup(node.id)
-    if scope is None:
+    ways = {each.how for each in module.bindings(node)}
+    if scope is None or ways & UNSEEN:
         return True
     function = scope.node
-    ways = [each.how for each in scope.bindings[node.id]].count(Binds.OTHER)
-    if isinstance(function, FUNCTIONS) and any(
-        each.arg == node.id for each in ast.walk(function.args) if isinstance(each, ast.arg)
-    ):
-        ways -= 1
-        is_init = getattr(function, "name", "") == "__init__"
-        called = module.parents[function] if is_init else function
-        if any(call.may_have_more for _, call in module.program.calls_of(module, called)):
-            return True
-    return ways > 0
+    is_init = getattr(function, "name", "") == "__init__"
+    called = module.parents[function] if is_init else function
+    calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
+    return any(call.may_have_more for _, call in calls)
 
 
 def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:

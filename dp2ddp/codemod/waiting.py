@@ -42,12 +42,7 @@ def _in_forwards(program: Program) -> frozenset[ast.AST]:
 
     Not what is only handed on (tables of functions that build models): nearly all of a program is.
     """
-    methods: dict[str, list[Part]] = {}
-    for module in program.modules:
-        for node in module.all(ast.FunctionDef):
-            if isinstance(module.parents[node], ast.ClassDef):
-                methods.setdefault(node.name, []).append((module, node))
-    pending, seen = [*forwards_of(program).surely_running(), *_hooks(program)], set()
+    pending, seen = [*forwards_of(program).surely_running, *_hooks(program)], set()
     while pending:
         home, function = pending.pop()
         if function in seen:
@@ -60,7 +55,9 @@ def _in_forwards(program: Program) -> frozenset[ast.AST]:
             if definition := home.definition(call):
                 pending.append(definition)
             elif isinstance(call, ast.Attribute):
-                pending += methods.get(call.attr, ()) if call.attr not in READING | FILLING else ()
+                pending += (
+                    program.methods_named.get(call.attr, ()) if call.attr not in READING | FILLING else ()
+                )
             else:
                 origins = program.flow.origins(home, call)
                 pending += [made for other, each in origins if (made := other.definition(each))]

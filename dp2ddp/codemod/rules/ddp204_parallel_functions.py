@@ -75,7 +75,7 @@ class ParallelFunctions(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         yield from replaced(module, HELPERS, "rank r computes part r")
-        exchange = any(has_callbacks(each) for each in module.program.modules)  # which DDP207 looks at
+        exchange = has_callbacks(module.program)  # which DDP207 looks at
         for node, name in () if exchange else mentions(module, RUNNING):
             if fills_something(module.program):
                 yield Hazard(
