@@ -55,9 +55,8 @@ def _in_forwards(program: Program) -> frozenset[ast.AST]:
             if definition := home.definition(call):
                 pending.append(definition)
             elif isinstance(call, ast.Attribute):
-                pending += (
-                    program.methods_named.get(call.attr, ()) if call.attr not in READING | FILLING else ()
-                )
+                is_common = call.attr in READING | FILLING or call.attr.startswith("__")
+                pending += program.methods_named.get(call.attr, ()) if not is_common else ()
             else:
                 origins = program.flow.origins(home, call)
                 pending += [made for other, each in origins if (made := other.definition(each))]
