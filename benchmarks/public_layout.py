@@ -48,7 +48,11 @@ def main() -> None:
     if len(arguments) < 2:
         return
     checkouts, out, names = Path(arguments[0]), Path(arguments[1]), arguments[2:]
-    entries = [each for each in tomllib.loads(SETTINGS.read_text())["repository"] if not names or each["name"] in names]
+    entries = [
+        each
+        for each in tomllib.loads(SETTINGS.read_text())["repository"]
+        if not names or each["name"] in names
+    ]
     for entry in entries:
         source = checkouts / entry["source"].split("/")[1]
         copy = out / source.name
@@ -152,7 +156,10 @@ def _(folder: Path) -> None:
     change(
         folder / "models/nin.py",
         (r"\b192\b|\b160\b|\b96\b", "16"),
-        (r"    def (forward|backward)\(self, (input|grad_output, grad_output_mean)\):", r"    @staticmethod\n    def \1(self, \2):"),
+        (
+            r"    def (forward|backward)\(self, (input|grad_output, grad_output_mean)\):",
+            r"    @staticmethod\n    def \1(self, \2):",
+        ),
         (r"BinActive\(\)\(x\)", "BinActive.apply(x)"),
     )
     change(folder / "main.py", (r"in state\['state_dict'\]\.keys\(\)", "in list(state['state_dict'].keys())"))
@@ -170,7 +177,11 @@ def _(folder: Path) -> None:
 
 @laid_out("WassersteinGAN")
 def _(folder: Path) -> None:
-    change(folder / "main.py", (r"data_iter\.next\(\)", "next(data_iter)"), (r"transforms\.Scale", "transforms.Resize"))
+    change(
+        folder / "main.py",
+        (r"data_iter\.next\(\)", "next(data_iter)"),
+        (r"transforms\.Scale", "transforms.Resize"),
+    )
 
 
 @laid_out("BERT-pytorch")
@@ -178,7 +189,10 @@ def _(folder: Path) -> None:
     words = [f"w{number}" for number in range(30)]
     lines = ["\t".join(" ".join(DRAWN.choice(words, 6)) for _ in range(2)) for _ in range(64)]
     write(folder / "corpus.txt", "\n".join(lines) + "\n")
-    write(folder / "run_bert.py", "from bert_pytorch.__main__ import train\n\nif __name__ == '__main__':\n    train()\n")
+    write(
+        folder / "run_bert.py",
+        "from bert_pytorch.__main__ import train\n\nif __name__ == '__main__':\n    train()\n",
+    )
     sys.path.insert(0, str(folder))
     vocabulary = importlib.import_module("bert_pytorch.dataset").WordVocab
     with open(folder / "corpus.txt") as corpus:
@@ -221,6 +235,7 @@ def _(folder: Path) -> None:
 @laid_out("dgcnn.pytorch")
 def _(folder: Path) -> None:
     clouds(folder)
+    change(folder / "data.py", (r"h5py\.File\(h5_name, 'r\+'\)", "h5py.File(h5_name, 'r')"))
 
 
 @laid_out("Knowledge-Distillation-Zoo")
@@ -290,7 +305,11 @@ def _(folder: Path) -> None:
         write(folder / f"kit/{scene}/cam.txt", "60 0 48\n0 60 32\n0 0 1\n")
     write(folder / "kit/train.txt", "a\nb\n")
     write(folder / "kit/val.txt", "c\n")
-    change(folder / "utils.py", (r"cm\.get_cmap\(", "pyplot.get_cmap("), (r"^from matplotlib import cm", "from matplotlib import pyplot"))
+    change(
+        folder / "utils.py",
+        (r"cm\.get_cmap\(", "pyplot.get_cmap("),
+        (r"^from matplotlib import cm", "from matplotlib import pyplot"),
+    )
 
 
 @laid_out("PSMNet")
@@ -315,7 +334,10 @@ def _(folder: Path) -> None:
                 (folder / f"sf/driving_frames_cleanpass/{focal}/{scene}/{speed}/right").mkdir(parents=True)
     (folder / "sf/driving_disparity").mkdir()
     change(folder / "dataloader/SecenFlowLoader.py", (r"th, tw = 256, 512", "th, tw = 32, 64"))
-    pools = [(rf"\(\({old}, {old}\), stride=\({old},{old}\)\)", f"({new})") for old, new in ((64, 8), (32, 4), (16, 2), (8, 1))]
+    pools = [
+        (rf"\(\({old}, {old}\), stride=\({old},{old}\)\)", f"({new})")
+        for old, new in ((64, 8), (32, 4), (16, 2), (8, 1))
+    ]
     change(folder / "models/submodule.py", *pools)
     change(folder / "models/basic.py", (r"self\.maxdisp/4", "self.maxdisp//4"))
 
@@ -361,10 +383,19 @@ def _(folder: Path) -> None:
     for name, value in new.items():
         text = re.sub(rf"^  {name}:.*", f"  {name}: {value}", text, flags=re.MULTILINE)
     write(folder / "c.yaml", text)
-    change(folder / "model/pspnet.py", (r"pretrained=True\):", "pretrained=False):"), (r"fea_dim = 2048", "fea_dim = 128"), (r"1024, 256", "64, 256"))
+    change(
+        folder / "model/pspnet.py",
+        (r"pretrained=True\):", "pretrained=False):"),
+        (r"fea_dim = 2048", "fea_dim = 128"),
+        (r"1024, 256", "64, 256"),
+    )
     widths = ((r"block, 64,", "block, 4,"), (r"block, 128,", "block, 8,"), (r"block, 256,", "block, 16,"))
     change(folder / "model/resnet.py", *widths, (r"block, 512,", "block, 32,"), (r"Linear\(512", "Linear(32"))
-    change(folder / "util/transform.py", (r"collections\.Iterable", "collections.abc.Iterable"), (r"^import collections", "import collections.abc"))
+    change(
+        folder / "util/transform.py",
+        (r"collections\.Iterable", "collections.abc.Iterable"),
+        (r"^import collections", "import collections.abc"),
+    )
 
 
 @laid_out("deep-text-recognition-benchmark")
@@ -373,14 +404,20 @@ def _(folder: Path) -> None:
 
     for place, count in (("train/MJ", 16), ("train/ST", 12), ("val", 6)):
         (folder / "lm" / place).mkdir(parents=True)
-        with lmdb.open(str(folder / "lm" / place), map_size=1 << 24) as store, store.begin(write=True) as within:
+        with (
+            lmdb.open(str(folder / "lm" / place), map_size=1 << 24) as store,
+            store.begin(write=True) as within,
+        ):
             within.put(b"num-samples", str(count).encode())
             for number in range(1, count + 1):
                 picture(folder / "one.png", 100, 32, grey=256)
                 within.put(b"image-%09d" % number, (folder / "one.png").read_bytes())
                 within.put(b"label-%09d" % number, "".join(DRAWN.choice(list("abc123"), 5)).encode())
     (folder / "one.png").unlink()
-    change(folder / "dataset.py", (r"from torch\._utils import _accumulate", "from itertools import accumulate as _accumulate"))
+    change(
+        folder / "dataset.py",
+        (r"from torch\._utils import _accumulate", "from itertools import accumulate as _accumulate"),
+    )
 
 
 @laid_out("deep-person-reid")
@@ -400,12 +437,18 @@ def _(folder: Path) -> None:
 def _(folder: Path) -> None:
     base = folder / "data/shapenetcore_partanno_segmentation_benchmark_v0_normal"
     kinds = {"Airplane": ("a", 0, 4), "Bag": ("b", 4, 6), "Cap": ("c", 6, 8)}
-    write(base / "synsetoffset2category.txt", "".join(f"{kind}\t{code}\n" for kind, (code, _, _) in kinds.items()))
+    write(
+        base / "synsetoffset2category.txt",
+        "".join(f"{kind}\t{code}\n" for kind, (code, _, _) in kinds.items()),
+    )
     parts: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     for code, first, last in kinds.values():
         for number in range(8):
             rows = numpy.hstack([DRAWN.randn(40, 6), DRAWN.randint(first, last, (40, 1))])
-            write(base / f"{code}/{code}{number}.txt", "".join(" ".join(f"{each:.6f}" for each in row) + "\n" for row in rows))
+            write(
+                base / f"{code}/{code}{number}.txt",
+                "".join(" ".join(f"{each:.6f}" for each in row) + "\n" for row in rows),
+            )
             part = "train" if number < 3 else "val" if number < 4 else "test"
             parts[part].append(f"shape_data/{code}/{code}{number}")
     for part, names in parts.items():
@@ -421,7 +464,10 @@ def _(folder: Path) -> None:
             for frame in range(1, 19):
                 picture(folder / f"v/jpg/{label}/{label}{clip}/image_{frame:05}.jpg", 40, 32)
             subset = "training" if clip < 8 else "validation"
-            database[f"{label}{clip}"] = {"subset": subset, "annotations": {"label": label, "segment": [1, 19]}}
+            database[f"{label}{clip}"] = {
+                "subset": subset,
+                "annotations": {"label": label, "segment": [1, 19]},
+            }
     write(folder / "v/a.json", json.dumps({"labels": ["a", "b"], "database": database}))
     (folder / "v/res").mkdir()
     change(folder / "models/resnet.py", (r"return \[64, 128, 256, 512\]", "return [8, 8, 8, 8]"))
@@ -459,7 +505,10 @@ def _(folder: Path) -> None:
         for part, items in new.items():
             values[part].update(items)
         write(settings / f"{name}.yaml", yaml.safe_dump(values))
-    change(folder / "utils/model.py", (r"^def get_vocoder\(config, device\):", "def get_vocoder(config, device):\n    return None"))
+    change(
+        folder / "utils/model.py",
+        (r"^def get_vocoder\(config, device\):", "def get_vocoder(config, device):\n    return None"),
+    )
     change(
         folder / "evaluate.py",
         (r"(?s)        fig, wav_reconstruction.*?(?=        log\(logger, step)", ""),
@@ -476,14 +525,23 @@ def _(folder: Path) -> None:
     def sentence() -> str:
         return " ".join(DRAWN.choice(words, 3))
 
-    for part, middle in (("val", "spring2016 - cloze_test_ALL_val"), ("test", "spring2016 - cloze_test_ALL_test")):
+    for part, middle in (
+        ("val", "spring2016 - cloze_test_ALL_val"),
+        ("test", "spring2016 - cloze_test_ALL_test"),
+    ):
         name = f"cloze_test_{part}__spring2016 - cloze_test_ALL_{part}.csv"
         rows = [",".join([str(n), *(sentence() for _ in range(6)), str(1 + n % 2)]) for n in range(20)]
         write(folder / "data" / name, "head\n" + "\n".join(rows) + "\n")
     codes = [*letters, *(f"{letter}</w>" for letter in letters)]
-    write(folder / "model/encoder_bpe_40000.json", json.dumps({code: place for place, code in enumerate(codes)}))
+    write(
+        folder / "model/encoder_bpe_40000.json", json.dumps({code: place for place, code in enumerate(codes)})
+    )
     write(folder / "model/vocab_40000.bpe", "#version\n")
-    change(folder / "train.py", (r"^    load_openai_pretrained_model\(.*\n", ""), (r"random_state=np\.random\b", "random_state=np.random.mtrand._rand"))
+    change(
+        folder / "train.py",
+        (r"^    load_openai_pretrained_model\(.*\n", ""),
+        (r"random_state=np\.random\b", "random_state=np.random.mtrand._rand"),
+    )
     change(folder / "text_utils.py", (r"spacy\.load\(.*\)", "spacy.blank('en')"))
 
 
