@@ -95,7 +95,8 @@ class _ForwardObserver:
             self._observer.saw_module(wrapper.module)
             # WholeBatchDDP knows of a rank without rows, which computes others'
             caller = sys._getframe(1).f_locals if type(wrapper).__qualname__ == "WholeBatchDDP" else {}
-            self.saw([(inputs, kwargs) if caller.get("has_rows", True) else None], 0, wrapper.module)
+            has_rows = getattr(caller.get("rows"), "has_any", True)
+            self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
         return forward

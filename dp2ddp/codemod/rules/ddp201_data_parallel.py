@@ -31,7 +31,9 @@ class DataParallelWrap(Rule):
     - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
       one backward a step; whatever else happens when it runs, it refuses with an error.
     - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
-    - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere.
+    - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
+    - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere; `WholeBatchSharingErrors` where the script
+      may catch what a forward raises, which is then raised on all ranks.
     - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
 
     ## Why
