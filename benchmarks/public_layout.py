@@ -28,7 +28,7 @@ DRAWN = numpy.random.RandomState(0)
 # What torch, numpy, PIL and Python have by other names today: in all files.
 MODERN = (
     (r"\basync=True", "non_blocking=True"),
-    (r"\.data\[0\]", ".item()"),
+    (r"\.data\[0\](?![.\[])", ".item()"),
     (r"(correct\w*\[:k\])\.view\(", r"\1.reshape("),
     (r"\bnp\.(int|float|bool|object)\b", r"\1"),
     (r"\bimport cPickle as pickle", "import pickle"),
