@@ -127,7 +127,7 @@ def nothing(folder: Path) -> None:
 
 
 for as_it_is in (
-    "pytorch-classification", "wide-resnet.pytorch", "SupContrast", "CutMix-PyTorch", "examples/imagenet",
+    "wide-resnet.pytorch", "SupContrast", "CutMix-PyTorch", "examples/imagenet",
     "examples/dcgan", "AWP", "Random-Erasing", "pytorch_distributed_training",
     "DistributedLearning", "pytorch-multi-gpu-training",
 ):  # fmt: skip
@@ -141,6 +141,11 @@ for as_it_is in (
 def _(folder: Path) -> None:
     change(folder / "main.py", (r"^net = SimpleDLA\(\)", "net = LeNet()"))
     change(folder / "utils.py", (r"^_, term_width = .*", "term_width = 80"))
+
+
+@laid_out("pytorch-classification")
+def _(folder: Path) -> None:
+    change(folder / "cifar.py", (r"(prec[15])\[0\]", r"\1.item()"))
 
 
 @laid_out("mixup-cifar10")
