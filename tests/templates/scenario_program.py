@@ -91,7 +91,9 @@ def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, A
         return RacelessDataParallel(module, devices, world, dim)
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
-        return kind(module, dim=dim) if dim else kind(module)
+        net = kind(module, dim=dim) if dim else kind(module)
+        assert type(net).__name__ == nn.DataParallel.__name__  # which scripts ask for
+        return net
 
     torch.set_default_dtype(dtype)
     try:
