@@ -11,6 +11,7 @@ class Rank:
     """This process among the ranks."""
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     is_alone = False  # while rank 0 does something that the others do not
     # its number; workers of loaders and pools have others
     process = 0
@@ -34,19 +35,14 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
     return [each.tolist() for each in gather_tensors(own)]
 
 
-class CannotBeSent(RuntimeError):
-    """Raised on all ranks; one that raised alone would leave the others waiting."""
-
-
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    if dist.get_rank() == source:
-        try:
-            pickle.dumps(news)
-        except Exception as reason:
-            news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-    message = [news]
+    message = [news, ""]
+    try:
+        pickle.dumps(news)
+    except Exception as reason:  # raised here alone, it would leave the others waiting
+        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
     dist.broadcast_object_list(message, source, Rank.host)
-    if isinstance(message[0], CannotBeSent):
-        raise message[0]
+    if message[1]:
+        raise RuntimeError(message[1])
     return message[0]

@@ -1,9 +1,7 @@
 """Checkpoints, written once, and never half."""
 
 import os
-import shutil
 import stat
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,21 +15,14 @@ def save_on_rank0(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save into a file beside, which is then moved into place."""
+    """torch.save into a file beside, which then takes the place of the old one, but not of a link or a pipe."""
     is_path = isinstance(f, (str, os.PathLike))
-    if not is_path or os.path.lexists(f) and not is_one_file(os.lstat(f)):
-        return torch.save(obj, f, *args, **kwargs)  # into memory, a pipe, a link, or a file of two names
-    path = os.fspath(f)
-    beside = os.path.splitext(path)[0] + ".unfinished"  # torch writes the name into the file, without its end
-    try:
-        torch.save(obj, beside, *args, **kwargs)
-        if os.path.exists(path):
-            shutil.copymode(path, beside)
-        os.replace(beside, path)
-    finally:
-        with suppress(OSError):
-            os.remove(beside)
-
-
-def is_one_file(state: os.stat_result) -> bool:
-    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
+    old = os.lstat(f) if is_path and os.path.lexists(f) else None
+    if not is_path or old and not (stat.S_ISREG(old.st_mode) and old.st_nlink == 1):
+        torch.save(obj, f, *args, **kwargs)
+        return
+    beside = os.path.splitext(f)[0] + ".unfinished"  # torch writes the name into the file, without its end
+    torch.save(obj, beside, *args, **kwargs)
+    if old:
+        os.chmod(beside, stat.S_IMODE(old.st_mode))
+    os.replace(beside, f)

@@ -1,112 +1,84 @@
 """DistributedDataParallel in DataParallel's place, for scripts that train one model, by one backward a step."""
 
 import atexit
-import copy
-import copyreg
 import weakref
 from typing import Any, List
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from .broadcast import exchange_numbers
-from .draws import ReplicaDraws
+from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, versions_of
-from .rows import gather_rows
+from .replicas import make_replica, run_alone, share_tensors
+from .rows import Rows, gather_rows
 from .trees import map_tensors
 
 
 class WholeBatchDDP(DistributedDataParallel):
     """DistributedDataParallel that takes a whole batch and gives its outputs, as DataParallel does.
 
-    Rank r computes chunk r of the batch, on a replica; a rank without rows computes two, and keeps nothing of them. All
-    ranks compute the loss of the whole batch. Buffers are rank 0's, as DataParallel's are its first replica's.
+    Rank r computes chunk r of the batch, on a replica. All ranks compute the loss of the whole batch. Buffers are
+    rank 0's, as DataParallel's are its first replica's.
     """
 
-    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None) -> None:
         init_distributed()  # a script that was not converted may import what was
+        WholeBatchDDP.__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
-        refuse(dim != 0, "batches are not cut along dimension 0")
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
         self.trained = [p for p in module.parameters() if p.requires_grad]
-        self.sums = SumsOnce()
-        self.register_comm_hook(None, self.sums.average)
+        self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
-        rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
         if torch.is_grad_enabled():
             self.check()
-        has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
+        rows = Rows(bool(inputs or kwargs), self.device)
+        outputs: List[torch.Tensor] = []
 
-        def take_rows(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal has_rows
+        def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
-            chunks = tensor.chunk(world)
-            has_rows = has_rows and rank < len(chunks)
-            return (chunks[rank] if rank < len(chunks) else tensor[:2]).to(self.device, copy=True)
+            return rows.take(tensor)
 
-        def keep_rows(output: torch.Tensor) -> torch.Tensor:
-            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-            sizes.append(len(rows) if has_rows else 0)
-            return rows[: sizes[-1]]
-
-        def gather(rows: torch.Tensor) -> Any:
-            trained = self.trained if rows.requires_grad else []
-            return GatherRows.apply(self.sums, next(counts), rows, *trained)
-
-        inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
-        before = versions_of(self.module)
-        sizes: List[int] = []
-        with draws(has_rows):
-            outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
-        after = versions_of(self.module)
-        refuse(after[1] != before[1], "a forward writes into parameters")
-        writes = self.training or after[0] != before[0]
-        numbers = exchange_numbers([draws.on_host, draws.on_device, writes, *sizes])
-        on_host, on_device, all_writes, *columns = zip(*numbers)
-        draws.go_on(bool(on_host[0]), bool(on_device[0]))
-        if any(all_writes):
-            share_tensors([*self.module.buffers()])
-        counts = iter(columns)
-        return map_tensors(gather, outputs)
+        inputs, kwargs = map_tensors(take, (inputs, kwargs))
+        has_rows = rows.has_any
+        with replica_draws(has_rows) as drew:
+            tree = super().forward(*inputs, **kwargs)
+        map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
+        numbers = exchange_numbers([*drew, *map(len, outputs)])
+        go_on_behind(numbers[0])
+        share_tensors([*self.module.buffers()])
+        counts = [*zip(*numbers)][2:]
+        whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
+        return map_tensors(lambda output: next(whole), tree)
 
     def check(self) -> None:
         """Refuse what DistributedDataParallel does not see."""
         trained = [p for p in self.module.parameters() if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
-        refuse(bool(hooked), "a parameter or a layer has a backward hook")
-        self.sums.are_done = False
+        hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
+        refuse(hooked, "a parameter or a layer has a backward hook")
+        self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        copies = {p: p.view_as(p) for p in self.module.parameters()}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
-
-    def _get_name(self) -> str:
-        return "DataParallel"
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = WholeBatchDDP(copy.deepcopy(self.module, memo))
-        new.training = self.training  # its own alone: parts may be in another mode
-        return new
+        parameters = [*self.module.parameters()]
+        versions = [p._version for p in parameters]
+        outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
+        refuse(versions != [p._version for p in parameters], "a forward writes into parameters")
+        return outputs
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
-        state = {**vars(torch.nn.DataParallel(self.module)), "training": self.training}
-        kind = (torch.nn.DataParallel, object, None)
-        return copyreg._reconstructor, kind, state  # type: ignore[attr-defined]
+        refuse(True, "the model is copied, or saved as a whole")
 
 
 class GatherRows(torch.autograd.Function):
-    """A rank's rows to those of all ranks.
+    """A rank's rows of all outputs to those of all ranks.
 
     All ranks compute the loss of the whole batch, so the gradient of a rank's rows is its part of DataParallel's sum.
     DistributedDataParallel averages, also what is in .grad already: it needs world_size times as much. Parameters that
@@ -114,35 +86,28 @@ class GatherRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, sums: Any, counts: Any, rows: torch.Tensor, *parameters: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.sums, ctx.counts, ctx.others = sums, counts, [None for _ in parameters]
-        return gather_rows(rows, counts)
+    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, *tensors: torch.Tensor) -> Any:
+        ctx.model, ctx.counts = model, counts
+        ctx.set_materialize_grads(False)
+        whole = [*map(gather_rows, tensors, counts)]
+        ctx.mark_non_differentiable(*(each for each, own in zip(whole, tensors) if not own.requires_grad))
+        return tuple(whole)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        trained, may_sum, ctx.model.may_sum = ctx.model.trained, ctx.model.may_sum, False
         refuse(torch.is_grad_enabled(), "gradients of gradients are wanted")
-        refuse(ctx.sums.are_done, "a second backward comes before the next forward")
-        torch.autograd.Variable._execution_engine.queue_callback(ctx.sums.check)
-        return (None, None, gradient.split(ctx.counts)[dist.get_rank()] * dist.get_world_size(), *ctx.others)
+        refuse(not may_sum, "a step has two forwards, or two backwards")
+        ends = [node for node, _ in ctx.next_functions[-len(trained) :]]
+        sums_all = all(map(torch._C._will_engine_execute_node, ends))  # or torch says what it is not made for
+        refuse(not sums_all, "autograd.grad or backward(inputs=...) asks for some gradients")
 
+        def own_part(gradient: Any, counts: Any) -> Any:
+            return (
+                None if gradient is None else gradient.split(counts)[dist.get_rank()] * dist.get_world_size()
+            )
 
-class SumsOnce:
-    """DistributedDataParallel sums gradients once between two forwards: this sees whether it has."""
-
-    are_done = False
-
-    def average(
-        self,
-        group: Any,
-        bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch looks at both annotations
-    ) -> torch.futures.Future[torch.Tensor]:
-        self.are_done = True
-        return allreduce_hook(group, bucket)
-
-    def check(self) -> None:
-        refuse(not self.are_done, "autograd.grad or backward(inputs=...) asks for some gradients")
+        return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 
 
 def drop_reducer(model: Any) -> None:

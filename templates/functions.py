@@ -6,19 +6,21 @@ from typing import Any, List, Tuple
 import torch
 import torch.distributed as dist
 
-from .draws import ReplicaDraws
-from .meeting import SideEffects, meet
-from .model import WholeBatchParallel, changes_of, copies_of, sums_of
+from .broadcast import exchange_numbers
+from .draws import go_on_behind, replica_draws
+from .meeting import raise_on_all
+from .model import WholeBatchParallel, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors, versions_of, without_hooks
-from .rows import Rows
 from .sums import CopyToRanks
 from .trees import map_tensors, tensors_of
 
 
 class DataParallelOnRanks(WholeBatchParallel):
     """The base of classes that override parts of DataParallel."""
+
+    stands_for_data_parallel = True
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """As DataParallel's forward is written."""
@@ -75,10 +77,8 @@ def scatter_kwargs_on_ranks(inputs: Any, kwargs: Any, target_gpus: Any, dim: int
 
 def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
-    rows = Rows(0)
-    rows.want_gradient = True  # other things may be summed in backward between these
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        copies = copies_of(network, sums_of(network, rows))
+        copies, _ = make_copies(network, wait=True)  # other things may be summed in backward between these
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies
@@ -155,23 +155,22 @@ def parallel_apply_on_ranks(
     ]
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
     rows, named = map_tensors(lambda tensor: entered.get(id(tensor), tensor), (inputs[place], options[place]))
-    outputs, error, draws, before = None, None, ReplicaDraws(), [versions_of(network) for network in networks]
-    with draws(has_rows), without_hooks():
+    outputs, error = None, None
+    parameters = [p for network in networks for p in network.parameters()]
+    versions = versions_of(parameters)
+    with replica_draws(has_rows) as drew, without_hooks():
         try:
             outputs = mine(*rows, **named)
         except Exception as raised:
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-    changes = [changes_of(network, old) for network, old in zip(networks, before)]
-    own = SideEffects(
-        draws.on_host, draws.on_device, any(each[0] for each in changes), any(each[1] for each in changes)
-    )
-    effects, _ = meet(error, own, [])
-    draws.go_on(effects.drew_on_host, effects.drew_on_device)
-    shared = [b for network in networks for b in network.buffers()] if effects.changed_buffers else []
-    shared += [p for network in networks for p in network.parameters()] if effects.changed_parameters else []
-    share_tensors([*dict.fromkeys([*shared, *in_use(Broadcasts.others)])])
+        raise_on_all(error)
+    told = exchange_numbers([*drew, versions != versions_of(parameters)])
+    go_on_behind(told[0])
+    buffers = [b for network in networks for b in network.buffers()]
+    writes = any(each[2] for each in told)  # into weights: those of the first replica stay
+    share_tensors([*dict.fromkeys([*buffers, *(parameters if writes else ()), *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
         *entered.values(),

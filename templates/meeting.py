@@ -1,39 +1,29 @@
-"""Behind a forward: what ranks must know of each other before they go on."""
+"""What one rank's replica raises is raised on all."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Any, Optional
 
 from .broadcast import exchange_numbers, tell_all
-
-AT_ONCE = 8  # sizes of outputs that go with the first message
-
-
-class SideEffects(NamedTuple):
-    """What a replica's forward did beside computing."""
-
-    drew_on_host: bool
-    drew_on_device: bool
-    changed_buffers: bool
-    changed_parameters: bool
+from .model import WholeBatchParallel
 
 
-def meet(
-    error: Optional[Exception], own: SideEffects, sizes: List[int]
-) -> Tuple[SideEffects, List[List[int]]]:
-    """The side effects that count (replica 0's draws, any replica's changes), and each output's rows on each rank.
+class WholeBatchSharingErrors(WholeBatchParallel):
+    """WholeBatchParallel for scripts that catch errors: what a replica raises on one rank is raised on all of them."""
 
-    What a replica raises is raised on all ranks.
-    """
-    first = [*sizes, *[0] * AT_ONCE][:AT_ONCE]
-    all_numbers = exchange_numbers([error is not None, *own, len(sizes), *first])
-    failed = [numbers[0] for numbers in all_numbers]
+    stands_for_data_parallel = True
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        outputs, error = None, None
+        try:
+            outputs = super().run_replica(replica, has_rows, inputs, kwargs)
+        except Exception as raised:
+            error = raised if has_rows else None
+        raise_on_all(error)
+        return outputs
+
+
+def raise_on_all(error: Optional[Exception]) -> None:
+    """What a replica has raised on this rank, or on another."""
+    failed = [number for (number,) in exchange_numbers([error is not None])]
     if any(failed):
-        error_of_all = tell_all(error, failed.index(1))  # by the first of them, to all
+        error_of_all = tell_all(error, failed.index(1))
         raise error or error_of_all
-    if len({numbers[5] for numbers in all_numbers}) > 1:
-        raise RuntimeError("replicas give different numbers of outputs: DataParallel cannot gather them")
-    columns = [[*map(bool, column)] for column in zip(*all_numbers)][1:5]
-    effects = SideEffects(columns[0][0], columns[1][0], any(columns[2]), any(columns[3]))
-    counts = [numbers[6:] for numbers in all_numbers]
-    if len(sizes) > AT_ONCE:
-        counts = exchange_numbers(sizes)
-    return effects, [[*column] for column in zip(*counts)][: len(sizes)]

@@ -2,18 +2,18 @@
 
 import copy
 import copyreg
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
-from .draws import ReplicaDraws
-from .meeting import SideEffects, meet
+from .broadcast import exchange_numbers
+from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
-from .rows import Rows
-from .sums import GradientSums
-from .trees import map_tensors, tensors_of
+from .rows import JoinRows, Rows
+from .sums import CopyToRanks, GradientSums
+from .trees import map_tensors
 
 
 class WholeBatchParallel(torch.nn.Module):
@@ -41,17 +41,18 @@ class WholeBatchParallel(torch.nn.Module):
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
+            type(self).__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
+        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs, self.join_rows)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
 
-    def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        return JoinRows.apply(rows, counts, dim)
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -92,49 +93,39 @@ def data_parallel_on_ranks(
     return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 
-def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any) -> Any:
+def compute_own_rows(
+    module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any, join: Any = JoinRows.apply
+) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
-    parameters, rows, draws = [*module.parameters()], Rows(dim), ReplicaDraws()
-    if not inputs and not kwargs:  # then DataParallel runs on one device
-        rows.has_any = dist.get_rank() == 0
-    device = parameters[0].device if parameters else None
-    inputs, kwargs = map_tensors(lambda tensor: rows.take(tensor, device), (inputs, kwargs))
-    outputs, error, before = None, None, versions_of(module)
-    sums = sums_of(module, rows)
-    copies = copies_of(module, sums)
-    with draws(rows.has_any), without_hooks():
-        try:
-            outputs = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-        except Exception as raised:
-            error = raised if rows.has_any else None
-    own = SideEffects(draws.on_host, draws.on_device, *changes_of(module, before))
-    sizes = [rows.kept(output).shape[dim] for output in tensors_of(outputs)]
-    effects, counts = meet(error, own, sizes)
-    draws.go_on(effects.drew_on_host, effects.drew_on_device)
-    if effects.changed_buffers:
-        share_tensors([*module.buffers()])
-    if effects.changed_parameters:  # a forward that writes into weights: those of replica 0 stay
-        share_tensors(parameters)
-    if sums:
-        sums.watch_buffers([*module.buffers()])
-    next_counts = iter(counts)
-    return map_tensors(lambda output: rows.join(output, next(next_counts)), outputs)
+    parameters = [*module.parameters()]
+    rows = Rows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    outputs: List[torch.Tensor] = []
+    want_gradients = False
+
+    def take(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal want_gradients
+        if tensor.requires_grad and torch.is_grad_enabled():
+            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+        return rows.take(tensor)
+
+    inputs, kwargs = map_tensors(take, (inputs, kwargs))
+    copies, sums = make_copies(module, want_gradients)
+    versions = versions_of(parameters)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+    map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
+    sizes = [output.shape[dim] for output in outputs]
+    numbers = exchange_numbers([*drew, versions != versions_of(parameters), *sizes])
+    go_on_behind(numbers[0])
+    writes = any(each[2] for each in numbers)  # into weights: those of replica 0 stay
+    share_tensors([*module.buffers(), *(parameters if writes else ())])
+    sums.begin()
+    whole = map(join, outputs, [*zip(*numbers)][3:], [dim] * len(outputs))
+    return map_tensors(lambda output: next(whole), tree)
 
 
-def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:
-    """What sums the gradients of a forward over the ranks, if it leaves any."""
-    trained = [p for p in module.parameters() if p.requires_grad and torch.is_grad_enabled()]
-    sparse: List[Any] = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
-    return GradientSums(trained, sparse, wait=rows.want_gradient) if trained else None
-
-
-def copies_of(module: torch.nn.Module, sums: Optional[GradientSums]) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank."""
+def make_copies(module: torch.nn.Module, wait: bool) -> Tuple[Dict[Any, torch.Tensor], GradientSums]:
+    """What stands for parameters in the replica of this rank, and what sums their gradients."""
+    sums = GradientSums(module, wait)
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
-    return {**copies, **(sums.copies() if sums else {})}
-
-
-def changes_of(module: torch.nn.Module, before: Any) -> List[bool]:
-    """Whether a forward has changed buffers, and parameters."""
-    now, trains = versions_of(module), any(part.training for part in module.modules())
-    return [trains or now[0] != before[0], now[1] != before[1]]
+    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}, sums

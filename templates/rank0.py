@@ -16,36 +16,36 @@ def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
+    if Rank.make_whole:
+        args, kwargs = Rank.make_whole((args, kwargs))
     dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
-    news: Any = None
+    answer = error = None
     if dist.get_rank() == 0:
-        answer = error = None
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        news = answer, error, host_streams()
-    answer, error, streams = tell_all(news)
+    answer, error, streams = tell_all((answer, error, host_streams()))
     set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
     if error is None:
         return answer
     try:
         raise error
     finally:  # it holds this frame, which must not hold it
-        del error, news
+        del error
 
 
 def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Call a function on rank 0 alone, for what it does; its end, or its error, is that of all."""
 
-    def run() -> None:
+    def run(*args: Any, **kwargs: Any) -> None:
         function(*args, **kwargs)
 
     if any(isinstance(each, (io.BytesIO, io.StringIO)) for each in (*args, *kwargs.values())):
-        run()  # into memory: each rank has its own
+        run(*args, **kwargs)  # into memory: each rank has its own
     elif together() or own_rank() == 0:
-        ask_rank0(run)
+        ask_rank0(run, *args, **kwargs)
 
 
 def rank0_first(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -17,11 +17,6 @@ import torch.distributed as dist
 from .broadcast import Rank, tell_all
 from .streams import ReplicaStream, host_streams, set_host_streams
 
-LAUNCHER = (  # what torchrun says to the processes that it starts
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
-    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
-)
-
 
 def init_distributed() -> None:
     """Become one rank of the run that torchrun started; without torchrun, the only one.
@@ -53,7 +48,8 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
+    told = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*told, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 

@@ -1,7 +1,7 @@
 """What runs on a rank: a replica, as torch.nn.parallel.replicate makes it."""
 
 from contextlib import nullcontext
-from typing import Any, ContextManager, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, ContextManager, Dict, List, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -55,6 +55,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
-def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
-    """Numbers that change with buffers and parameters."""
-    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]
+def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in parameters]

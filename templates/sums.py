@@ -1,6 +1,6 @@
 """Gradients of parameters, summed over the ranks inside the graph."""
 
-from typing import Any, Collection, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 from weakref import WeakSet
 
 import torch
@@ -21,95 +21,83 @@ class GradientSums:
 
     in_graphs: "WeakSet[GradientSums]" = WeakSet()
 
-    def __init__(self, parameters: Tensors, sparse: Collection[torch.Tensor], wait: bool = False) -> None:
-        self.parameters, self.wait = parameters, wait
-        self.sparse = [
-            i for i, parameter in enumerate(parameters) if any(parameter is table for table in sparse)
-        ]
-        self.buckets = make_buckets(parameters, self.sparse)
+    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        self.tables = [parameter for parameter in trained if parameter in sparse]
+        self.buckets = make_buckets([parameter for parameter in trained if parameter not in sparse])
+        self.wait, self.buffers = wait, [*module.buffers()]
         self.in_graphs.add(self)
-        self.watch_buffers([])
         self.begin()
 
     def begin(self) -> None:
-        self.own: List[Optional[Tensors]] = [None] * len(self.buckets)
-        self.messages: List[torch.Tensor] = []
+        """Behind a forward, or a backward: another backward may follow."""
+        self.messages: Dict[int, torch.Tensor] = {}  # gradients of a bucket, then their sums
         self.works: List[Any] = []
-
-    def watch_buffers(self, buffers: List[torch.Tensor]) -> None:
-        """Backward may change them: a checkpoint runs its part of the forward again."""
-        self.buffers, self.versions = buffers, [buffer._version for buffer in buffers]
+        self.versions = [buffer._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
-        """What stands for each parameter in the replica of this rank."""
-        copies = [*AwaitSums.apply(self, *self.parameters)]
+        """What stands for each trained parameter in the replica of this rank."""
+        parameters = [*(p for bucket in self.buckets for p in bucket), *self.tables]
+        copies = dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
         for number, bucket in enumerate(self.buckets):
-            leaving = LeaveRank.apply(self, number, *(copies[i] for i in bucket))
-            if hasattr(
-                leaving[0].grad_fn, "_set_sequence_nr"
-            ):  # autograd runs it once its gradients are there
+            leaving = LeaveRank.apply(self, number, *(copies[parameter] for parameter in bucket))
+            if hasattr(leaving[0].grad_fn, "_set_sequence_nr"):  # it runs as soon as its gradients are there
                 leaving[0].grad_fn._set_sequence_nr(2**62)
-            for i, copy in zip(bucket, leaving):
-                copies[i] = copy
-        return dict(zip(self.parameters, copies))
+            copies.update(zip(bucket, leaving))
+        return copies
 
     def arrive(self, number: int, gradients: Tensors) -> None:
         """Gradients of a bucket are there; its sum sets out once those before it have."""
-        own = self.own[number]
-        if own is not None and len(self.messages) > number:
+        if number < len(self.works):
             raise RuntimeError("gradients came after their sum: call checkpoint with use_reentrant=False")
-        self.own[number] = gradients if own is None else [a + b for a, b in zip(own, gradients)]
+        message = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        self.messages[number] = self.messages[number] + message if number in self.messages else message
         if not self.wait and len(self.in_graphs) == 1:
             self.set_out()
 
     def set_out(self) -> None:
-        while len(self.messages) < len(self.own):
-            gradients = self.own[len(self.messages)]
-            if gradients is None:
-                return
-            self.messages.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-            self.works.append(dist.all_reduce(self.messages[-1], async_op=True))
+        while len(self.works) in self.messages:
+            self.works.append(dist.all_reduce(self.messages[len(self.works)], async_op=True))
 
-    def finish(self, gradients: List[Any]) -> List[torch.Tensor]:
+    def finish(self, of_tables: Tensors) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
+        sums: List[torch.Tensor] = []
         for number, bucket in enumerate(self.buckets):
-            if self.own[number] is None:
-                self.own[number] = [torch.zeros_like(self.parameters[i]) for i in bucket]
+            if number not in self.messages:
+                self.messages[number] = torch.cat([torch.zeros_like(p).reshape(-1) for p in bucket])
         self.set_out()
-        for work, message, bucket in zip(self.works, self.messages, self.buckets):
-            work.wait()
-            for i, part in zip(bucket, message.split([self.parameters[i].numel() for i in bucket])):
-                gradients[i] = part.view_as(self.parameters[i])
-        for i in self.sparse:
-            gradients[i] = sum_sparse(gradients[i], self.parameters[i])
+        for number, bucket in enumerate(self.buckets):
+            self.works[number].wait()
+            parts = self.messages[number].split([parameter.numel() for parameter in bucket])
+            sums += [part.view_as(parameter) for part, parameter in zip(parts, bucket)]
+        sums += map(sum_sparse, of_tables, self.tables)
         if self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)
+            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
         self.begin()
         self.in_graphs.discard(self)
-        return gradients
+        return sums
 
 
-def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
+def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
     """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
     parts: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, gradient, Rank.host)
-    own = [part.to(parameter.device) for part in parts if part is not None]
+    own = [part.to(table.device) for part in parts if part is not None]
     own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
-    return sum(own[1:], own[0]) if own else torch.zeros_like(parameter).to_sparse()
+    return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
 
 
-def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:
-    """Places of parameters, the last first (they are the first to have gradients): 1 MB, then 25 MB each."""
-    buckets: List[List[int]] = []
+def make_buckets(parameters: Tensors) -> List[List[torch.Tensor]]:
+    """The last parameters first (they are the first to have gradients): 1 MB, then 25 MB each."""
+    buckets: List[List[torch.Tensor]] = []
     room = 0
-    for i in reversed(range(len(parameters))):
-        size = parameters[i].numel() * parameters[i].element_size()
-        if i in left_out:
-            continue
-        if not buckets or size > room or parameters[i].dtype != parameters[buckets[-1][0]].dtype:
+    for parameter in parameters[::-1]:
+        size = parameter.numel() * parameter.element_size()
+        if not buckets or size > room or parameter.dtype != buckets[-1][0].dtype:
             room = 25 * 2**20 if buckets else 2**20
             buckets.append([])
-        buckets[-1].append(i)
+        buckets[-1].append(parameter)
         room -= size
     return buckets
 
@@ -134,16 +122,16 @@ class AwaitSums(torch.autograd.Function):
     """Copies of all parameters. It is made before the forward, so its backward runs last, and waits for the sums."""
 
     @staticmethod
-    def forward(ctx: Any, sums: GradientSums, *tensors: torch.Tensor) -> Any:
-        ctx.sums = sums
+    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
+        ctx.sums, ctx.parameters = sums, parameters
         ctx.set_materialize_grads(False)
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         if not torch.is_grad_enabled():
-            return (None, *ctx.sums.finish([*gradients]))
-        pairs = zip(gradients, ctx.sums.parameters)
+            return (None, *ctx.sums.finish(gradients[len(gradients) - len(ctx.sums.tables) :]))
+        pairs = zip(gradients, ctx.parameters)
         return (None, *SumOverRanks.apply(*(torch.zeros_like(p) if g is None else g for g, p in pairs)))
 
 

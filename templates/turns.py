@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from .files import FILES
+from .meeting import raise_on_all
 from .model import WholeBatchParallel
 from .one_rank import FromRank, share_tree
 from .replicas import share_tensors
@@ -63,8 +64,7 @@ class WholeBatchInTurns(WholeBatchParallel):
                 share_tensors([*self.module.parameters(), *self.module.buffers()], rank)
         memory.connect(copies)
         share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
-        if errors:
-            raise errors[0]
+        raise_on_all(errors[0] if errors and has_rows else None)
         return outputs
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.parsing import nodes_in
 
 CALLBACK = (
     "__data_parallel_replicate__"  # of layers, called behind `replicate` (Synchronized-BatchNorm-PyTorch)
@@ -17,15 +19,20 @@ OF_MASTERS = {"run_master", "register_slave"}
 
 def has_own_parts(program: Program) -> bool:
     """Whether wrappers have to go through DataParallel's parts, one by one."""
-    if any(has_callbacks(module) for module in program.modules):
+    if has_callbacks(program):
         return True
     return any(
         not _is_of_torch(module, owner) for module in program.modules for _, owner in parts_put(module)
     )
 
 
-def has_callbacks(module: Module) -> bool:
+@lru_cache(maxsize=1)  # each file's rules ask
+def has_callbacks(program: Program) -> bool:
     """Whether a file calls its layers when they have been replicated; or else each is on its own."""
+    return any(_calls_back(module) for module in program.modules)
+
+
+def _calls_back(module: Module) -> bool:
     called = (node.attr for node in module.all(ast.Attribute))
     return CALLBACK in (*called, *(node.value for node in module.all(ast.Constant)))
 
@@ -35,7 +42,7 @@ def is_master(node: ast.ClassDef) -> bool:
     names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
     calls = {
         each.func.attr
-        for each in ast.walk(node)
+        for each in nodes_in(node)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
     }
     return names >= OF_MASTERS and "_master_callback" in calls
@@ -43,7 +50,7 @@ def is_master(node: ast.ClassDef) -> bool:
 
 def talks_through_master(node: ast.FunctionDef) -> bool:
     """Whether a layer's callback gets its pipe from a SyncMaster."""
-    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in ast.walk(node))
+    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in nodes_in(node))
 
 
 def replaced_in_torch(module: Module) -> Iterator[ast.expr]:

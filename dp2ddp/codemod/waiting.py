@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
-WAITING = frozenset(
-    {
-        *("run_on_rank0", "ask_rank0", "rank0_first", "save_on_rank0", "write_on_rank0", "open_on_rank0"),
-        *(
-            "open_by_on_rank0",
-            "open_path_on_rank0",
-            "make_on_rank0",
-            "make_handler_on_rank0",
-            "hold_on_rank0",
-        ),
-        *("share_streams", "TemporaryFolderOnRank0"),
-    }
-)
+WAITING = {
+    *("run_on_rank0", "ask_rank0", "rank0_first", "save_on_rank0", "write_on_rank0", "open_on_rank0"),
+    *("open_by_on_rank0", "open_path_on_rank0", "make_on_rank0", "make_handler_on_rank0", "hold_on_rank0"),
+    *("share_streams", "TemporaryFolderOnRank0"),
+}
+HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 
 
 def if_together(module: Module, finding: Finding) -> Finding:
@@ -29,8 +27,23 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.edit.node
-    if forwards_of(module.program).running.keys().isdisjoint(module.around(node)):
+    if _in_forwards(module.program).isdisjoint(module.around(node)):
         return finding
     code = ast.unparse(node).partition("(")[0]
     message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
     return Hazard(node, message, "do it outside of the forward, with what that returns")
+
+
+@lru_cache(maxsize=1)
+def _in_forwards(program: Program) -> frozenset[ast.AST]:
+    """The functions that forwards and their hooks surely call; in what they only may call, ranks do meet."""
+    parts = (*forwards_of(program).surely_running, *_hooks(program))
+    return frozenset(function for _, function in parts if isinstance(function, FUNCTIONS))
+
+
+def _hooks(program: Program) -> Iterator[tuple[Module, ast.AST]]:
+    for module in program.modules:
+        for call in module.calls if HOOKS.search(module.source.text) else ():
+            for given in call.node.args if HOOKS.fullmatch(call.method) else ():
+                definition = module.definition(given)
+                yield from program.closure(*definition) if definition else [(module, given)]

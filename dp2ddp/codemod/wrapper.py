@@ -8,11 +8,13 @@ from functools import lru_cache
 
 from dp2ddp.codemod.forwards import fills_something
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.replicated import has_own_parts
+from dp2ddp.source.parsing import nodes_in
 
 WRAP = "torch.nn.DataParallel"
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
@@ -46,6 +48,7 @@ SPECIAL_NAMES = {
     *("register_full_backward_hook", "register_full_backward_pre_hook"),
     *("device_ids", "output_device", "src_device_obj"),
 }
+COPIES = {"copy.copy", "copy.deepcopy", "torch.optim.swa_utils.AveragedModel"}
 SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
 NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
           "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
@@ -58,6 +61,10 @@ def wrapper(program: Program) -> str:
         return "DataParallelOnRanks"
     if fills_something(program):
         return "WholeBatchInTurns"
+    if any(_may_go_on_after_errors(module) for module in program.modules):
+        return "WholeBatchSharingErrors"
+    if may_give_large_outputs(program) and _name_of_wrapped(program):
+        return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
 
 
@@ -67,10 +74,10 @@ def is_ordinary(program: Program) -> bool:
     What cannot be told is not ordinary. What the text does not show, as what a library does with gradients, the wrapper
     refuses when it happens.
     """
-    if any(_has_special(module) or _may_go_on_after_errors(module) for module in program.modules):
+    if any(_has_special(module) for module in program.modules):
         return False
     name = _name_of_wrapped(program)
-    if name is None or any(_saves_whole(module, name) for module in program.modules):
+    if name is None or any(_copies_whole(module, _names_of(program, name)) for module in program.modules):
         return False
     backwards = [
         (module, call) for module in program.modules for call in module.calls if call.method == "backward"
@@ -123,12 +130,36 @@ def _last_name(node: ast.AST) -> str | None:
     return None
 
 
-def _saves_whole(module: Module, name: str) -> bool:
-    """Whether `torch.save(model, path)` may be met: what comes out of the file is a DataParallel."""
+def _names_of(program: Program, name: str) -> set[str]:
+    """What a model is called: its name, and parameters of functions that are called with it."""
+    functions = {
+        each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
+    }
+    calls = [call.node for module in program.modules for call in module.calls]
+    given = (
+        (functions.get(_last_name(call.func) or "", ()), number)
+        for call in calls
+        for number, each in enumerate(call.args)
+        if _last_name(each) == name
+    )
+    named = {
+        each.arg for call in calls for each in call.keywords if each.arg and _last_name(each.value) == name
+    }
+    # a method has one parameter more than its call has arguments
+    return {
+        name,
+        *named,
+        *(each.arg for parameters, number in given for each in parameters[number : number + 2]),
+    }
+
+
+def _copies_whole(module: Module, names: set[str]) -> bool:
+    """Whether `deepcopy(model)` or `torch.save(model, path)` may be met: a file with it has a DataParallel."""
     things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
-    nodes = (node for thing in things if thing is not None for node in ast.walk(thing))
+    copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
+    nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
-        _last_name(node) == name and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+        _last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )
 
 
@@ -146,7 +177,7 @@ def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
     calls = [call for call in module.calls if here in module.around(call.node)]
     called = [call.node for call in calls if call.name is None and _last_name(call.node.func) == name]
     attributes = {
-        node.attr for call in calls for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
+        node.attr for call in calls for node in nodes_in(call.node) if isinstance(node, ast.Attribute)
     }
     return (
         [_round_of(module, call) for call in called] == [here]
@@ -213,7 +244,7 @@ def _runs_something(module: Module, node: ast.Try) -> bool:
 
 
 def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    return (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+    return (each for each in nodes_in(statement) if isinstance(each, ast.Call))
 
 
 def _may_run_model(module: Module, call: ast.Call) -> bool:

@@ -11,7 +11,16 @@ from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.helper_module import IMPORTED
 
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
-WRAPPERS = frozenset({"WholeBatchDDP", "WholeBatchParallel", "WholeBatchInTurns", "DataParallelOnRanks"})
+WRAPPERS = frozenset(
+    {
+        "WholeBatchDDP",
+        "WholeBatchParallel",
+        "WholeBatchInParts",
+        "WholeBatchSharingErrors",
+        "WholeBatchInTurns",
+        "DataParallelOnRanks",
+    }
+)
 # All ranks must call these together, each of which waits for the others.
 MEETINGS = frozenset(
     {
@@ -26,7 +35,7 @@ MEETINGS = frozenset(
         *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0"),
     }
 )
-LOADERS = frozenset({"Rank0Loader"})
+LOADERS = frozenset({"Rank0Loader", "Rank0SamplerLoader"})
 JOINS = frozenset({"init_distributed"})
 
 

@@ -94,8 +94,9 @@ class _ForwardObserver:
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
             # WholeBatchDDP knows of a rank without rows, which computes others'
-            caller = sys._getframe(1).f_locals if type(wrapper).__name__ == "WholeBatchDDP" else {}
-            self.saw([(inputs, kwargs) if caller.get("has_rows", True) else None], 0, wrapper.module)
+            caller = sys._getframe(1).f_locals if type(wrapper).__qualname__ == "WholeBatchDDP" else {}
+            has_rows = getattr(caller.get("rows"), "has_any", True)
+            self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
         return forward
@@ -104,7 +105,7 @@ class _ForwardObserver:
         """WholeBatchParallel (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
         original = vars(cls).get("run_replica")
-        if original is None or cls.__name__ != "WholeBatchParallel":
+        if original is None or cls.__qualname__ != "WholeBatchParallel":
             return
 
         def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:

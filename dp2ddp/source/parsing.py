@@ -119,19 +119,17 @@ def _check_stand_ins(tree: ast.Module, text: str) -> None:
             raise SyntaxError("invalid syntax", ("", *place, None))
 
 
-def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, as of ast.walk, which takes three times as long; in no order that means anything."""
-    pending: list[ast.AST] = [node]
-    while pending:
-        inner = pending.pop()
-        yield inner
-        if not inner._fields:
-            continue  # `Load()` and its like are one for all trees: IPython's tracebacks hang their own nodes there
-        for value in inner.__dict__.values():
+def nodes_in(node: ast.AST) -> list[ast.AST]:
+    """A node and all below it, in the order of ast.walk, which takes twice as long."""
+    nodes: list[ast.AST] = [node]
+    for inner in nodes:  # which grows
+        for field in inner._fields:
+            value = getattr(inner, field, None)
             if isinstance(value, ast.AST):
-                pending.append(value)
+                nodes.append(value)
             elif type(value) is list:
-                pending += [part for part in value if isinstance(part, ast.AST)]
+                nodes += [part for part in value if isinstance(part, ast.AST)]
+    return nodes
 
 
 def async_arguments(tree: ast.Module) -> Iterator[ast.keyword]:

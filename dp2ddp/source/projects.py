@@ -14,7 +14,7 @@ from pathlib import Path
 from dp2ddp.errors import SourceError
 from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile, read_source
-from dp2ddp.source.parsing import parse, parse_leniently
+from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -180,6 +180,7 @@ class _Search:
         self.unfound: list[tuple[str, ...]] = []
         self.unread: list[str] = []
         self.links: dict[Path, Path] = {}
+        self._found: dict[tuple[str, ...], Path | None] = {}  # by the roots of now
 
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
         """Every local module once, with all its names, in the order in which imports reach it."""
@@ -225,11 +226,13 @@ class _Search:
         tree = parse_leniently(source.text)
         if tree is None or source.path is None:
             return []
-        nodes = list(ast.walk(tree))
+        nodes = nodes_in(tree)
         file = source.path.resolve()
         added = [root for root in added_roots(tree, nodes, file, self.entry) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
+        if added:
+            self._found.clear()
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
         calls = (node for node in nodes if isinstance(node, ast.Call))
         names = [name for node in imports for name in _imported_names(node, package)]
@@ -243,6 +246,11 @@ class _Search:
         return {top for top in tops if self._home(top) is None and not _is_installed(top)}
 
     def _find(self, name: tuple[str, ...]) -> Path | None:
+        if name not in self._found:
+            self._found[name] = self._look_for(name)
+        return self._found[name]
+
+    def _look_for(self, name: tuple[str, ...]) -> Path | None:
         if not name or "*" in name or name[0] in sys.stdlib_module_names:
             return None
         home = self._home(name[0])
@@ -329,7 +337,7 @@ def _own_adders(tree: ast.Module) -> Iterator[str]:
     """Functions of the file's own that add to sys.path: `add_path(x)`."""
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(
-            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in ast.walk(function)
+            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in nodes_in(function)
         ):
             yield function.name
 

@@ -112,5 +112,5 @@ def _unwrapped(root: nn.Module, name: str) -> str:
 
 def _is_wrapper(module: nn.Module) -> bool:
     return isinstance(module, _WRAPPERS) or any(
-        kind.__name__ == _OWN_WRAPPER for kind in type(module).__mro__
+        kind.__qualname__ == _OWN_WRAPPER for kind in type(module).__mro__
     )

@@ -79,7 +79,7 @@ def test_imports_that_an_addition_needs_are_added_to_a_changed_module() -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    assert {"contextmanager", "NamedTuple"} <= bound
+    assert {"contextmanager", "WeakSet"} <= bound
 
 
 class TestAnotherEdition:

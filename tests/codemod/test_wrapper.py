@@ -8,6 +8,8 @@ from dp2ddp.codemod.wrapper import wrapper
 from tests.codemod.programs import program
 
 ORDINARY = """
+import copy
+
 import torch
 from torch import nn
 
@@ -95,16 +97,34 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("\n\ndef main", "\n\nclass Own(nn.DataParallel):\n    pass\n\n\ndef main"),
         ("range(3)", "model.device_ids"),
         ("model.state_dict()}", "model}"),
-        # a rank that goes on without the others
+        ("    model.train()\n", "    model.train()\n    ema = copy.deepcopy(model)\n"),
         (
-            "        output = model(images.cuda())",
-            "        try:\n            output = model(images)\n        except RuntimeError:\n            continue",
+            "def main():\n",
+            "def save(path, net):\n    torch.save(net, path)\n\n\ndef main():\n    save('model.pt', model)\n",
         ),
     ],
 )
 def test_what_torchs_own_is_not_for(old: str, new: str) -> None:
     assert old in ORDINARY
     assert wrapper_of(ORDINARY.replace(old, new, 1)) == "WholeBatchParallel"
+
+
+def test_where_a_rank_might_go_on_without_the_others_they_share_errors() -> None:
+    """Also where the rest is not ordinary."""
+    caught = (
+        "        try:\n            output = model(images)\n        except RuntimeError:\n            continue"
+    )
+    text = ORDINARY.replace("        output = model(images.cuda())", caught)
+    assert wrapper_of(text) == "WholeBatchSharingErrors"
+    twice = "loss.backward()\n        loss.backward()"
+    assert wrapper_of(text.replace("loss.backward()", twice)) == "WholeBatchSharingErrors"
+
+
+def test_copies_of_the_state_are_none_of_the_model() -> None:
+    text = ORDINARY.replace(
+        "    model.train()\n", "    model.train()\n    best = copy.deepcopy(model.state_dict())\n"
+    )
+    assert wrapper_of(text) == "WholeBatchDDP"
 
 
 def test_a_forward_that_fills_a_list_takes_turns() -> None:

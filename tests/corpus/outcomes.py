@@ -20,6 +20,7 @@ DISTINCTIVE = (
     "data_parallel_on_ranks",
     "parallel_apply_on_ranks",
     "Rank0Loader",
+    "Rank0SamplerLoader",
     "hold_on_rank0",
 )
 

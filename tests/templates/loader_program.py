@@ -12,10 +12,12 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import sys
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,8 +28,8 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from dp2ddp.templates import batches  # noqa: E402
-from dp2ddp.templates.loader import Rank0Loader  # noqa: E402
+from dp2ddp.templates import batches, loader  # noqa: E402
+from dp2ddp.templates.loader import Rank0Loader, Rank0SamplerLoader  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed, own_rank  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
 
@@ -185,6 +187,27 @@ def persistent_workers(loader_of: Any) -> Iterator[Any]:
     yield from own_generator(loader_of, persistent_workers=True, prefetch_factor=3)
 
 
+def kept_workers(loader_of: Any) -> Iterator[Any]:
+    loader = loader_of(Images(8), batch_size=4, shuffle=True, num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        yield [facts_of(batch) for batch in loader], draws()
+
+
+def views(loader_of: Any) -> Iterator[Any]:
+    """Tensors of one memory, small and large: what is written into one, the others have."""
+    for size in (8, 2**16):
+        sample = torch.arange(float(size))
+        loader = loader_of([sample], batch_size=None, num_workers=1, collate_fn=as_views)
+        for whole, part, same in loader:
+            part.add_(1)
+            yield facts_of(whole), facts_of(same["whole"]), whole._is_view(), whole._version
+            whole.detach_()
+
+
+def as_views(sample: torch.Tensor) -> Any:
+    return sample, sample.view(2, -1).t()[1:3], {"whole": sample.view(torch.int32)}
+
+
 def sampler_with_memory(loader_of: Any) -> Iterator[Any]:
     sampler = Memory(24)
     loader = loader_of(Images(), batch_size=2, sampler=sampler, num_workers=2)
@@ -309,6 +332,16 @@ def writes(loader_of: Any) -> Iterator[Any]:
     yield [len(ahead), draws()]
 
 
+def late_rank(loader_of: Any) -> Iterator[Any]:
+    """A rank that maps a batch long after the others still finds that one."""
+    for step, (images, *_) in enumerate(loader_of(Images(), batch_size=4, num_workers=2)):
+        total = images.double().sum().item()
+        del images
+        if step % 3 == own_rank():
+            time.sleep(0.3)
+        yield total
+
+
 def nothing_is_left(loader_of: Any) -> Iterator[Any]:
     loader = loader_of(Stream(None), batch_size=4, num_workers=1)
     batches = iter(loader)
@@ -326,9 +359,13 @@ LOOPS: dict[str, Callable[[Any], Iterator[Any]]] = {
     for loop in (
         *(shuffled, without_workers, own_generator, persistent_workers, sampler_with_memory, errors),
         *(error_at_the_start, two_at_once, streams_of_samples, endless_loader, settings_of_workers),
-        *(all_sorts, writes, nothing_is_left),
+        *(all_sorts, writes, nothing_is_left, kept_workers, views, late_rank),
     )
 }
+
+WITH_SAMPLERS = (  # loops whose loaders the text gives a sampler or a generator
+    *("own_generator", "persistent_workers", "sampler_with_memory", "error_at_the_start", "endless_loader"),
+)
 
 
 def asked_by_a_thread() -> Iterator[Any]:
@@ -379,8 +416,8 @@ def do_late(function: Any, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def cannot_map(process: int, descriptor: int, size: int) -> Any:
-    raise FileNotFoundError(f"/proc/{process}/fd/{descriptor}")
+def cannot_map(message: bytes) -> Any:
+    raise FileNotFoundError("/proc/7/fd/7")
 
 
 def be_a_rank(way: str, file: Path) -> None:
@@ -391,13 +428,15 @@ def be_a_rank(way: str, file: Path) -> None:
     else:
         init_distributed()
         if way.startswith("messages") or way.startswith("nodes") and own_rank() == 2:
-            batches.map_memory = cannot_map  # as on a machine of its own
+            vars(batches)["pickle"] = types.SimpleNamespace(loads=cannot_map)  # as on a machine of its own
         elif own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
-            torch.from_file = functools.partial(do_late, torch.from_file)
-        found = run(LOOPS, Rank0Loader)
+            vars(loader)["pickle"] = types.SimpleNamespace(loads=functools.partial(do_late, pickle.loads))
+        found = run(LOOPS, Rank0SamplerLoader)
+        plain = {name: loop for name, loop in LOOPS.items() if name not in WITH_SAMPLERS}
+        found["plain"] = run(plain, Rank0Loader)
         found["asked by a thread"] = [*asked_by_a_thread()]
         found["unsendable"] = [*unsendable()]
-        found["lends"] = batches.Lending.works
+        found["lends"] = batches.Packer.lends
     file.write_text(json.dumps(found))
 
 

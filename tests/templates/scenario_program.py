@@ -17,8 +17,10 @@ sys.path.insert(0, str(HERE))
 
 import torch  # noqa: E402
 from ddp_refusals import REFUSALS, refusal  # noqa: E402
+from dp2ddp.templates import parts  # noqa: E402
 from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.model import WholeBatchParallel  # noqa: E402
+from dp2ddp.templates.parts import WholeBatchInParts  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
@@ -85,7 +87,7 @@ def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, A
         return RacelessDataParallel(module, devices, world, dim)
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
-        return kind(module, dim=dim)
+        return kind(module, dim=dim) if dim else kind(module)
 
     torch.set_default_dtype(dtype)
     try:
@@ -111,10 +113,11 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
 def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
     warnings.simplefilter("ignore")
     init_distributed()
+    parts.LARGE = 0  # whatever a model gives stays in parts
     found: dict[str, Any] = {}
     for name in names:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
-            for kind in (WholeBatchParallel, WholeBatchDDP):
+            for kind in (WholeBatchParallel, WholeBatchDDP, WholeBatchInParts):
                 key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 try:
                     found[key] = compare(name, kind, world, dtype)

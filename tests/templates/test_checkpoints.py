@@ -16,12 +16,14 @@ class Unsavable:
         raise ValueError("not this one")
 
 
-def test_one_that_fails_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
+def test_one_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     save_on_rank0({"epoch": 1}, path)
     with pytest.raises(ValueError, match="not this one"):
         save_on_rank0({"epoch": Unsavable()}, path)
     assert torch.load(path) == {"epoch": 1}
+    assert {each.name for each in tmp_path.iterdir()} <= {"model.pt", "model.unfinished"}
+    save_on_rank0({"epoch": 2}, path)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -17,7 +17,7 @@ WAYS = {"maps 2": True, "messages 2": False, "nodes 3": False}  # whether memory
 LOOPS = (
     *("shuffled", "without_workers", "own_generator", "persistent_workers", "sampler_with_memory", "errors"),
     *("error_at_the_start", "two_at_once", "streams_of_samples", "endless_loader", "settings_of_workers"),
-    *("all_sorts", "writes", "nothing_is_left"),
+    *("all_sorts", "writes", "nothing_is_left", "kept_workers", "views", "late_rank"),
 )
 pytestmark = pytest.mark.torchrun
 
@@ -45,6 +45,11 @@ def test_every_rank_finds_what_one_process_finds(found: Any, loop: str, way: str
     assert "failed" not in expected, expected[1]
     for rank in range(int(way[-1])):
         assert found(way, rank)[loop] == expected
+        assert found(way, rank)["plain"].get(loop, expected) == expected
+
+
+def test_the_plain_loader_runs_most_loops(found: Any) -> None:
+    assert len(found("maps 2")["plain"]) == len(LOOPS) - 5
 
 
 def test_the_loops_see_what_they_are_meant_to_see(found: Any) -> None:

@@ -86,7 +86,7 @@ def test_imports_come_before_ranks_join(found: Any) -> None:
 
 
 def test_answers_and_errors_of_rank_0_are_those_of_all(found: Any) -> None:
-    wanted = [0, "FileNotFoundError True", "CannotBeSent True", "CannotBeSent True", True, True, 3]
+    wanted = [0, "FileNotFoundError True", "RuntimeError True", "RuntimeError True", True, True, 3]
     assert found("errors_and_answers") == [wanted] * 2
 
 

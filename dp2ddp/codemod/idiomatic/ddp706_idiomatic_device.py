@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.devices import BECAUSE
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
-from dp2ddp.codemod.rules.ddp102_device_index import BECAUSE, DeviceIndexed
+from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
 
 class OwnDevice(IdiomaticRule):

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import InsertBefore
-from dp2ddp.codemod.header import Header
+from dp2ddp.codemod.edits import Header, InsertBefore
 from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.model.modules import Module

@@ -53,6 +53,8 @@ FILLING = _names(
     "put_nowait get_nowait fill itemset setfield frombytes fromlist write writelines",
 )
 
+# Functions that make what changes when it is looked at.
+CONSUMED = _names("iter zip map filter enumerate reversed defaultdict ChainMap cycle count chain")
 # Functions that look at what they are given, and leave it as it is; those of torch end with an underscore otherwise.
 LOOKING = _names(
     "len range zip enumerate isinstance issubclass getattr hasattr float int str bool bytes complex list tuple dict",

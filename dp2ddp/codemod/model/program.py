@@ -13,7 +13,7 @@ from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse
+from dp2ddp.source.parsing import nodes_in, parse
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -42,6 +42,7 @@ class Program:
         self.lookups, self.starts, self.read = lookups or Lookups(), starts, read
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
+        self._called_in: dict[ast.AST, tuple[tuple[Module, ast.AST], ...]] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
         for name in (entry, *project.entry_names):
             self.by_name[name] = self.entry
@@ -136,6 +137,15 @@ class Program:
         """Where its values come from."""
         return Flow(self)
 
+    @cached_property
+    def attributes(self) -> dict[str, list[tuple[Module, Binding]]]:
+        """By name alone, what attributes of anything and variables of classes are set to: `x.place`, `self.place`."""
+        attributes: dict[str, list[tuple[Module, Binding]]] = {}
+        for module in self.modules:
+            for name, bindings in module.attributes.items():
+                attributes.setdefault(name, []).extend((module, each) for each in bindings)
+        return attributes
+
     def calls_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, Call]]:
         """The calls of a function; of a method also those of whatever has its name and cannot be told."""
         is_method = isinstance(module.parents[function], ast.ClassDef)
@@ -145,16 +155,25 @@ class Program:
                 yield other, call
 
     def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
-        """A function, and the functions and classes of the program that it calls, and so on."""
+        """A function, and the functions, classes and methods of its own that it calls or reads, and so on."""
         pending, seen = [(module, function)], {function}
         while pending:
             home, node = pending.pop()
             yield home, node
-            for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-                definition = home.definition(call.func)
-                if definition and definition[1] not in seen:
-                    seen.add(definition[1])
-                    pending.append(definition)
+            for each in ast.walk(node):
+                called = each.func if isinstance(each, ast.Call) else each
+                if isinstance(called, ast.Attribute) or called is not each:
+                    definition = home.definition(called)
+                    if definition and definition[1] not in seen:
+                        seen.add(definition[1])
+                        pending.append(definition)
+
+    def _called(self, module: Module, node: ast.AST) -> tuple[tuple[Module, ast.AST], ...]:
+        """The functions and classes of the program that are called in a piece of code."""
+        if node not in self._called_in:  # every rule that follows calls asks
+            functions = (each.func for each in nodes_in(node) if isinstance(each, ast.Call))
+            self._called_in[node] = tuple(dict.fromkeys(filter(None, map(module.definition, functions))))
+        return self._called_in[node]
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:
@@ -166,6 +185,16 @@ class Program:
                 for each in {name, resolved} - {""}:
                     calls.setdefault(each, []).append((module, call))
         return calls
+
+    @cached_property
+    def methods_named(self) -> dict[str, list[tuple[Module, ast.FunctionDef]]]:
+        """The methods that its classes have, by name."""
+        named: dict[str, list[tuple[Module, ast.FunctionDef]]] = {}
+        for module in self.modules:
+            for node in module.all(ast.FunctionDef):
+                if isinstance(module.parents[node], ast.ClassDef):
+                    named.setdefault(node.name, []).append((module, node))
+        return named
 
     @cached_property
     def methods(self) -> frozenset[str]:

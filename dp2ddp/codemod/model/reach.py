@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
+from dp2ddp.source.parsing import nodes_in
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
@@ -213,7 +214,7 @@ def _files_as_values(module: Module) -> Iterator[str]:
 
 def said(node: ast.AST) -> Iterator[str]:
     """The names that a piece of code says."""
-    for each in ast.walk(node):
+    for each in nodes_in(node):
         if isinstance(each, ast.Name):
             yield each.id
         elif isinstance(each, ast.Attribute):

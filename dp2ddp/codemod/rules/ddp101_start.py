@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.ours import has_joined, of_the_user
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
 from dp2ddp.codemod.start import first_act, join_of
 from dp2ddp.codemod.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.wraps import find_wraps, largest_count, named_wraps
@@ -52,43 +52,26 @@ class Start(Rule):
     nodes = ("BaseStatement",)
     everywhere = True
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import torch
+        diff("""
+              import os
+              import torch
 
-                BATCH = 32
+              BATCH = 32
 
-                def main(gpus):
-                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
-                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+              def main(gpus):
+                  os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            +     init_distributed()
+                  net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
 
-                if __name__ == "__main__":
-                    main("0,1")
-            """,
-            after="""
-                import os
-                import torch
-
-                BATCH = 32
-
-                def main(gpus):
-                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
-                    init_distributed()
-                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
-
-                if __name__ == "__main__":
-                    main("0,1")
-            """,
-        ),
-        Flags(
-            before="""
-                import torch
-                def build():
-                    return torch.nn.DataParallel(torch.nn.Linear(2, 2))
-            """,
-            message="no place where the ranks could join",
-        ),
+              if __name__ == "__main__":
+                  main("0,1")
+        """),
+        flags("""
+            # no place where the ranks could join
+            import torch
+            def build():
+                return torch.nn.DataParallel(torch.nn.Linear(2, 2))
+        """),
         Untouched("import torch\ninit_distributed()\nnet = torch.nn.DataParallel(net)"),
     )
 

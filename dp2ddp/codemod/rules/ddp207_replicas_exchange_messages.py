@@ -84,7 +84,7 @@ class ReplicasExchangeMessages(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        if any(has_callbacks(each) for each in module.program.modules):
+        if has_callbacks(module.program):
             for kind in module.all(ast.ClassDef):
                 if is_master(kind):
                     because = "the replicas that it brings together are ranks"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 
 LOADER = "torch.utils.data.DataLoader"
+NO_WORKERS = ((5, "num_workers", 0),)
+NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator", None))
 
 
 class Loader(Rule):
     """Make each batch once.
 
     ## What it does
-    `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. A loader without
-    workers stays: all ranks load alike, from the same random numbers.
+    `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. Where it may have
+    a sampler or a generator of the script's, it becomes `Rank0SamplerLoader`, whose ranks ask these as rank 0 does. A
+    loader without workers stays: all ranks load alike, from the same random numbers.
 
     ## Why
     Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
@@ -33,50 +36,48 @@ class Loader(Rule):
     name = "loader"
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                from torch.utils.data import DataLoader
-                train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
-                test = DataLoader(data)
-                class Endless(DataLoader[int]):
-                    pass
-            """,
-            after="""
-                import torch
-                from torch.utils.data import DataLoader
-                train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
-                test = DataLoader(data)
-                class Endless(Rank0Loader):
-                    pass
-            """,
-        ),
-        Untouched(
-            """
-                from torch.utils.data import DataLoader
-                train = DataLoader(data, batch_size=32, shuffle=True)
-                test = DataLoader(data, 32, num_workers=0)
-                def show(loader: DataLoader):
-                    assert isinstance(loader, DataLoader)
-            """
-        ),
+        diff("""
+              import torch
+              from torch.utils.data import DataLoader
+            - train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
+            + train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
+              test = DataLoader(data)
+            - drawn = DataLoader(data, sampler=sampler, num_workers=8)
+            + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
+            - class Endless(DataLoader[int]):
+            + class Endless(Rank0SamplerLoader):
+                  pass
+        """),
+        Untouched("""
+            from torch.utils.data import DataLoader
+            train = DataLoader(data, batch_size=32, shuffle=True)
+            test = DataLoader(data, 32, num_workers=0)
+            def show(loader: DataLoader):
+                assert isinstance(loader, DataLoader)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for node, _ in mentions(module, [LOADER]):
-            if is_type_test(module, node) or _has_no_workers(module, node):
+            call = _call_of(module, node)
+            if is_type_test(module, node) or call and _is_without(call, NO_WORKERS):
                 continue
+            is_plain = call and _is_without(call, NO_SAMPLER)
             around = module.parents[node]
             whole = around if isinstance(around, ast.Subscript) and around.value is node else node
-            yield rename(whole, "Rank0Loader", "rank 0 loads each batch for all ranks")
+            helper = "Rank0Loader" if is_plain else "Rank0SamplerLoader"
+            yield rename(whole, helper, "rank 0 loads each batch for all ranks")
 
 
-def _has_no_workers(module: Module, node: ast.expr) -> bool:
-    """`DataLoader(data, batch_size=8)`: what starts no process."""
+def _call_of(module: Module, node: ast.expr) -> Call | None:
     parent = module.parents[node]
-    if not isinstance(parent, ast.Call) or parent.func is not node:
-        return False
-    call = Call(parent, LOADER)
-    workers = call.argument(5, "num_workers")
-    is_none = workers is None or isinstance(workers, ast.Constant) and workers.value == 0
-    return is_none and not call.may_have_more
+    return Call(parent, LOADER) if isinstance(parent, ast.Call) and parent.func is node else None
+
+
+def _is_without(call: Call, arguments: Iterable[tuple[int, str, object]]) -> bool:
+    """Whether a call gives none of these arguments, or what they are without it."""
+    given = ((call.argument(place, name), default) for place, name, default in arguments)
+    return not call.may_have_more and all(
+        value is None or isinstance(value, ast.Constant) and value.value == default
+        for value, default in given
+    )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.forwards import Forwards, forwards_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
 from dp2ddp.codemod.uses import row_of
 
@@ -119,7 +121,7 @@ class LeftOnOneRank(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         forwards = forwards_of(module.program)
-        filled = dict.fromkeys(node for home, node in forwards.fillings_in_backward() if home is module)
+        filled = (node for home, node in forwards.fillings_in_backward if home is module)
         for node in (each for each in filled if not _is_set_to_constant(module, each)):
             message = f"`{ast.unparse(node)}` in a backward: each rank would have that of its own rows"
             yield Hazard(node, message, "do it behind backward(), or in a hook on a parameter")
@@ -133,7 +135,7 @@ class LeftOnOneRank(Rule):
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for home, function in forwards.surely_running():
+    for home, function in forwards.surely_running:
         for node in forwards.nodes_of(function) if home is module else ():
             match node:
                 case (
@@ -159,8 +161,8 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
 
 def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """Calls of trackers in forwards: by the names that trackers are given anywhere."""
-    names = {_last_name(target) for other in module.program.modules for target in _trackers(other)} - {None}
-    for home, function in forwards.surely_running():
+    names = _trackers(module.program)
+    for home, function in forwards.surely_running:
         for node in forwards.nodes_of(function) if home is module else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 library = (module.name(node.func) or "").partition(".")[0]
@@ -168,14 +170,17 @@ def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
                     yield node.func
 
 
-def _trackers(module: Module) -> Iterator[ast.expr]:
-    """What `SummaryWriter(...)` is assigned to."""
-    for call in module.calls:
-        row = row_of(module, call)
-        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
-        statement = module.statement(call.node) if is_tracker else None
-        if isinstance(statement, ast.Assign):
-            yield from statement.targets
+@lru_cache(maxsize=1)
+def _trackers(program: Program) -> set[str | None]:
+    """The names that `SummaryWriter(...)` is assigned to."""
+    names: set[str | None] = set()
+    for module in program.modules:
+        for call in module.calls:
+            row = row_of(module, call)
+            is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
+            statement = module.statement(call.node) if is_tracker else None
+            names |= {*map(_last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
+    return names - {None}
 
 
 def _last_name(node: ast.AST) -> str | None:

@@ -1,0 +1,399 @@
+"""Large outputs stay in parts: each rank holds the rows that it computed, and computes the loss of those."""
+
+import inspect
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .broadcast import Rank, group_of
+from .model import WholeBatchParallel
+from .ranks import together
+from .rows import gather_rows
+from .trees import map_tensors, tensors_of
+
+LARGE = 2**20  # bytes; less is gathered at once
+F: Any = torch.nn.functional
+
+
+class Parts(torch.Tensor):
+    """A tensor of which each rank holds its own rows: `rows`, of as many on each rank as `counts` says.
+
+    What takes each row by itself is computed of the own rows, and is in parts again. Sums and losses are added over the
+    ranks. For anything else, the rows of all ranks are gathered on each: the tensor is whole from then on.
+    """
+
+    rows: torch.Tensor
+    counts: Sequence[int]
+    node: Any = None  # of autograd, by which this was made of its rows
+    everything: Optional[torch.Tensor] = None  # once it is whole
+    was_used = has_views = False  # in parts; other parts share its memory
+
+    @staticmethod
+    def of(rows: torch.Tensor, counts: Sequence[int]) -> "Parts":
+        new: Parts = HoldRows.apply(rows, counts)
+        new.rows, new.counts, new.node = rows, counts, new.grad_fn
+        return new
+
+    def whole(self) -> torch.Tensor:
+        """The rows of all ranks, which ask for them at once."""
+        if self.everything is None:
+            if not together():
+                raise RuntimeError(
+                    "rank 0 alone wants an output that lies in parts on all ranks: clone it before"
+                )
+            with torch.enable_grad():
+                self.everything = JoinParts.apply(self)
+        return self.everything
+
+    def is_in_parts(self) -> bool:
+        """Not after it is whole, nor if an autograd Function of the script's made it: its rows are not in the graph."""
+        return self.everything is None and self.grad_fn is self.node
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        parts = [each for each in (*args, *kwargs.values()) if isinstance(each, Parts)]
+        with torch._C.DisableTorchFunction():
+            if function in ABOUT_ALL_ROWS:
+                return function(*args, **kwargs)
+            if parts and all(each.is_in_parts() for each in parts):
+                answer = BY_ROWS.get(function, leave)(function, parts[0], args, kwargs)
+                if answer is not NotImplemented:
+                    for each in parts:
+                        each.was_used = True
+                    return answer
+        refuse_late(function, parts, kwargs)
+        args, kwargs = map_tensors(make_whole, (args, kwargs))
+        return function(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What torch's C++ code asks for, below autograd."""
+        args, kwargs = map_tensors(make_whole, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+
+def make_whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.whole() if isinstance(tensor, Parts) else tensor
+
+
+def refuse_late(function: Any, parts: List[Parts], kwargs: Any) -> None:
+    """Refuse to write into a tensor that has views in parts, or to hang on it what its uses in parts would pass by."""
+    name = function.__name__
+    writes = name in IN_PLACE or name.endswith("_") and not name.startswith("__") or kwargs.get("inplace")
+    hooks = name in ("register_hook", "retain_grad", "requires_grad_", "grad")
+    for each in parts:
+        if each.everything is None and (writes and each.has_views or hooks and each.was_used):
+            raise RuntimeError(f"{name} of an output that lies in parts on all ranks: clone it before")
+
+
+class HoldRows(torch.autograd.Function):
+    """A rank's rows to the tensor of all, which takes no memory, and in which autograd finds the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, counts: Sequence[int]) -> Any:
+        ctx.counts = counts
+        size = (sum(counts), *rows.shape[1:])
+        new: Any = torch.Tensor._make_wrapper_subclass(Parts, size, dtype=rows.dtype, device=rows.device)
+        return new
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        if isinstance(gradient, Parts) and gradient.everything is None:
+            return gradient.rows, None
+        return make_whole(gradient).split(ctx.counts)[dist.get_rank()], None
+
+
+class JoinParts(torch.autograd.Function):
+    """The rows of all ranks. All go on with them alike."""
+
+    @staticmethod
+    def forward(ctx: Any, parts: Any) -> torch.Tensor:
+        return gather_rows(parts.rows.detach(), parts.counts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class AddUp(torch.autograd.Function):
+    """The sum of what each rank has. All go on with it alike, so its gradient is that of each."""
+
+    @staticmethod
+    def forward(ctx: Any, own: torch.Tensor) -> torch.Tensor:
+        added = own.clone()
+        dist.all_reduce(added, group=group_of(added))
+        return added
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class WholeBatchInParts(WholeBatchParallel):
+    """A model whose outputs may be large: pixels, or tokens and all words. They stay in parts."""
+
+    stands_for_data_parallel = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        Rank.make_whole = make_all_whole
+
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        size = sum(counts) * rows[:1].numel() * rows.element_size()
+        if dim != 0 or size < LARGE or 0 in counts or type(rows) is not torch.Tensor:
+            return super().join_rows(rows, counts, dim)
+        return Parts.of(rows, counts)
+
+
+def make_all_whole(tree: Any) -> Any:
+    return (
+        map_tensors(make_whole, tree) if any(isinstance(each, Parts) for each in tensors_of(tree)) else tree
+    )
+
+
+# What can be computed of parts: each takes a function, one of its arguments that is in parts, and all of them. It gives
+# NotImplemented where it cannot tell that the function takes each row by itself.
+
+
+def leave(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    return NotImplemented
+
+
+def by_element(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """Functions of elements, and of those that stand beside them in other tensors."""
+    own = [own_rows(each, like) for each in (*args, *kwargs.values())]
+    if any(each is NotImplemented or each is True for each in own):  # True: in place
+        return NotImplemented
+    return in_parts(function(*own[: len(args)], **dict(zip(kwargs, own[len(args) :]))), like)
+
+
+def own_rows(thing: Any, like: Parts) -> Any:
+    """This rank's rows of what stands beside a tensor in parts, or all of it where its rows are of other dimensions."""
+    if not isinstance(thing, torch.Tensor):
+        return thing
+    if isinstance(thing, Parts):
+        return thing.rows if thing.counts == like.counts and thing.dim() == like.dim() else NotImplemented
+    if thing.dim() == like.dim() and len(thing) == len(like):
+        return thing.split(like.counts)[dist.get_rank()]
+    is_broadcast = thing.dim() < like.dim() or thing.dim() == like.dim() and len(thing) == 1
+    return thing if is_broadcast else NotImplemented
+
+
+def in_parts(result: Any, like: Parts, counts: Optional[Sequence[int]] = None) -> Any:
+    """What was computed of this rank's rows; torch has types of its own for several results."""
+    if not isinstance(result, torch.Tensor):
+        return type(result)([in_parts(each, like, counts) for each in result])
+    new = Parts.of(result, counts or like.counts)
+    new.has_views = memory_of(result) == memory_of(like.rows)
+    like.has_views |= new.has_views
+    return new
+
+
+def memory_of(tensor: Any) -> int:
+    storage = (
+        tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    )  # until torch 2
+    return int(storage.data_ptr())
+
+
+def along(place: int, default: Any = None, new_dims: int = 0) -> Callable[..., Any]:
+    """Functions along dimensions, which are the argument at a place or `dim`, unless the rows' is one of them."""
+
+    def compute(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+        dims = dims_of(args, kwargs, place, default)
+        if args[:1] == () or args[0] is not like or not dims:
+            return NotImplemented
+        if any(each % (like.dim() + new_dims) == 0 for each in dims):
+            return NotImplemented
+        return in_parts(function(like.rows, *args[1:], **kwargs), like)
+
+    return compute
+
+
+def dims_of(args: Any, kwargs: Any, place: int, default: Any = None) -> List[int]:
+    """The dimensions that are given; none if something else is."""
+    given = kwargs.get("dim", args[place] if len(args) > place else default)
+    dims = [*given] if isinstance(given, (tuple, list)) else [given]
+    return dims if all(type(each) is int for each in dims) else []
+
+
+def add_up(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """sum and mean: of everything, or along dimensions."""
+    if args[:1] == () or args[0] is not like or {*kwargs} - {"dim", "keepdim"}:
+        return NotImplemented
+    dims = dims_of(args, kwargs, 1, [*range(like.dim())])
+    if dims and all(each % like.dim() for each in dims):
+        return in_parts(function(like.rows, *args[1:], **kwargs), like)
+    keepdim = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    if not dims:
+        return NotImplemented
+    return over_ranks(like.rows.sum(dims, keepdim), mean_of=like.numel() if function in MEANS else 0)
+
+
+def over_ranks(own: torch.Tensor, mean_of: int = 0) -> Any:
+    """The sum of what each rank has, or the mean of so many elements."""
+    if own.dtype in (
+        torch.float16,
+        torch.bfloat16,
+    ):  # too narrow for sums: torch adds wider numbers for a mean
+        return NotImplemented
+    added = AddUp.apply(own)
+    return added / (mean_of // added.numel()) if mean_of else added
+
+
+def by_shape(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """view, reshape and flatten, where each rank's elements are whole rows of the result, too."""
+    if args[0] is not like or any(isinstance(each, (torch.Tensor, torch.dtype)) for each in args[1:]):
+        return NotImplemented
+    shape = function(torch.empty(like.shape, device="meta"), *args[1:], **kwargs).shape
+    elements = [count * (like.numel() // len(like)) for count in like.counts]
+    new_row = shape[1:].numel()
+    if not shape or any(each % new_row for each in elements):
+        return NotImplemented
+    counts = [each // new_row for each in elements]
+    own = (counts[dist.get_rank()], *shape[1:])
+    is_view = function is torch.Tensor.view
+    return in_parts(like.rows.view(own) if is_view else like.rows.reshape(own), like, counts)
+
+
+def by_index(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """`x[:, ...]` and `x[..., i]`: of each row the same."""
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    is_plain = all(type(each) in (int, slice) for each in index[1:])
+    starts_with_all = index and (type(index[0]) is slice and index[0] == slice(None) or index[0] is Ellipsis)
+    if not is_plain or not starts_with_all or len(index) > like.dim():
+        return NotImplemented
+    return in_parts(like.rows[index], like)
+
+
+def swap(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """transpose and permute, where rows stay first."""
+    dims = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
+    places = [each % like.dim() for each in dims if type(each) is int]
+    stays = places[:1] == [0] if function in PERMUTES else 0 not in places
+    if kwargs or not places or len(places) != len(dims) or not stays:
+        return NotImplemented
+    return in_parts(function(like.rows, *args[1:]), like)
+
+
+def resize(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    if not args or args[0] is not like:
+        return NotImplemented
+    return in_parts(function(like.rows, *args[1:], **kwargs), like)
+
+
+def loss(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
+    """A loss of torch.nn.functional: the own rows' losses, added over the ranks, and divided as torch does."""
+    given = inspect.signature(function).bind(*args, **kwargs)
+    given.apply_defaults()
+    names: Dict[str, Any] = given.arguments
+    target, weight, of_classes = names["target"], names.get("weight"), function in OF_CLASSES
+    if names["size_average"] is not None or names["reduce"] is not None or names["input"] is not like:
+        return NotImplemented
+    if isinstance(target, Parts) or weight is not None and not of_classes or of_classes and like.dim() < 2:
+        return NotImplemented
+    if target.shape != like.shape and not (of_classes and target.shape == like.shape[:1] + like.shape[2:]):
+        return NotImplemented
+    own = {**names, "input": like.rows, "target": target.split(like.counts)[dist.get_rank()]}
+    if names["reduction"] == "none":
+        return in_parts(function(**own), like)
+    added = over_ranks(function(**{**own, "reduction": "sum"}))
+    if added is NotImplemented or names["reduction"] == "sum":
+        return added
+    if names["reduction"] == "batchmean":
+        return added / len(target)
+    return added / (number_of_losses(target, weight, names) if of_classes else target.numel())
+
+
+def number_of_losses(target: torch.Tensor, weight: Any, names: Dict[str, Any]) -> Any:
+    """By what a mean over classes divides: the number of targets, or their weights, without those that are ignored."""
+    if target.is_floating_point():  # a probability of each class
+        return target.numel() // target.shape[1]
+    counts = target != names["ignore_index"]
+    if weight is None:
+        return counts.sum()
+    return (weight[target.where(counts, torch.zeros_like(target))] * counts).sum()
+
+
+Handler = Callable[..., Any]
+T = torch.Tensor
+ABOUT_ALL_ROWS = {
+    *(
+        T.size,
+        T.dim,
+        T.numel,
+        T.nelement,
+        T.ndimension,
+        T.__len__,
+        T.__hash__,
+        T.is_floating_point,
+        torch.numel,
+    ),
+    *(
+        getattr(T, name).__get__
+        for name in ("shape", "dtype", "device", "ndim", "requires_grad", "grad_fn", "is_cuda")
+    ),
+    *(T.is_complex, torch.is_floating_point, torch.is_complex, T.is_leaf.__get__, T.get_device),  # type: ignore[attr-defined]
+}
+MEANS = {T.mean, torch.mean}
+PERMUTES = {T.permute, torch.permute}
+IN_PLACE = [
+    "__setitem__",
+    "__set__",
+    "__iadd__",
+    "__isub__",
+    "__imul__",
+    "__itruediv__",
+    "__ifloordiv__",
+    "__ipow__",
+]
+IN_PLACE += ["__iand__", "__ior__", "__ixor__", "__imod__"]
+OF_CLASSES = {F.cross_entropy, F.nll_loss}
+LOSSES = {
+    *OF_CLASSES,
+    *(
+        F.mse_loss,
+        F.l1_loss,
+        F.smooth_l1_loss,
+        F.binary_cross_entropy,
+        F.binary_cross_entropy_with_logits,
+        F.kl_div,
+    ),
+}
+
+
+def named(names: str) -> List[Any]:
+    """Functions of torch, of tensors and of torch.nn.functional by these names."""
+    found = [getattr(place, name, None) for name in names.split() for place in (torch, T, F)]
+    return [each for each in found if each is not None]
+
+
+BY_ROWS: Dict[Any, Handler] = {
+    **dict.fromkeys(
+        named("add sub mul div true_divide eq ne lt le gt ge maximum minimum where masked_fill"), by_element
+    ),
+    **dict.fromkeys(
+        named("__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__"), by_element
+    ),
+    **dict.fromkeys(
+        named("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __pow__ __and__ __or__"), by_element
+    ),
+    **dict.fromkeys(
+        named("neg abs exp log sqrt square pow clamp relu sigmoid tanh gelu logsigmoid"), by_element
+    ),
+    **dict.fromkeys(named("float double half long bool type_as contiguous clone detach round"), by_element),
+    **dict.fromkeys(named("softmax log_softmax logsumexp squeeze argmax argmin max min"), along(1)),
+    **dict.fromkeys(named("chunk split normalize"), along(2)),
+    **dict.fromkeys(named("topk"), along(2, -1)),
+    **dict.fromkeys(named("unsqueeze"), along(1, new_dims=1)),
+    **dict.fromkeys(named("sum mean"), add_up),
+    **dict.fromkeys(named("view reshape flatten"), by_shape),
+    **dict.fromkeys(named("transpose permute"), swap),
+    **dict.fromkeys(named("__getitem__"), by_index),
+    **dict.fromkeys(named("interpolate upsample"), resize),
+    **dict.fromkeys(LOSSES, loss),
+}

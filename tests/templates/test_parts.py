@@ -1,0 +1,58 @@
+"""Outputs in parts against the same functions of the whole: values and gradients, on 2 and 3 ranks over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from parts_program import IN_PARTS, REFUSED, WHOLE  # noqa: E402
+
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What every rank found, in rank order, by the number of ranks."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HERE / "parts_program.py"), str(folder), "2,3"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return {
+        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
+        for world in (2, 3)
+    }
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("case", [*IN_PARTS, *WHOLE])
+def test_values_and_gradients_are_those_of_the_whole(found: Any, case: str, world: int) -> None:
+    for rank in found[world]:
+        assert "failed" not in rank[case], rank[case]
+        assert rank[case]["difference"] < 1e-12
+        assert rank[case]["shape"]
+
+
+@pytest.mark.parametrize("case", IN_PARTS)
+def test_nothing_is_gathered(found: Any, case: str) -> None:
+    """Not by the function itself; the test gathers what is in parts at its end."""
+    assert all(rank[case]["gathered"] == 0 for rank in found[2])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_parts_would_pass_by_is_refused(found: Any, case: str) -> None:
+    assert all("clone it before" in rank[case]["failed"] for world in (2, 3) for rank in found[world])
