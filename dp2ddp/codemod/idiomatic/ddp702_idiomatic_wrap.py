@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import (
-    LISTS,
-    OUTPUTS,
+    BY_HAND,
     WRAP,
     ModelWrap,
     changed_behind,
@@ -33,7 +32,7 @@ LATE = "DDP does not know parameters that come behind the wrap: move it above, a
 COPIES = "copies between GPUs: a rank has one; nn.SyncBatchNorm?"
 OVERRIDES = "{} of its own no longer run: a rank has the samples of one GPU"
 MEAN = "the mean of all ranks' gradients"
-WORDS = {"device_ids", "devices", "target_gpus"}, {"output_device", "target_device"}
+OWN_GPU = "parts of DataParallel run on the rank's own GPU"
 BARE = "a loss has nothing to train: DDP would refuse it"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
@@ -115,7 +114,7 @@ class Wrapped(Rule):
             if node not in wraps or wraps[node].model is None:
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
                 yield Change(Replace(node, words_of(module)["DDP"], because))
-        for call in module.calls if trains_beside(module.program) else ():
+        for call in module.calls:
             yield from _by_hand(module, call)
 
 
@@ -175,33 +174,28 @@ def _hangs_on_options(wrap: ModelWrap) -> bool:
 
 
 def _by_hand(module: Module, call: Call) -> Iterator[Finding]:
-    home, _, part = (call.name or "").rpartition(".")
-    if home in ("torch.nn.parallel._functions", "torch.cuda.comm"):
+    name = call.name or ""
+    if name.startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
         yield remark(module, call.node, COPIES)
-    elif home == "torch.nn.parallel":
+    elif name in BY_HAND:
         index = words_of(module).index
-        yield from _on_own_gpu(call, LISTS.get(part), WORDS[0], f"[{index}]", part == "data_parallel")
-        yield from _on_own_gpu(call, OUTPUTS.get(part), WORDS[1], index, False)
-    elif call.method == "step" and (optimizer := _optimizer(call)) is not None:
+        devices, is_whole = call.argument(*BY_HAND[name]), name.endswith(".data_parallel")
+        code = index if name.endswith(".gather") else f"[{index}]"
+        output = call.argument(3, "output_device") if is_whole else None
+        if devices is not None:
+            yield Change(Replace(devices, code, OWN_GPU))
+        elif is_whole:
+            yield Change(SetArgument(call.node, "device_ids", code, OWN_GPU))
+        if output is not None:
+            yield Change(Replace(output, index, OWN_GPU))
+    elif (optimizer := _stepped(call)) is not None and trains_beside(module.program):
         code = f"average_gradients({module.text(optimizer)})"
         yield Change(InsertBefore(module.statement(call.node), code, MEAN, apart=False))
 
 
-def _optimizer(call: Call) -> ast.expr | None:
-    """That of `optimizer.step()` and of `scaler.step(optimizer)`."""
+def _stepped(call: Call) -> ast.expr | None:
+    """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    for each in (owner, *call.node.args[:1]):
-        inner = each.value if isinstance(each, ast.Subscript) else each
-        if "opt" in last_word(inner).lower():
-            return each
-    return None
-
-
-def _on_own_gpu(
-    call: Call, place: int | None, words: set[str], code: str, is_needed: bool
-) -> Iterator[Finding]:
-    given = next((each.value for each in call.node.keywords if each.arg in words), call.argument(place))
-    if place is not None and given is not None:
-        yield Change(Replace(given, code, BECAUSE))
-    elif is_needed:
-        yield Change(SetArgument(call.node, "device_ids", code, BECAUSE))
+    given = (owner, *call.node.args[:1]) if call.method == "step" else ()
+    words = ((each, last_word(each.value if isinstance(each, ast.Subscript) else each)) for each in given)
+    return next((each for each, word in words if "opt" in word.lower()), None)

@@ -181,6 +181,6 @@ def _saves_wrapper(module: Module, call: Call) -> bool:
     """`torch.save(net, path)`, also `torch.save({"net": net}, path)`."""
     given = call.argument(0, "obj")
     origins = module.program.flow.origins(module, given) if given is not None else ()
-    whole = [origin for origin in (given, *(each for _, each in origins)) if origin is not None]
+    whole = [given, *(origin for _, origin in origins)]
     values = [part for each in whole for part in (each.values if isinstance(each, ast.Dict) else [each])]
     return any(last_word(each) in wrapped_names(module.program) for each in values)

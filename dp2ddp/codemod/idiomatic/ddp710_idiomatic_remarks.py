@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.idiomatic.loaders import EVALUATES, loaders_of
-from dp2ddp.codemod.idiomatic.looking import inside, last_word, trains, words_in
+from dp2ddp.codemod.idiomatic.looking import last_word, trains, words_in
 from dp2ddp.codemod.idiomatic.models import wraps_of
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.model.modules import Module
@@ -122,9 +123,7 @@ def sums(module: Module) -> Iterator[ast.AST]:
     for call in module.calls:
         given, parent = call.keyword("reduction"), module.parents[call.node]
         is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
-        is_divided = (
-            isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is call.node
-        )
+        is_divided = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div)
         if is_sum and not is_divided or call.method == "sum" and call.node in differentiated:
             yield call.node
 
@@ -142,56 +141,51 @@ def pairs(module: Module) -> Iterator[ast.AST]:
 
 
 def shown_figures(module: Module) -> Iterator[ast.AST]:
-    """The first line of each function that trains which shows a figure of it."""
-    seen: set[object] = set()
-    is_shared = any(each.is_shared for each in loaders_of(module.program))
-    for call in module.calls:
-        function = module.function_around(call.node)
-        is_new = last_word(call.node.func) in SHOWING and function not in seen
-        if is_new and is_shared and _figures(module, call.node, function):
-            seen.add(function)
-            yield call.node
+    """The first line of each function that shows a figure of training, where ranks train on shares."""
+    shown: dict[object, ast.AST] = {}
+    if any(each.is_shared for each in loaders_of(module.program)):
+        for call in module.calls:
+            if last_word(call.node.func) in SHOWING and _is_of_training(module, call.node):
+                shown.setdefault(module.function_around(call.node), call.node)
+    yield from shown.values()
 
 
 def deciding_figures(module: Module) -> Iterator[ast.AST]:
     """`scheduler.step(loss)`, `if loss > 1:`, where more hangs on it than a line that is shown."""
-    skips = {node.test for node in skipping(module)}
-    for node in module.nodes(ast.If, ast.IfExp, ast.While):
-        test = node.test  # type: ignore[attr-defined]  # they have one
-        body = getattr(node, "body", [])
-        shows = isinstance(body, list) and all(_is_shown(each) for each in body)
-        if test not in skips and not shows and _figures(module, test, module.function_around(node)):
-            yield node if isinstance(node, ast.stmt) else module.statement(node)
-    for call in module.calls:
-        given = [each for each in call.node.args if call.method == "step"]
-        if any(_figures(module, each, module.function_around(call.node)) for each in given):
-            yield call.node
+    tests = {node: node.test for kind in (ast.If, ast.IfExp, ast.While) for node in module.all(kind)}  # type: ignore[attr-defined]
+    for told in (*skipping(module), *filter(_only_shows, module.all(ast.If))):
+        tests.pop(told, None)
+    steps = {call.node: each for call in module.calls if call.method == "step" for each in call.node.args}
+    for node, asked in (*tests.items(), *steps.items()):
+        if _is_of_training(module, asked):
+            yield node
 
 
-def _is_shown(statement: ast.stmt) -> bool:
-    calls = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(calls, ast.Call) and last_word(calls.func) in SHOWING
+def _only_shows(node: ast.If) -> bool:
+    values = [each.value if isinstance(each, ast.Expr) else None for each in node.body]
+    return all(isinstance(each, ast.Call) and last_word(each.func) in SHOWING for each in values)
 
 
-def _figures(module: Module, node: ast.AST, function: ast.AST | None) -> bool:
-    """Whether an expression has a figure that a loop with a backward pass in this function has made."""
+def _is_of_training(module: Module, node: ast.AST) -> bool:
+    """Whether an expression has a figure that a loop with a backward pass in its function has made."""
     words = {word for word in words_in(node) if FIGURE.search(word) and not EVALUATES.search(word)}
-    return bool(words & _made_in_training(module, function))
+    return bool(words and words & _made_in_training(module, module.function_around(node)))
 
 
-def _made_in_training(module: Module, function: ast.AST | None) -> set[str]:
+@lru_cache(maxsize=1000)
+def _made_in_training(module: Module, function: ast.AST | None) -> frozenset[str]:
     """The names that are set in loops that train, in one function."""
-    made: set[str] = set()
-    for loop in module.nodes(*LOOPS):
-        if module.function_around(loop) is function and any(
-            each.method == "backward" for each in inside(module, loop)
-        ):
-            for each in ast.walk(loop):
-                if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Store):
-                    made.add(last_word(each))
-                elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                    made.add(last_word(each.func.value))  # `losses.append(loss)`, `meter.update(loss)`
-    return made
+    backward = (call.node for call in module.calls if call.method == "backward")
+    loops = {loop for node in backward for loop in module.around(node) if isinstance(loop, LOOPS)}
+    made: list[ast.AST] = []
+    for each in (
+        node for loop in loops if module.function_around(loop) is function for node in ast.walk(loop)
+    ):
+        if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Store):
+            made.append(each)
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            made.append(each.func.value)  # `losses.append(loss)`, `meter.update(loss)`
+    return frozenset(map(last_word, made))
 
 
 def swallowing(module: Module) -> Iterator[ast.AST]:
@@ -205,10 +199,7 @@ def swallowing(module: Module) -> Iterator[ast.AST]:
 
 def _ends(handler: ast.ExceptHandler) -> bool:
     nodes = [each for statement in handler.body for each in ast.walk(statement)]
-    calls = (each.func for each in nodes if isinstance(each, ast.Call))
-    return any(isinstance(each, ast.Raise) for each in nodes) or any(
-        last_word(each) in ("exit", "_exit") for each in calls
-    )
+    return any(isinstance(each, ast.Raise) or last_word(each) in ("exit", "_exit") for each in nodes)
 
 
 def clocks(module: Module) -> Iterator[ast.AST]:

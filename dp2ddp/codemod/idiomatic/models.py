@@ -25,14 +25,19 @@ from dp2ddp.codemod.model.program import Program
 
 WRAP = "torch.nn.DataParallel"
 PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}
-# The parts of DataParallel as functions: the position of a list of devices, or of one.
-LISTS = {"data_parallel": 2, "replicate": 1, "scatter": 1, "scatter_kwargs": 2, "parallel_apply": 3}
-OUTPUTS = {"data_parallel": 3, "gather": 1}
-BY_HAND = {f"torch.nn.parallel.{part}" for part in (*LISTS, *OUTPUTS)}
+# The parts of DataParallel as functions, and where each takes devices: a list of them; `gather` one.
+BY_HAND = {
+    "torch.nn.parallel.data_parallel": (2, "device_ids"),
+    "torch.nn.parallel.replicate": (1, "devices"),
+    "torch.nn.parallel.scatter": (1, "target_gpus"),
+    "torch.nn.parallel.scatter_kwargs": (2, "target_gpus"),
+    "torch.nn.parallel.parallel_apply": (3, "devices"),
+    "torch.nn.parallel.gather": (1, "target_device"),
+}
 SPLITS = ("torch.utils.data.random_split", "sklearn.model_selection.train_test_split")
 MODELS = ("module", "model", "net")
 MOVES = ("cuda", "to")
-LOSS = re.compile(r"loss|crit", re.IGNORECASE)
+LOSS = re.compile(r"^(?!.*(model|net)).*(loss|crit)", re.IGNORECASE)
 FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
 
 
