@@ -202,10 +202,11 @@ def trains_beside(program: Program) -> bool:
 
 
 def _holds_wrapped(module: Module, owner: ast.expr) -> bool:
-    owner = owner.value if isinstance(owner, ast.Attribute) and owner.attr == "module" else owner
+    """Whether parameters are those of a wrapped model, or of a part of one: `net.parameters()`, `net.module.head`."""
     wraps = [wrap for wrap in wraps_of(module.program) if not (wrap.has_no_parameters or wrap.may_be_frozen)]
     names = {name for wrap in wraps for name in (last_word(wrap.model), *wrap.names)} - {""}
-    return is_called(module, owner, [wrap.call.node for wrap in wraps], names)
+    parts = [each for each in ast.walk(owner) if isinstance(each, (ast.Name, ast.Attribute))]
+    return any(is_called(module, each, [wrap.call.node for wrap in wraps], names) for each in parts)
 
 
 def _owners(module: Module, call: Call) -> Iterator[ast.expr]:

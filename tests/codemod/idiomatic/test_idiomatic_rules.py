@@ -226,3 +226,21 @@ def test_what_is_saved_under_a_condition_is_saved_under_one_if() -> None:
     after = converted("best = True\nif best:\n    torch.save(net.state_dict(), 'net.pt')\n")
 
     assert "if best and rank == 0:\n    torch.save(" in after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if a or b:\n    torch.save(x, 'x')", "if (a or b) and rank == 0:\n    torch.save(x, 'x')"),
+        (
+            "f = open('a' if a else 'b', 'w')",
+            "f = open(('a' if a else 'b') if rank == 0 else os.devnull, 'w')",
+        ),
+        (
+            "loader = DataLoader(data, batch_size=8 + 8, shuffle=True)\nfor x in loader: net(x).backward()",
+            "batch_size=(8 + 8) // world_size",
+        ),
+    ],
+)
+def test_brackets_hold_together_what_was_one_expression(before: str, after: str) -> None:
+    assert after in converted(before)
