@@ -43,7 +43,7 @@ class Loop:
         """Whether it is no `for x in DataLoader(...)`, whose sampler nobody can tell anything."""
         return not isinstance(self.shown, ast.Call)
 
-    @property
+    @cached_property
     def trains(self) -> bool:
         around = (each for each in self.module.around(self.node) if isinstance(each, (*LOOPS, *FUNCTIONS)))
         place = self.node if isinstance(self.node, LOOPS) else next(around, self.module.tree)
@@ -71,7 +71,7 @@ class FoundLoader:
     def names(self) -> set[str]:
         return names_given(self.module, self.call.node)
 
-    @property
+    @cached_property
     def trains(self) -> bool:
         """Whether a loop over it trains; of one that nobody is seen to go through, whether it shuffles.
 
@@ -89,7 +89,7 @@ class FoundLoader:
         ]
         return any(loop.trains for loop in loops) and (self.shuffles or not beside)
 
-    @property
+    @cached_property
     def refusal(self) -> str:
         """Why no share of its batches can be given out; empty where it can."""
         size, dataset = self.argument("batch_size"), self.argument("dataset")

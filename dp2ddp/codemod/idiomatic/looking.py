@@ -35,10 +35,11 @@ def is_true(node: ast.expr | None) -> bool:
     return node is not None and not (isinstance(node, ast.Constant) and not node.value)
 
 
-def inside(module: Module, node: ast.AST) -> list[Call]:
+@lru_cache(maxsize=10000)
+def inside(module: Module, node: ast.AST) -> tuple[Call, ...]:
     """The calls in a statement."""
     nodes = set(ast.walk(node))
-    return [call for call in module.calls if call.node in nodes]
+    return tuple(call for call in module.calls if call.node in nodes)
 
 
 def runs_of(module: Module, statements: Container[ast.stmt]) -> Iterator[list[ast.stmt]]:
@@ -82,6 +83,7 @@ def _training(program: Program) -> frozenset[str]:
     return leading_to(program, lambda module, call: call.method == "backward")
 
 
+@lru_cache(maxsize=10000)
 def trains(module: Module, node: ast.AST) -> bool:
     """Whether a backward pass runs in a loop or a function, or in what it calls."""
     names = _training(module.program)

@@ -147,7 +147,7 @@ def runs_often(wrap: ModelWrap) -> bool:
     count: Counter[object] = Counter()
     for module, call in calls_in(wrap.module.program):
         function = module.function_around(call.node)
-        if trains(module, function or module.tree) and is_called(module, call.node.func, (), wrap.names):
+        if is_called(module, call.node.func, (), wrap.names) and trains(module, function or module.tree):
             count[module, function, last_word(call.node.func)] += 1
     return any(each > 1 for each in count.values())
 
