@@ -113,12 +113,26 @@ def _is_asked_to_download(node: ast.AST) -> bool:
 @lru_cache(maxsize=8)
 def _called_first(program: Program) -> frozenset[str]:
     """The names of functions that rank 0 runs while the others wait: no place for a barrier."""
-    runs = ((home, each) for home in program.modules for each in _done_first(home))
+    runs = ((home, each) for home in program.modules for each in _candidates(home))
     return frozenset(last_word(call.node.func) for home, each in runs for call in inside(home, each))
 
 
+@lru_cache(maxsize=100)
 def _done_first(module: Module) -> dict[ast.stmt, str]:
-    """The statements that rank 0 runs before the others, and what it does there."""
+    """The statements that rank 0 runs before the others, and what it does there; not what stands in another one."""
+    found, called = _candidates(module), _called_first(module.program)
+    return {
+        each: why
+        for each, why in found.items()
+        if not any(
+            outer in found or getattr(outer, "name", "") in called or _is_asked_to_download(outer)
+            for outer in module.around(each)
+        )
+    }
+
+
+def _candidates(module: Module) -> dict[ast.stmt, str]:
+    """The statements that download, or make what is not there."""
     done: dict[ast.stmt, str] = {}
     for call in module.calls:
         if is_download(call) and not _is_handed_on(module, call):
@@ -128,14 +142,11 @@ def _done_first(module: Module) -> dict[ast.stmt, str]:
             isinstance(each, ast.Not) for each in ast.walk(test.test)
         )
         calls = [call for each in test.body for call in inside(module, each)] if asks else []
-        if any(may_write(module, call) and not is_folder(call) for call in calls):
+        if any(
+            may_write(module, call) and not (is_folder(call) or call.name == "os.mkdir") for call in calls
+        ):
             done.setdefault(test, "writes")
-    around = {each: list(module.around(each)) for each in done}
-    return {
-        each: why
-        for each, why in done.items()
-        if not any(outer in done or _is_asked_to_download(outer) for outer in around[each])
-    }
+    return done
 
 
 def _is_handed_on(module: Module, call: Call) -> bool:
@@ -151,7 +162,7 @@ def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = froze
     loops = {each for each in module.around(node) if isinstance(each, LOOPS)}
     for call in (each for each in module.calls if module.function_around(each.node) is function):
         comes_before = call.node.lineno < node.lineno or loops & set(module.around(call.node))
-        if comes_before and may_write(module, call):
+        if comes_before and may_write(module, call) and call.node not in first_on_rank0(module):
             return True
     if function is None or function in seen or getattr(function, "name", "") in _called_first(module.program):
         return False

@@ -203,9 +203,12 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 
 
 def clocks(module: Module) -> Iterator[ast.AST]:
-    """Clocks and process numbers on which more hangs than a line that is shown."""
-    for finding in OwnClock().look(module):
-        yield finding.edit.node if isinstance(finding, Change) else finding.node
+    """The first clock or process number of each function on which more hangs than a line that is shown."""
+    found = (each.edit.node if isinstance(each, Change) else each.node for each in OwnClock().look(module))
+    first: dict[object, ast.AST] = {}
+    for node in found:
+        first.setdefault(module.function_around(node), node)
+    yield from first.values()
 
 
 @dataclass(frozen=True)
