@@ -100,12 +100,12 @@ class Rank0First(Rule):
 
 @lru_cache(maxsize=100)
 def first_on_rank0(module: Module) -> frozenset[ast.AST]:
-    """All in the statements that rank 0 runs before the others, and in functions that are asked to download."""
-    functions = (each for each in module.all(ast.FunctionDef) if _is_asked_to_download(each))
+    """All in the statements that rank 0 runs before the others, and in functions that take `download`."""
+    functions = (each for each in module.all(ast.FunctionDef) if _takes_download(each))
     return frozenset(node for each in (*_done_first(module), *functions) for node in ast.walk(each))
 
 
-def _is_asked_to_download(node: ast.AST) -> bool:
+def _takes_download(node: ast.AST) -> bool:
     """`def __init__(self, root, download=False)`: its callers let rank 0 run it first."""
     return isinstance(node, ast.FunctionDef) and "download" in [each.arg for each in node.args.args]
 
@@ -120,12 +120,12 @@ def _called_first(program: Program) -> frozenset[str]:
 @lru_cache(maxsize=100)
 def _done_first(module: Module) -> dict[ast.stmt, str]:
     """The statements that rank 0 runs before the others, and what it does there; not what stands in another one."""
-    found, called = _candidates(module), _called_first(module.program)
+    candidates, called = _candidates(module), _called_first(module.program)
     return {
         each: why
-        for each, why in found.items()
+        for each, why in candidates.items()
         if not any(
-            outer in found or getattr(outer, "name", "") in called or _is_asked_to_download(outer)
+            outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
             for outer in module.around(each)
         )
     }

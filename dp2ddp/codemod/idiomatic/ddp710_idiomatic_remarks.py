@@ -153,11 +153,11 @@ def shown_figures(module: Module) -> Iterator[ast.AST]:
 def deciding_figures(module: Module) -> Iterator[ast.AST]:
     """`scheduler.step(loss)`, `if loss > 1:`, where more hangs on it than a line that is shown."""
     tests = {node: node.test for kind in (ast.If, ast.IfExp, ast.While) for node in module.all(kind)}  # type: ignore[attr-defined]
-    for told in (*skipping(module), *filter(_only_shows, module.all(ast.If))):
-        tests.pop(told, None)
+    for known in (*skipping(module), *filter(_only_shows, module.all(ast.If))):
+        tests.pop(known, None)
     steps = {call.node: each for call in module.calls if call.method == "step" for each in call.node.args}
-    for node, asked in (*tests.items(), *steps.items()):
-        if _is_of_training(module, asked):
+    for node, expression in (*tests.items(), *steps.items()):
+        if _is_of_training(module, expression):
             yield node
 
 
@@ -204,9 +204,11 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 
 def clocks(module: Module) -> Iterator[ast.AST]:
     """The first clock or process number of each function on which more hangs than a line that is shown."""
-    found = (each.edit.node if isinstance(each, Change) else each.node for each in OwnClock().look(module))
+    clocks_there = (
+        each.edit.node if isinstance(each, Change) else each.node for each in OwnClock().look(module)
+    )
     first: dict[object, ast.AST] = {}
-    for node in found:
+    for node in clocks_there:
         first.setdefault(module.function_around(node), node)
     yield from first.values()
 

@@ -108,10 +108,10 @@ def make_header(each: FilePlan) -> Header | None:
     text = re.sub(r"#.*", "", "\n".join(codes))
     if averages := "average_gradients(" in text:
         text += AVERAGE.format(dist=words["dist"])
-    asked = [
+    missing = [
         line for line in map(words.line, IMPORTS) if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text)
     ]
-    lines = import_texts(sorted((line for line in asked if line not in words.there), key=as_isort))
+    lines = import_texts(sorted((line for line in missing if line not in words.there), key=as_isort))
     if averages:
         lines += AVERAGE.format(dist=words["dist"]).split("\n")
     return Header(tuple(lines), last_import(each.module)) if lines else None

@@ -244,3 +244,36 @@ def test_what_is_saved_under_a_condition_is_saved_under_one_if() -> None:
 )
 def test_brackets_hold_together_what_was_one_expression(before: str, after: str) -> None:
     assert after in converted(before)
+
+
+def test_there_is_no_barrier_in_what_rank_0_runs_while_the_others_wait() -> None:
+    after = converted(
+        """
+        import os
+        def prepare(path):
+            if not os.path.exists(path):
+                torch.save(torch.ones(2), path)
+            return torch.load(path)
+        if not os.path.exists("rows.pt"):
+            prepare("rows.pt")
+        """
+    )
+    prepare, _, rest = after.partition("    return torch.load")
+    assert "barrier" not in prepare.partition("def prepare")[2]
+    assert rest.count("dist.barrier()") == 2  # the pair around its call
+
+
+def test_what_takes_download_is_left_to_the_barriers_around_its_calls() -> None:
+    after = converted(
+        """
+        import os
+        class Rows(torch.utils.data.Dataset):
+            def __init__(self, path, download=False):
+                if download and not os.path.exists(path):
+                    torch.save(torch.ones(2), path)
+                self.rows = torch.load(path)
+        rows = Rows("rows.pt", download=True)
+        """
+    )
+    assert "rank 0 downloads first\nrows = Rows(" in after
+    assert after.count("barrier") == 2
