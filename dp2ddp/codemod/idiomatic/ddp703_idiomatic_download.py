@@ -159,12 +159,14 @@ def _is_handed_on(module: Module, call: Call) -> bool:
 def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
     """Whether rank 0 may have written before: above a place, in a loop around it, or before its function is called."""
     function = module.function_around(node)
+    if getattr(function, "name", "") in _called_first(module.program):
+        return False
     loops = {each for each in module.around(node) if isinstance(each, LOOPS)}
     for call in (each for each in module.calls if module.function_around(each.node) is function):
         comes_before = call.node.lineno < node.lineno or loops & set(module.around(call.node))
         if comes_before and may_write(module, call) and call.node not in first_on_rank0(module):
             return True
-    if function is None or function in seen or getattr(function, "name", "") in _called_first(module.program):
+    if function is None or function in seen:
         return False
     owner = module.parents[function] if getattr(function, "name", "") == "__init__" else function
     callers = module.program.calls_of(module, owner)
