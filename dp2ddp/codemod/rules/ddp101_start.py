@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
@@ -33,7 +34,8 @@ class Start(Rule):
     `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
     the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
     known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-    script's line.
+    script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
+    starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
@@ -84,6 +86,11 @@ class Start(Rule):
         if join is None:
             yield _nothing_runs(module)
             return
+        if walks_over_sets(module.program):
+            anew = InsertBefore(
+                join.before, "have_one_hash_seed()", "a set of strings has one order on all ranks"
+            )
+            yield Change(anew, ("have_one_hash_seed",))
         edit = InsertBefore(
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )
