@@ -24,6 +24,16 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
+        kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
+        if self.generator or kinds - {
+            "RandomSampler",
+            "SequentialSampler",
+            "BatchSampler",
+            "_InfiniteConstantSampler",
+        }:
+            raise RuntimeError(
+                "Rank0Loader knows no sampler or generator of your own: convert the script again"
+            )
         self.pin_memory = False  # ranks map what workers have made
         return Rank0Batches(super().__iter__)
 

@@ -376,6 +376,20 @@ def asked_by_a_thread() -> Iterator[Any]:
     yield facts_of(next(batches))[0]
 
 
+def of_your_own() -> Iterator[Any]:
+    """A plain loader that its owner has given a sampler: other ranks would not ask it."""
+    loader = Rank0Loader(Images(3), sampler=CountingSampler(), num_workers=1)
+    try:
+        yield len([*loader])
+    except RuntimeError as error:
+        yield str(error)
+
+
+class CountingSampler(torch.utils.data.Sampler[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
 class Once:
     """An object that goes from a worker to its loader, and no further."""
 
@@ -436,6 +450,7 @@ def be_a_rank(way: str, file: Path) -> None:
         found["plain"] = run(plain, Rank0Loader)
         found["asked by a thread"] = [*asked_by_a_thread()]
         found["unsendable"] = [*unsendable()]
+        found["of your own"] = [*of_your_own()]
         found["lends"] = batches.Packer.lends
     file.write_text(json.dumps(found))
 

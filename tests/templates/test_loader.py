@@ -75,6 +75,11 @@ def test_what_cannot_be_sent_is_an_error_on_all_ranks(found: Any, way: str) -> N
         assert found(way, rank)["unsendable"] == [0, "TypeError", 2]
 
 
+def test_a_plain_loader_refuses_a_sampler_that_it_would_not_follow(found: Any) -> None:
+    for rank in range(2):
+        assert ["convert the script again" in each for each in found("maps 2", rank)["of your own"]] == [True]
+
+
 def test_a_thread_is_told_that_it_cannot_ask(found: Any) -> None:
     for rank in range(2):
         error, batch = found("maps 2", rank)["asked by a thread"]
