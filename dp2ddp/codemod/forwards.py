@@ -153,10 +153,10 @@ class Forwards:
         home, _, name = dotted.rpartition(".")
         there = self.program.by_name.get(home)
         nodes = [each.node for each in there.top.bindings.get(name, ())] if there else []
-        found = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
+        functions = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
         is_of_library = bool(dotted) and not self.program.is_local(dotted)
-        if found or is_of_library or isinstance(node, ast.Name):
-            return found  # type: ignore[return-value]  # `there` is a file
+        if functions or is_of_library or isinstance(node, ast.Name):
+            return functions  # type: ignore[return-value]  # `there` is a file
         return [*self.methods.get(node.attr, [])]
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
