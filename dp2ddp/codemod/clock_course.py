@@ -221,8 +221,8 @@ class Course:
 
     def _kept_as(self, module: Module, attribute: ast.Attribute) -> bool:
         """In an attribute: whoever has one of that name may be the object."""
-        is_asked_for = attribute.attr in got_by_name(module.program)
-        return self._once(attribute.attr) and (is_asked_for or self._uses_decide(module, attribute))
+        is_got_by_name = attribute.attr in got_by_name(module.program)
+        return self._once(attribute.attr) and (is_got_by_name or self._uses_decide(module, attribute))
 
     def _uses_decide(self, module: Module, target: ast.AST, key: str | None = None) -> bool:
         """By a key (`times["epoch"]`), but for where another one is asked for."""

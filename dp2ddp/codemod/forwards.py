@@ -34,6 +34,7 @@ NO_MODULES = (
 )
 COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
+HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
 Part = tuple[Module, ast.AST]
@@ -152,10 +153,10 @@ class Forwards:
         home, _, name = dotted.rpartition(".")
         there = self.program.by_name.get(home)
         nodes = [each.node for each in there.top.bindings.get(name, ())] if there else []
-        found = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
+        functions = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
         is_of_library = bool(dotted) and not self.program.is_local(dotted)
-        if found or is_of_library or isinstance(node, ast.Name):
-            return found  # type: ignore[return-value]  # `there` is a file
+        if functions or is_of_library or isinstance(node, ast.Name):
+            return functions  # type: ignore[return-value]  # `there` is a file
         return [*self.methods.get(node.attr, [])]
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
@@ -367,10 +368,7 @@ class Forwards:
         functions = [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
         is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
         if not functions and place is not None and module.name(node) is None and not is_method:
-            functions = [
-                *self.methods.get("forward", ()),
-                *self.methods.get("__call__", ()),
-            ]  # of whatever layer
+            functions = self._forwards_of(node)
         for home, function in functions:
             names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
             if isinstance(place, int):
@@ -378,6 +376,19 @@ class Forwards:
             elif isinstance(place, str):
                 names = [place] if place in names else names[-1:]
             self.sharing.parameters |= {(function, name) for name in names}
+
+    def _forwards_of(self, node: ast.expr) -> list[tuple[Module, Function]]:
+        """The forwards that `self.layer(...)` may call: those of the classes that it is set to, or all."""
+        forwards = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        values = self.program.attributes.get(getattr(node, "attr", ""), [])
+        own: set[ast.AST] = set()
+        for module, binding in values:
+            kind = module.name(binding.node.func) or "" if isinstance(binding.node, ast.Call) else ""
+            made = self.class_named(kind)
+            if made is None and (not kind.startswith("torch.nn.") or kind.startswith(HOLDING)):
+                return forwards
+            own |= {made[1]} if made else set()
+        return [(home, each) for home, each in forwards if not values or home.parents[each] in own]
 
 
 def _is_kernel(module: Module, node: ast.AST) -> bool:

@@ -219,7 +219,7 @@ def _is_layer(module: Module, node: ast.ClassDef) -> bool:
 
 
 def _are_constants(bindings: Iterable[Binding]) -> bool:
-    """Of something that is set at all."""
+    """Whether something only ever is set to constants, and is set at all."""
     given = [each for each in bindings if each.how is not Binds.CHANGE]
     return bool(given) and all(each.how is Binds.VALUE and _is_constant(each.node) for each in given)
 
