@@ -21,7 +21,9 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
-    def __init__(self, opener: Callable[..., Any], path: Any, mode: str, *args: Any, **options: Any) -> None:
+    def __init__(
+        self, opener: Callable[..., Any], path: Any, mode: str, /, *args: Any, **options: Any
+    ) -> None:
         files = []
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
@@ -88,16 +90,18 @@ def writes(mode: str) -> bool:
 
 
 def open_by_on_rank0(
-    opener: Callable[..., Any], path: Any, mode: str = "r", *args: Any, **options: Any
+    opener: Callable[..., Any], /, path: Any = None, mode: str = "r", *args: Any, **options: Any
 ) -> Any:
     """The same for gzip.open and its like; what another library opens to write, rank 0 has."""
+    if path is None:
+        path = next((options.pop(name) for name in ("filename", "file", "name") if name in options), None)
     if not writes(mode):
         return opener(path, mode, *args, **options)
     is_like_open = opener is open or getattr(opener, "__module__", "") in ("gzip", "bz2", "lzma", "codecs")
     return (FileOnRank0 if is_like_open else make_on_rank0)(opener, path, mode, *args, **options)
 
 
-def open_path_on_rank0(method: Callable[..., Any], mode: str = "r", *args: Any, **options: Any) -> Any:
+def open_path_on_rank0(method: Callable[..., Any], /, mode: str = "r", *args: Any, **options: Any) -> Any:
     """path.open(mode); what is no path opens its own on every rank."""
     owner = getattr(method, "__self__", None)
     if isinstance(owner, os.PathLike):
@@ -105,7 +109,7 @@ def open_path_on_rank0(method: Callable[..., Any], mode: str = "r", *args: Any, 
     return method(mode, *args, **options)
 
 
-def write_on_rank0(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def write_on_rank0(method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what writes a file, by its name. Where it is given no path, or an open file, each rank calls it."""
     given = (*args, *kwargs.values())
     is_of_path = isinstance(getattr(method, "__self__", None), os.PathLike)

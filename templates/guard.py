@@ -1,4 +1,4 @@
-"""A net under a conversion: a file that other ranks would write as rank 0 does, and of which no helper knows."""
+"""Nets under a conversion: ranks are told where they would write what rank 0 writes, or walk in another order."""
 
 import os
 import re
@@ -37,10 +37,10 @@ def refuse_own_files() -> None:
             place = f"line {own[-1].lineno} of {os.path.basename(own[-1].filename)}"
             raise PermissionError(f"{place} writes {path} on every rank: call it by run_on_rank0")
 
-    def tell_and_save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    def tell_and_save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(f, (str, os.PathLike)):
             sys.audit("open", f, "wb", os.O_WRONLY)  # torch opens it where no hook looks
-        save(thing, f, *args, **kwargs)
+        save(obj, f, *args, **kwargs)
 
     sys.addaudithook(refuse)
-    torch.save = tell_and_save  # type: ignore[assignment]
+    torch.save = tell_and_save

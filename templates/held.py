@@ -8,7 +8,7 @@ from .rank0 import ask_rank0
 from .ranks import own_rank, together
 
 
-def hold_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Make a thread, a process or a queue on rank 0 alone; what stands for it elsewhere asks there."""
     if not together():
         return kind(*args, **kwargs)

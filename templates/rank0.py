@@ -12,7 +12,7 @@ from .ranks import own_rank, ranks_apart, together
 from .streams import host_streams, set_host_streams
 
 
-def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
@@ -36,7 +36,7 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         del error
 
 
-def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Call a function on rank 0 alone, for what it does; its end, or its error, is that of all."""
 
     def run(*args: Any, **kwargs: Any) -> None:
@@ -48,16 +48,28 @@ def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
         ask_rank0(run, *args, **kwargs)
 
 
-def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def rank0_first(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
     made: List[Any] = []
     before = host_streams()
     ask_rank0(lambda: made.append(function(*args, **kwargs)))
     if made:
         return made[0]
+    after = host_streams()
     set_host_streams(before)
     with ranks_apart():
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    set_host_streams(after)
+    return result
+
+
+def share_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
+    result = function(*args, **kwargs)
+    if not together():
+        return result
+    set_host_streams(tell_all(host_streams()))
+    return tell_all(result)
 
 
 class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-arg]

@@ -54,6 +54,17 @@ def init_distributed() -> None:
     dist.is_initialized = lambda: False
 
 
+def have_one_hash_seed() -> None:
+    """Start this rank anew: all ranks have the same hashes of strings, so walk over their sets in one order."""
+    if "RANK" not in os.environ or os.environ.get("PYTHONHASHSEED", "random") != "random":
+        return
+    os.environ["PYTHONHASHSEED"] = "0"
+    started = sys.modules["__main__"].__spec__  # by python -m
+    words = ["-m", started.name] if started else sys.argv[:1]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-u", *words, *sys.argv[1:]])
+
+
 def has_joined() -> bool:
     """What dist.is_initialized() says until init_distributed() hides the ranks."""
     return dist.distributed_c10d.is_initialized()

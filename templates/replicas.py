@@ -1,6 +1,7 @@
 """What runs on a rank: a replica, as torch.nn.parallel.replicate makes it."""
 
-from typing import Any, Dict, List, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, ContextManager, Dict, List, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -33,6 +34,18 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
         vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def without_hooks() -> ContextManager[Any]:
+    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+
+    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    """
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
+            return nullcontext()
+    except RuntimeError:
+        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:

@@ -8,8 +8,6 @@ from typing import Any, Callable, Iterator, List, Optional
 import torch
 import torch.distributed as dist
 
-from .broadcast import tell_all
-
 
 def host_streams() -> List[Any]:
     """The states of Python's, torch's and numpy's random numbers on the host."""
@@ -22,13 +20,6 @@ def set_host_streams(states: List[Any]) -> None:
     torch.set_rng_state(states[1])
     if states[2] and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(states[2])
-
-
-def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
-    result = function(*args, **kwargs)
-    set_host_streams(tell_all(host_streams()))
-    return tell_all(result)
 
 
 class ReplicaStream:
@@ -48,7 +39,7 @@ class ReplicaStream:
         cls.seed, cls.state = torch.initial_seed(), state
 
 
-def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def seed_all_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
     result = function(*args, **kwargs)
     if torch.cuda.is_available():
@@ -64,10 +55,10 @@ def get_device_states() -> List[torch.Tensor]:
     return states
 
 
-def set_device_states(states: Any) -> None:
+def set_device_states(new_states: Any) -> None:
     """torch.cuda.set_rng_state_all()."""
-    torch.cuda.set_rng_state(states[0])
-    ReplicaStream.begin(states[min(dist.get_rank(), len(states) - 1)].clone())
+    torch.cuda.set_rng_state(new_states[0])
+    ReplicaStream.begin(new_states[min(dist.get_rank(), len(new_states) - 1)].clone())
 
 
 def get_device_state(device: Any = 0) -> torch.Tensor:
@@ -84,13 +75,13 @@ def set_device_state(new_state: torch.Tensor, device: Any = 0) -> None:
 
 
 @contextmanager
-def fork_streams(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_streams(devices: Any = None, enabled: bool = True, **options: Any) -> Iterator[None]:
     """torch.random.fork_rng(): what replicas draw from goes back to where it was as well."""
     forked = range(dist.get_world_size()) if devices is None else [*map(index_of, devices)]
     is_on_device = torch.cuda.is_available()
     before = ReplicaStream.current() if is_on_device else None
     with torch.random.fork_rng(
-        [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled
+        [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled, **options
     ):
         yield
     if is_on_device and enabled and dist.get_rank() in forked:

@@ -60,7 +60,7 @@ def library_on_rank0(library: Any) -> Any:
     return Nothing() if own_rank() and library is not None else library
 
 
-def make_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def make_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Make an object that writes (a SummaryWriter) on rank 0 alone; what stands for it elsewhere does nothing."""
     made = []
 
@@ -74,7 +74,9 @@ def make_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return made[0] if made else MadeOnRank0(**facts)
 
 
-def make_handler_on_rank0(kind: Callable[..., logging.Handler], *args: Any, **kwargs: Any) -> logging.Handler:
+def make_handler_on_rank0(
+    kind: Callable[..., logging.Handler], /, *args: Any, **kwargs: Any
+) -> logging.Handler:
     """The same for a handler of logs."""
     made = make_on_rank0(kind, *args, **kwargs)
     return logging.NullHandler() if isinstance(made, Nothing) else made

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.editable import ParsedFile
+from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
-from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Hazard, Note, ParsedFile
 from dp2ddp.codemod.planned import Planned
 from dp2ddp.codemod.rule import all_rules
 

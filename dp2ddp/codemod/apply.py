@@ -8,21 +8,21 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from dp2ddp.codemod.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
-from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
     DropImport,
     Guard,
+    Header,
     InsertAfter,
     InsertBefore,
+    ParsedFile,
     PassTo,
     Remove,
     Replace,
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.header import Header
 from dp2ddp.codemod.rewriter import NodeEdits, Rewriter
 from dp2ddp.codemod.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError

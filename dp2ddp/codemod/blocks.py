@@ -7,11 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from dp2ddp.codemod.libcst_text import is_stand_in
-
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 EMPTY = cst.EmptyLine(indent=False)
-SEMICOLON = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
 
 
 @dataclass(frozen=True)
@@ -92,13 +89,17 @@ class Blocks:
         return new.with_changes(body=body, footer=(*rest, *new.footer))
 
     def suite(self, old: cst.SimpleStatementSuite, new: cst.SimpleStatementSuite) -> cst.BaseSuite:
-        """`if x: f()` stays in its line as long as what comes is no more than a small statement."""
+        """`if x: f()` becomes a block where a statement comes or goes."""
+        if not self._is_meant(old.body):
+            return new
         line = cst.SimpleStatementLine(new.body, trailing_whitespace=new.trailing_whitespace)
-        lines = self._guard(self._unfolded(old.body, line, shares_line=True))
-        if len(lines) == 1 and isinstance(lines[0].statement, cst.SimpleStatementLine):
-            return new.with_changes(body=lines[0].statement.body)
-        body, _ = _settled(lines)
-        return cst.IndentedBlock(body)
+        before = self.around.get(id(old.body[0]), Around()).before
+        lines = self._guard([*_in_place(each.code for each in before), *self._unfolded(old.body, line)])
+        return cst.IndentedBlock(_settled(lines)[0] or [cst.SimpleStatementLine([cst.Pass()])])
+
+    def _is_meant(self, statements: Sequence[cst.BaseSmallStatement]) -> bool:
+        """Whether edits are about one of these."""
+        return not {*map(id, statements)}.isdisjoint(self.around.keys() | self._first | self._last)
 
     def _lines(
         self, old: Sequence[cst.BaseStatement], new: Sequence[cst.BaseStatement], at_top: bool
@@ -132,38 +133,36 @@ class Blocks:
     def _simple(
         self, was: cst.SimpleStatementLine, now: cst.SimpleStatementLine, at_top: bool, is_head: bool
     ) -> list[_Line]:
-        ids = frozenset(map(id, was.body))
-        if not ids & (self.around.keys() | self._first | self._last):
-            return [_Line(now, ids)]
-        first = self.around.get(id(was.body[0]), Around())
-        if len(was.body) == 1 and first.removed and not first.alone:
-            gone = _Line(None, ids, tuple(now.leading_lines))
-            return [*_in_place(node.code for node in first.before), gone, *_in_place(first.after)]
-        lines = self._unfolded(was.body, now, shares_line=False)
+        ids = [*map(id, was.body)]
+        first = self.around.get(ids[0], Around())
         before = first.before
-        own = lines[0].statement
-        assert own is not None
-        return [*_before(before, own, lines[0].ids, at_top, is_head), *lines[1:]]
+        begins, ends = self._first | self.around.keys(), self._last
+        if begins.isdisjoint(ids[1:]) and ends.isdisjoint(ids[:-1]) and not first.removed and not first.after:
+            return _before(
+                before, now, frozenset(ids), at_top, is_head
+            )  # lines above it are all that comes, if any
+        own, *others = self._unfolded(was.body, now)
+        if own.statement is None:
+            return [*_in_place(each.code for each in before), own, *others]
+        return [*_before(before, own.statement, own.ids, at_top, is_head), *others]
 
-    def _unfolded(
-        self, old: Sequence[cst.BaseSmallStatement], line: cst.SimpleStatementLine, shares_line: bool
-    ) -> list[_Line]:
-        """The lines that a line becomes; those before its first statement only where it shares its line."""
-        folding = _Folding(line)
-        last = len(old) - 1
+    def _unfolded(self, old: Sequence[cst.BaseSmallStatement], line: cst.SimpleStatementLine) -> list[_Line]:
+        """The statements of a line (`a = 1; b = 2`), each on its own, with what comes between them and behind."""
+        lines: list[_Line] = []
         for index, (was, now) in enumerate(zip(old, line.body, strict=True)):
-            around = self.around.get(id(was), Around())
-            if id(was) in self._first:
-                folding.end_line()
-            for before in around.before if index or shares_line else ():
-                folding.insert(statements(before.code))
-            folding.add(cst.Pass(semicolon=now.semicolon) if around.removed else now, id(was))
-            ends = index == last and not isinstance(now.semicolon, cst.Semicolon) and not shares_line
-            for after in around.after:
-                folding.insert(statements(after), on_own_line=ends)
-            if id(was) in self._last and index < last:
-                folding.end_line()
-        return folding.finished()
+            around, ids = self.around.get(id(was), Around()), frozenset({id(was)})
+            leading = () if index else tuple(line.leading_lines)
+            lines += _in_place(each.code for each in around.before if index)
+            if around.removed and not around.alone:
+                lines.append(_Line(None, ids, leading))
+            else:
+                small = (
+                    cst.Pass() if around.removed else now.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+                )
+                ending = line.trailing_whitespace if index == len(old) - 1 else cst.TrailingWhitespace()
+                lines.append(_Line(cst.SimpleStatementLine([small], leading, ending), ids))
+            lines += _in_place(around.after)
+        return lines
 
     def _guard(self, lines: list[_Line]) -> list[_Line]:
         for node in self.guarded:
@@ -188,53 +187,6 @@ class Blocks:
             below = _apart(below)
         following = _with_leading(following, (*added.footer, *below))
         return [*lines[:at], *new, following, *lines[at + 1 :]]
-
-
-class _Folding:
-    """Small statements, one after the other, that share a line until something must have one of its own."""
-
-    def __init__(self, line: cst.SimpleStatementLine) -> None:
-        self.line = line
-        self.lines: list[_Line] = []
-        self.small: list[cst.BaseSmallStatement] = []
-        self.ids: set[int] = set()
-
-    def add(self, statement: cst.BaseSmallStatement, number: int) -> None:
-        self.small.append(statement)
-        self.ids.add(number)
-
-    def insert(self, new: Sequence[Statement], on_own_line: bool = False) -> None:
-        only = new[0] if len(new) == 1 else None
-        if isinstance(only, cst.SimpleStatementLine) and len(only.body) == 1 and not on_own_line:
-            end = self.small[-1].semicolon if self.small else SEMICOLON
-            if self.small:
-                self.small[-1] = self.small[-1].with_changes(semicolon=SEMICOLON)
-            self.small.append(only.body[0].with_changes(semicolon=end))
-            return
-        self.end_line()
-        self.lines += map(_Line, new)
-
-    def end_line(self) -> None:
-        if not self.small:
-            return
-        *others, last = self.small
-        last = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-        line = cst.SimpleStatementLine([*others, last])
-        self.lines.append(_Line(line, frozenset(self.ids)))
-        self.small, self.ids = [], set()
-
-    def finished(self) -> list[_Line]:
-        """Lines above belong to the first of them, what stands behind the last statement to the last one."""
-        if self.small:
-            own = _Line(self.line.with_changes(body=self.small, leading_lines=()), frozenset(self.ids))
-            self.lines.append(own)
-        else:
-            index = max(index for index, line in enumerate(self.lines) if line.ids)
-            ended = self.lines[index].statement
-            assert ended is not None
-            kept = ended.with_changes(trailing_whitespace=self.line.trailing_whitespace)
-            self.lines[index] = replace(self.lines[index], statement=kept)
-        return [_with_leading(self.lines[0], self.line.leading_lines), *self.lines[1:]]
 
 
 def statements(code: str) -> list[Statement]:
@@ -294,13 +246,8 @@ def _split(
     while at and _is_comment(lines[at - 1]):
         at -= 1
     if is_head and not at:
-        at = len(lines) - (bool(lines) and _belongs_to_statement(lines[-1]))
+        at = len(lines)
     return tuple(lines[:at]), tuple(lines[at:])
-
-
-def _belongs_to_statement(line: cst.EmptyLine) -> bool:
-    """Whether a line stands for what libcst loses right before a statement: a form feed above the first one."""
-    return line.comment is not None and is_stand_in(line.comment.value)
 
 
 def _is_comment(line: cst.EmptyLine) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.edits import DropArgument, Guard
+from dp2ddp.codemod.edits import DropArgument, Guard, ParsedFile
 from dp2ddp.codemod.model.positions import bounds
 from dp2ddp.codemod.planned import Plan
 from dp2ddp.errors import ConversionError

@@ -14,10 +14,9 @@ from collections.abc import Iterable
 from dp2ddp.codemod.clock_places import (
     asks_for_all_names,
     builds_text,
+    got_by_name,
     has_effects,
     is_holder,
-    may_be_got_by_name,
-    methods_named,
     parameter,
     shows,
     uses_of,
@@ -31,15 +30,15 @@ from dp2ddp.codemod.uses import loads
 THROUGH = (
     *(
         ast.keyword,
+        ast.Starred,
         ast.BinOp,
         ast.UnaryOp,
         ast.BoolOp,
         ast.Compare,
         ast.IfExp,
         ast.FormattedValue,
-        ast.JoinedStr,
     ),
-    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Attribute, ast.Subscript, ast.NamedExpr),
+    *(ast.JoinedStr, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Attribute, ast.Subscript),
     *(ast.comprehension, *COMPREHENSIONS),
 )
 Setting = ast.Assign | ast.AnnAssign | ast.AugAssign
@@ -89,8 +88,6 @@ class Course:
                 return True
             case ast.comprehension(target=target, iter=given):
                 return True if given is not child or self._kept(module, target) else None
-            case ast.NamedExpr(target=target):
-                return True if self._kept(module, target) else None
             case ast.BoolOp() | ast.IfExp() if has_effects(module, parent):
                 return True
         return None if isinstance(parent, THROUGH) else True
@@ -111,7 +108,7 @@ class Course:
         name, kind = call.name or "", does(call.name)
         if shows(module, node) or name in ASKS:
             return False
-        if kind is Does.INTO_FILE or kind is Does.SAVE and argument in node.args[:1]:
+        if kind in (Does.INTO_FILE, Does.SAVE) and argument in node.args[:1]:
             return False  # what stands in a file, not where it is
         if kind not in (None, Does.CLOCK, Does.CALENDAR):
             return True
@@ -139,7 +136,7 @@ class Course:
         """A method: of the program, whatever has one of that name; and the object keeps it."""
         owner = func.value
         is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls") or isinstance(owner, ast.Call)
-        methods = list(methods_named(module, func.attr))
+        methods = module.program.methods_named.get(func.attr, [])
         before = self.inside
         for home, function in methods:
             self.inside = before if is_own else home.parents[function]
@@ -201,8 +198,6 @@ class Course:
         match target:
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 return any(self._kept(module, each) for each in targets)
-            case ast.Starred(value=value):
-                return self._kept(module, value)
             case ast.Subscript(value=value) if not is_holder(module, value):
                 return True
             case ast.Subscript(
@@ -226,8 +221,8 @@ class Course:
 
     def _kept_as(self, module: Module, attribute: ast.Attribute) -> bool:
         """In an attribute: whoever has one of that name may be the object."""
-        is_new = self._once(attribute.attr)
-        return is_new and (may_be_got_by_name(module, attribute.attr) or self._uses_decide(module, attribute))
+        is_asked_for = attribute.attr in got_by_name(module.program)
+        return self._once(attribute.attr) and (is_asked_for or self._uses_decide(module, attribute))
 
     def _uses_decide(self, module: Module, target: ast.AST, key: str | None = None) -> bool:
         """By a key (`times["epoch"]`), but for where another one is asked for."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, HOLDERS, LOGGERS, SHOWING, SHOWS
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS, places
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.uses import loads
-from dp2ddp.source.parsing import nodes_in
 
 
 def shows(module: Module, node: ast.Call) -> bool:
@@ -23,7 +25,7 @@ def shows(module: Module, node: ast.Call) -> bool:
 
 def has_effects(module: Module, node: ast.AST | None) -> bool:
     """Whether an expression, or a function, does anything but compute."""
-    calls = [each for each in nodes_in(node) if isinstance(each, ast.Call)] if node else []
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)] if node else []
     return not all(_only_computes(Call(each, module.name(each.func))) for each in calls)
 
 
@@ -41,54 +43,17 @@ def is_holder(module: Module, owner: ast.AST) -> bool:
         case ast.Name(id="self" | "cls"):
             return True
         case ast.Name():
-            made = [(module, each) for each in _bound_to(module, owner)]
+            made = [(module, each) for each in module.bindings(owner)]
         case ast.Attribute(attr=attr):
-            made = list(set_to(module, attr))
+            made = module.program.attributes.get(attr, [])
         case _:
             return False
-    return bool(made) and all(_is_made_here(home, value) for home, value in made)
+    return bool(made) and all(
+        each.how is Binds.VALUE and _is_made_here(home, each.node) for home, each in made
+    )
 
 
-def _bound_to(module: Module, name: ast.Name) -> Iterator[ast.AST]:
-    """What a name is bound to, in its scope; a parameter to itself."""
-    scope = module.scope_of[name].lookup(name.id)
-    if scope is None or any(each.arg == name.id for each in _parameters(scope.node)):
-        yield name
-    for node in module.by_word.get(name.id, ()):
-        is_bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        if is_bound and module.scope_of[node].lookup(name.id) is scope:
-            yield _value_of(module, node)
-
-
-def _value_of(module: Module, target: ast.expr) -> ast.AST:
-    """The expression that a target is set to, also in `a, b = x, y`; else the statement."""
-    around = module.parents[target]
-    match around:
-        case ast.Assign(targets=[only]) if only is target:
-            return around.value
-        case ast.Tuple(elts=targets):
-            match module.parents[around]:
-                case ast.Assign(value=ast.Tuple(elts=values)) if len(values) == len(targets):
-                    return values[targets.index(target)]
-    return around
-
-
-def _parameters(function: ast.AST) -> list[ast.arg]:
-    arguments = getattr(function, "args", None)
-    if not isinstance(arguments, ast.arguments):
-        return []
-    return [each for each in nodes_in(arguments) if isinstance(each, ast.arg)]
-
-
-def set_to(module: Module, attribute: str) -> Iterator[tuple[Module, ast.AST]]:
-    """What an attribute is set to, of any object."""
-    for home in module.program.modules:
-        for node in home.by_word.get(attribute, ()):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                yield home, _value_of(home, node)
-
-
-def _is_made_here(module: Module, node: ast.AST) -> bool:
+def _is_made_here(module: Module, node: ast.AST | None) -> bool:
     if isinstance(node, (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)):
         return True
     name = (module.name(node.func) if isinstance(node, ast.Call) else None) or ""
@@ -117,31 +82,22 @@ def asks_for_all_names(module: Module, name: ast.AST) -> bool:
     return any(module.function_around(each) is function for each in uses)
 
 
-def may_be_got_by_name(module: Module, attribute: str) -> bool:
+@lru_cache(maxsize=1)
+def got_by_name(program: Program) -> set[object]:
     """`getattr(run, "begin")`."""
-    calls = (
-        call for each in module.program.modules for call in each.calls if call.name == "builtins.getattr"
-    )
-    given = (call.argument(1) for call in calls)
-    return any(isinstance(each, ast.Constant) and each.value == attribute for each in given)
+    calls = (call for each in program.modules for call in each.calls if call.name == "builtins.getattr")
+    return {getattr(call.argument(1), "value", None) for call in calls}
 
 
 def parameter(function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip: int) -> ast.arg | None:
     """The parameter that an argument of a call comes in by; `skip`: self."""
-    places = [*function.args.posonlyargs, *function.args.args][skip:]
+    positional = places(function)[skip:]
     if isinstance(argument, ast.keyword):
-        return next((each for each in (*places, *function.args.kwonlyargs) if each.arg == argument.arg), None)
-    place = call.args.index(argument) if argument in call.args else len(places)
+        taken = (*positional, *function.args.kwonlyargs)
+        return next((each for each in taken if each.arg == argument.arg), None)
+    place = call.args.index(argument) if argument in call.args else len(positional)
     is_starred = any(isinstance(each, ast.Starred) for each in call.args[: place + 1])
-    return places[place] if place < len(places) and not is_starred else function.args.vararg
-
-
-def methods_named(module: Module, name: str) -> Iterator[tuple[Module, ast.FunctionDef]]:
-    """The methods of a name that the program's classes have."""
-    for home in module.program.modules if name in module.program.methods else ():
-        for function in home.all(ast.FunctionDef):
-            if function.name == name and isinstance(home.parents[function], ast.ClassDef):
-                yield home, function
+    return positional[place] if place < len(positional) and not is_starred else function.args.vararg
 
 
 def uses_of(module: Module, function: ast.FunctionDef) -> Iterator[tuple[Module, ast.AST]]:

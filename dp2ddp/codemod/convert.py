@@ -19,10 +19,9 @@ from dp2ddp.codemod.looked_up import may_look_up
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.plan import FilePlan, plan_file
-from dp2ddp.codemod.reading import read_program
+from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
 from dp2ddp.codemod.start import join_of
-from dp2ddp.codemod.unread import unread_libraries
 from dp2ddp.codemod.unused import with_unused_imports
 from dp2ddp.codemod.wraps import find_wraps, named_wraps
 from dp2ddp.errors import ConversionError

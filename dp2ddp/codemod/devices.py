@@ -6,42 +6,34 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property, lru_cache
 
+from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.own_mode import OwnMode
+from dp2ddp.codemod.rule import Change, rename
 from dp2ddp.codemod.wraps import find_wraps
 
-INDEX = re.compile(
-    r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE
-)  # what names of numbers look like
+# What names of numbers look like.
+INDEX = re.compile(r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE)
 TEXT = re.compile(r"cuda:(\d+)")
 HEAD = re.compile(r"cuda:(%d|%s)?")
 FORMAT = re.compile(r"cuda:\{\w*\}")
 
 
-class Form(Enum):
-    """How a device is named."""
-
-    TEXT = auto()  # "cuda:0", f"cuda:{gpu}"
-    CUDA = auto()  # x.cuda(0)
-    VALUE = auto()  # x.to(0), device=0
-    MAKE = auto()  # torch.device("cuda", 0)
-    WITH = auto()  # torch.cuda.device(0)
-    SET = auto()  # torch.cuda.set_device(0)
+OWN = '"cuda"'
+BECAUSE = "the rank's own device"
 
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """One place that names a device by its number."""
+    """One place that names a device by its number, and the edit that names the rank's own instead."""
 
-    form: Form
-    node: ast.expr  # what is rewritten
+    node: ast.expr
     index: ast.expr | None  # None: whatever device it is
-    call: Call | None = None
+    own: Change | Hazard
 
 
 def uses(module: Module, devices: Devices) -> Iterator[Use]:
@@ -59,7 +51,8 @@ def _texts(module: Module) -> Iterator[Use]:
         is_key = isinstance(parent, ast.Dict) and node in parent.keys  # of a map_location
         index = None if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)) else index_in_text(node)
         if index is not None:
-            yield Use(Form.TEXT, node, index)
+            is_single = module.text(node).lstrip("fFrRbBuU(").startswith("'")
+            yield Use(node, index, Change(Replace(node, "'cuda'" if is_single else OWN, BECAUSE)))
 
 
 def index_in_text(node: ast.expr) -> ast.expr | None:
@@ -77,25 +70,44 @@ def index_in_text(node: ast.expr) -> ast.expr | None:
 
 
 def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
-    kind, name = does(call.name), call.name or ""
+    """`set_device(0)`, `x.cuda(0)`, `torch.device("cuda", 0)`, `torch.cuda.device(0)`, `x.to(0)`, `device=0`."""
+    kind, name, node = does(call.name), call.name or "", call.node
     device = call.argument(0, "device")
-    given = next((word.value for word in call.node.keywords if word.arg in ("device", "map_location")), None)
+    given = next((word.value for word in node.keywords if word.arg in ("device", "map_location")), None)
     if kind is Does.SET_DEVICE:
-        yield Use(Form.SET, call.node, device, call)
+        yield Use(node, device, _without_setting(module, node))
     elif call.method == "cuda" and device is not None and not name.startswith("torch."):
         if not (isinstance(device, ast.Constant) and isinstance(device.value, (bool, type(None)))):
-            yield Use(Form.CUDA, device, device, call)
+            edit = DropArgument(call.keyword("device") or device, node, BECAUSE)
+            yield Use(device, device, Change(edit))
     elif kind is Does.MAKE_DEVICE:
-        numbers = [
-            each for each in call.node.args if len(call.node.args) > 1 or devices.may_be_index(module, each)
-        ]
-        if numbers:
-            form = Form.MAKE if name == "torch.device" else Form.WITH
-            yield Use(form, call.node.func if form is Form.MAKE else numbers[0], numbers[-1], call)
+        number = call.keyword("index")  # torch.device(type="cuda", index=0)
+        places = [*node.args, *filter(None, [call.argument(None, "device")])]
+        numbers = [each for each in places if len(places) > 1 or devices.may_be_index(module, each)]
+        if number is not None:
+            yield Use(number.value, number.value, Change(DropArgument(number, node, BECAUSE)))
+        elif numbers and name == "torch.device":
+            yield Use(node.func, numbers[-1], rename(node.func, "own_device", BECAUSE))
+        elif numbers:
+            yield Use(numbers[0], numbers[-1], Change(Replace(numbers[0], OWN, BECAUSE)))
     elif call.method == "to" and device is not None and devices.may_be_index(module, device):
-        yield Use(Form.VALUE, device, device, call)
+        yield _value(module, device, devices)
     elif given is not None and not module.program.is_local(call.name) and devices.may_be_index(module, given):
-        yield Use(Form.VALUE, given, given, call)
+        yield _value(module, given, devices)
+
+
+def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
+    statement = module.parents[call]
+    if isinstance(statement, ast.Expr):
+        return Change(Remove(statement, "joining has set the rank's device"))
+    return Hazard(call, "set_device() is part of an expression", "give it a line of its own")
+
+
+def _value(module: Module, node: ast.expr, devices: Devices) -> Use:
+    if devices.is_index(module, node):
+        return Use(node, node, Change(Replace(node, OWN, BECAUSE)))
+    asked = Replace(node, "own_device({device})", BECAUSE, {"device": node})
+    return Use(node, node, Change(asked, ("own_device",)))
 
 
 class Devices:

@@ -6,8 +6,12 @@ Every piece carries its `because`, which the person reads in the report.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from dp2ddp.codemod.model.positions import Positions, Span
+from dp2ddp.source.files import SourceFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,3 +137,63 @@ TextEdit = (
     | DropImport
 )
 Finding = TextEdit | Hazard | Note
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Text that an edit takes away, and the holes in which text stays."""
+
+    span: Span
+    holes: tuple[Span, ...] = ()
+
+    def holds(self, span: Span) -> bool:
+        """Whether all of a piece of text goes with it."""
+        return self.span.holds(span) and not any(hole.holds(span) for hole in self.holes)
+
+
+def gone_with(edit: Finding, positions: Positions) -> Gone | None:
+    """What an edit takes away, if anything."""
+    if isinstance(edit, (DropArgument, Remove)):
+        return Gone(positions.span(edit.node))
+    if isinstance(edit, Replace):
+        return Gone(positions.span(edit.node), tuple(positions.span(hole) for hole in edit.holes.values()))
+    return None
+
+
+def new_code(edits: Iterable[Finding]) -> str:
+    """All code that edits bring, in one text."""
+    return " ".join(_parts(edits))
+
+
+def _parts(edits: Iterable[Finding]) -> Iterator[str]:
+    for edit in edits:
+        for part in ("code", "helper", "test"):
+            yield str(getattr(edit, part, ""))
+
+
+@dataclass(frozen=True)
+class Header:
+    """What comes behind the last import of a file."""
+
+    lines: tuple[str, ...]
+    behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
+
+
+class ParsedFile(Protocol):
+    """A file with its tree, as far as edits and answers to hazards ask for it."""
+
+    source: SourceFile
+    tree: ast.Module
+    positions: Positions
+
+    @property
+    def parents(self) -> Mapping[ast.AST, ast.AST]: ...
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is, or stands in."""
+
+    def text(self, node: ast.AST) -> str:
+        """A node as it is written."""
+
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        """All nodes of some kinds."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-from dataclasses import dataclass
-
+from dp2ddp.codemod.edits import Header
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
@@ -14,14 +12,6 @@ from dp2ddp.codemod.plan import FilePlan
 from dp2ddp.codemod.start import last_import
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAGE
-
-
-@dataclass(frozen=True)
-class Header:
-    """What comes behind the last import of a file."""
-
-    lines: tuple[str, ...]
-    behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
 
 
 def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header | None:

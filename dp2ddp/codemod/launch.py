@@ -35,9 +35,14 @@ def settings_of(program: Program) -> dict[str, str]:
     return dict(_settings(program))
 
 
+def walks_over_sets(program: Program) -> bool:
+    """Whether an order that comes from the hashes of strings may matter."""
+    modules, runs = of_the_user(program), program.reach.runs
+    return any(runs(module, node) for module in modules for node in hash_orders(module))
+
+
 def _settings(program: Program) -> Iterator[tuple[str, str]]:
-    reach = program.reach
-    if any(reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)):
+    if walks_over_sets(program):  # else each rank starts twice (DDP101)
         yield "PYTHONHASHSEED", "0"
     join, devices = join_of(program.entry), visible_text(program.entry)
     if join and join.late and devices is not None:

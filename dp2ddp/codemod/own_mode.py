@@ -83,35 +83,24 @@ def _is_condition(parent: ast.AST, inner: ast.AST) -> bool:
                 return True
         case ast.BoolOp(values=values):
             return inner is not values[0]
-    return any(_is_behind_return(block, inner) for block in _blocks(parent))
-
-
-def _blocks(parent: ast.AST) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list):
-            yield block
+    blocks = (getattr(parent, name, None) for name in ("body", "orelse"))
+    return any(_is_behind_return(block, inner) for block in blocks if isinstance(block, list))
 
 
 def _is_behind_return(block: list[ast.stmt], inner: ast.AST) -> bool:
     """`if not args.distributed: return`, further up in the same block."""
     before = block[: block.index(inner)] if inner in block else []
-    return any(
-        isinstance(branch[-1], (ast.Return, ast.Raise)) and _depends(test)
-        for node in before
-        if isinstance(node, ast.If)
-        for test, branch in _branches_of(node)
-    )
+    return any(_ends(each) for each in before if isinstance(each, ast.If))
 
 
-def _branches_of(choice: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
-    """The blocks of if, elif and else, each with the last test before it."""
-    yield choice.test, choice.body
+def _ends(choice: ast.If) -> bool:
+    """Whether one of its branches, those of elif and else too, ends the function."""
+    lasts = [branch[-1] for branch in (choice.body, choice.orelse) if branch]
+    is_end = any(isinstance(each, (ast.Return, ast.Raise)) for each in lasts)
     match choice.orelse:
-        case [ast.If() as other]:
-            yield from _branches_of(other)
-        case [*block] if block:
-            yield choice.test, block
+        case [ast.If() as other] if _ends(other):
+            return True
+    return is_end and _depends(choice.test)
 
 
 def _depends(test: ast.expr) -> bool:

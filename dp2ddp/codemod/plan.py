@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.answered import answered, stale_comments
-from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
-from dp2ddp.codemod.gone import Gone, gone_with
+from dp2ddp.codemod.edits import Gone, Hazard, Note, PassTo, TextEdit, gone_with
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.ours import is_brought

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp2ddp.codemod.acceptance import Acceptance
-from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
+from dp2ddp.codemod.edits import Finding, Hazard, Note, ParsedFile, TextEdit
 from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"

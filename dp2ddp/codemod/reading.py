@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dp2ddp.codemod.conversion import MENTION
 from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.lookups import LOOKUPS
+from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.reach import Lookups
 from dp2ddp.codemod.ours import is_of_dp2ddp, read_tree
 from dp2ddp.errors import SourceError
 from dp2ddp.source.console_scripts import console_script
-from dp2ddp.source.parsing import parse
+from dp2ddp.source.helper_module import NAME
+from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
+
+# What libraries find by names that the text of a program does not tell.
+LOOKUPS = Lookups().with_libraries(
+    anything=[
+        f"hydra.utils.{name}" for name in ("instantiate", "call", "get_class", "get_method", "get_object")
+    ],
+    of_caller=["fire.Fire"],
+    plain=("torch.", "numba.", "click.", "numpy.", "tqdm."),
+)
 
 
 def read_program(project: Project) -> Program:
@@ -39,3 +52,24 @@ def _readable(project: Project) -> Project:
                 raise
             unread.append(str(error))
     return replace(project, modules=tuple(modules), unread=(*project.unread, *unread))
+
+
+def unread_libraries(project: Project) -> tuple[str, ...]:
+    """One line for each library that a project imports and that may do anything with its models."""
+    local = {each.name.partition(".")[0] for each in project.modules} | {*project.missing}
+    sources = (project.entry, *(each.source for each in project.modules))
+    trees = (parse_leniently(source.text) for source in sources)
+    tops = {top for tree in trees if tree for top in _imported(tree)}
+    unknown = sorted(top for top in tops - local - {"", NAME} if not is_known_library(top))
+    return tuple(
+        f"{name}: if this library wraps models in DataParallel by itself, that was not seen"
+        for name in unknown
+    )
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").partition(".")[0]

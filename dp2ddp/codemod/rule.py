@@ -28,6 +28,13 @@ class Rewrites:
     after: str
 
 
+def diff(text: str) -> Rewrites:
+    """The same, as a diff of whole lines: `- ` those of before, `+ ` those of after."""
+    lines = code_of(text).splitlines()
+    before, after = ("\n".join(line[2:] for line in lines if line[:1] != other) for other in "+-")
+    return Rewrites(before, after)
+
+
 @dataclass(frozen=True)
 class Flags:
     """The rule reports a hazard whose text holds `message`."""
@@ -49,6 +56,21 @@ class Untouched:
     """The rule has nothing to say."""
 
     before: str
+
+
+def flags(text: str) -> Flags:
+    """A hazard; the first line, a comment, is what its text holds."""
+    return Flags(*_with_message(text))
+
+
+def notes(text: str) -> Notes:
+    """A note, in the same way."""
+    return Notes(*_with_message(text))
+
+
+def _with_message(text: str) -> tuple[str, str]:
+    message, _, before = code_of(text).partition("\n")
+    return before, message.removeprefix("# ")
 
 
 Example = Rewrites | Flags | Notes | Untouched
@@ -165,7 +187,7 @@ def call_by(node: ast.Call, helper: str, because: str) -> Change:
 
 
 def code_of(example: str) -> str:
-    """The text of an example as a script."""
-    import textwrap  # for pages of rules and their tests
-
-    return textwrap.dedent(example).strip("\n") + "\n"
+    """The text of an example as a script; without textwrap, which costs a check's start more than all of this file."""
+    lines = [line if line.strip() else "" for line in example.split("\n")]
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line), default=0)
+    return "\n".join(line[indent:] for line in lines).strip("\n") + "\n"

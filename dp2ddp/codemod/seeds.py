@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
+from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.uses import DEPTH
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
+
+UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 
 
 def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
@@ -33,53 +35,22 @@ def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
             defaults = list(_defaults(module, attr))
             return any(defaults) or not defaults
         case ast.Name() if depth:
-            return any(_may_bring_none(module, node, depth - 1))
+            given = module.program.flow.given(module, node)
+            return _is_unseen(module, node) or any(may_be_none(*each, depth - 1) for each in given)
     return True
 
 
-def _may_bring_none(module: Module, node: ast.Name, depth: int) -> Iterator[bool]:
-    """Whether None may come by each of the ways in which a name is bound."""
+def _is_unseen(module: Module, node: ast.Name) -> bool:
+    """Whether a name may get what is not seen: by `with`, by unpacking, as one of `*args` or `**options`."""
     scope = module.scope_of[node].lookup(node.id)
-    if scope is None:
-        yield True
-        return
-    yield from (may_be_none(module, value, depth) for value in module.values(node))
-    arguments = getattr(scope.node, "args", None)
-    if isinstance(arguments, ast.arguments) and node.id in [
-        each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)
-    ]:
-        yield from _may_be_given_none(module, scope.node, arguments, node.id, depth)
-    for each in module.by_word[node.id]:
-        is_bound = (
-            isinstance(each.ctx, ast.Store) and module.scope_of[each] is scope and isinstance(each, ast.Name)
-        )
-        if is_bound and not isinstance(module.parents[each], (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            yield not isinstance(module.parents[each], (*LOOPS, *COMPREHENSIONS, ast.comprehension))
-
-
-def _may_be_given_none(
-    module: Module, function: ast.AST, arguments: ast.arguments, name: str, depth: int
-) -> Iterator[bool]:
-    """By its default, and by what calls of a function of this name give; one that nobody calls is given numbers."""
-    places = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    defaults = dict(zip(reversed(places), reversed(arguments.defaults), strict=False))
-    defaults |= {
-        each.arg: default
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if default
-    }
-    if name in defaults:
-        yield may_be_none(module, defaults[name], depth)
-    word = getattr(function, "name", "")
-    is_method = isinstance(module.parents.get(function), ast.ClassDef)
-    if word == "__init__":
-        word = module.parents[function].name  # type: ignore[attr-defined]  # it is that of a class
-    for home in module.program.modules:
-        for call in home.calls:
-            if word in (call.method, getattr(call.node.func, "id", None)):
-                place = places.index(name) - is_method if name in places else None
-                given = call.argument(place, name)
-                yield given is not None and may_be_none(home, given, depth) or call.may_have_more
+    ways = {each.how for each in module.bindings(node)}
+    if scope is None or ways & UNSEEN:
+        return True
+    function = scope.node
+    is_init = getattr(function, "name", "") == "__init__"
+    called = module.parents[function] if is_init else function
+    calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
+    return any(call.may_have_more for _, call in calls)
 
 
 def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -12,8 +11,7 @@ from dp2ddp.codemod.knowledge.reading_methods import HANDING_ON, NEW_CONTAINERS,
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Scope
-from dp2ddp.source.parsing import nodes_in
+from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
 
@@ -26,187 +24,160 @@ class Level(IntEnum):
     SHARED = 2
 
 
-@dataclass(frozen=True)
-class Source:
-    """One thing that a name may hold: an expression, or an element of it; None: a parameter."""
-
-    value: ast.expr | None
-    is_element: bool = False
-
-
-class Attributes:
-    """What the program sets attributes and class variables to, by their names alone."""
-
-    def __init__(self, program: Program) -> None:
-        self.values: dict[str, list[tuple[Module, ast.expr | None]]] = {}
-        self.setters: dict[str, list[tuple[Module, ast.AST, Source]]] = {}
-        self.parameters = {"weight", "bias"}
-        self.buffers: set[str] = set()
-        for module in program.modules:
-            self._read(module)
-
-    def _read(self, module: Module) -> None:
-        for target, source in assignments(module):
-            name = _attribute(module, target)
-            if name:
-                value = None if source.is_element else source.value
-                self.values.setdefault(name, []).append((module, value))
-                self.setters.setdefault(name, []).append((module, target, source))
-                is_made = isinstance(value, ast.Call)
-                if is_made and (module.name(value.func) or "").endswith("nn.Parameter"):  # type: ignore[union-attr]
-                    self.parameters.add(name)
-        for call in module.calls:
-            given = call.argument(0, "name")
-            if isinstance(given, ast.Constant):
-                if call.method == "register_buffer":
-                    self.buffers.add(str(given.value))
-                elif call.method == "register_parameter":
-                    self.parameters.add(str(given.value))
-
-    def is_copied(self, name: str) -> bool:
-        """Whether a replica has one of its own: a buffer or a parameter, which the wrapper looks after."""
-        return name in self.parameters or name in self.buffers
-
-    def is_constant(self, name: str) -> bool:
-        """Whether it only ever is a number, a text, None: what nobody can change in place."""
-        values = self.values.get(name)
-        return bool(values) and all(_is_constant(value) for _, value in values or ())
-
-
 class Sharing:
-    """Levels of expressions. `parameters` and `outer` grow while the forwards are looked at."""
+    """Levels of expressions. `parameters`, `outer` and `returns` grow while the forwards are looked at."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.attributes = program, Attributes(program)
+        self.program = program
+        self.buffers = _registered(program, "register_buffer")
+        self.weights = {
+            "weight",
+            "bias",
+            *_registered(program, "register_parameter"),
+            *_set_to_weights(program),
+        }
         self.parameters: set[Parameter] = set()  # that somebody hands something shared
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
-        self._sources: dict[Module, dict[tuple[int, str], list[Source]]] = {}
-        self._returned_by: dict[ast.AST, list[ast.expr | None]] = {}
-        self._names: dict[ast.AST, str | None] = {}
-        self._followed: set[tuple[int, str]] = set()  # names and functions being followed: no circle twice
+        self._returned_by: dict[ast.AST, list[ast.expr]] = {}
+        self._levels: dict[ast.AST, Level] = {}
+        self._followed: set[object] = set()  # names and functions being followed: no circle twice
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
         return self.level(module, node) is Level.SHARED
 
-    def level(self, module: Module, node: ast.expr | None) -> Level:
+    def level(self, module: Module, node: ast.AST | None) -> Level:
         """How far an expression is from what outlives the forward."""
+        if node is None or self._followed:  # in a circle, what is found is not the whole answer
+            return self._find_level(module, node)
+        if node not in self._levels:
+            self._levels[node] = self._find_level(module, node)
+        return self._levels[node]
+
+    def look_again(self) -> None:
+        """More may be shared now."""
+        self._levels.clear()
+
+    def _find_level(self, module: Module, node: ast.AST | None) -> Level:
         match node:
             case ast.Name():
                 return self._of_name(module, node)
             case ast.Attribute(value=value, attr="data"):
-                return Level.SHARED if self._may_be_parameter(module, value) else Level.NEW
-            case ast.Attribute(value=value, attr=attr):
-                if self.attributes.is_copied(attr) or self.attributes.is_constant(attr):
-                    return Level.NEW
-                return self._part(module, value)
-            case ast.Subscript(value=value) | ast.Starred(value=value):
-                return self._part(module, value)
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return Level.SHARED if self._may_be_weight(module, value) else Level.NEW
+            case ast.Attribute(attr=attr) if self.is_copied(attr) or self.is_constant(attr):
+                return Level.NEW
+            case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Starred(value=value):
+                return self._part(module, [value])
+            case ast.Dict(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return self._holding(module, parts)
-            case ast.Dict(values=parts):
-                return self._holding(module, parts)
-            case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
+            case (
+                ast.DictComp(value=part)
+                | ast.ListComp(elt=part)
+                | ast.SetComp(elt=part)
+                | ast.GeneratorExp(elt=part)
+            ):
                 return self._holding(module, [part])
-            case ast.DictComp(value=part):
-                return self._holding(module, [part])
-            case ast.IfExp(body=body, orelse=other):
-                return max(self.level(module, body), self.level(module, other))
             case ast.BinOp(left=left, right=ast.List() as right):  # `self.layers + [x]`
                 return self._holding(module, [left, right])
+            case ast.IfExp(body=body, orelse=other):
+                return self._highest(module, [body, other])
             case ast.BoolOp(values=parts):
-                return max(self.level(module, part) for part in parts)
+                return self._highest(module, parts)
             case ast.NamedExpr(value=value):
                 return self.level(module, value)
-            case ast.Call(args=[_, ast.Constant(value="data"), *_]):  # getattr(parameter, "data")
-                return Level.SHARED
             case ast.Call():
                 return self._of_call(module, node)
             case ast.Await() | ast.Yield() | ast.YieldFrom():
                 return Level.SHARED
         return Level.NEW
 
-    def _may_be_parameter(self, module: Module, node: ast.expr) -> bool:
+    def _highest(self, module: Module, nodes: Iterable[ast.AST | None]) -> Level:
+        return max((self.level(module, each) for each in nodes), default=Level.NEW)
+
+    def _part(self, module: Module, wholes: Iterable[ast.AST | None]) -> Level:
+        return Level.SHARED if self._highest(module, wholes) else Level.NEW
+
+    def _holding(self, module: Module, parts: Iterable[ast.AST | None]) -> Level:
+        return Level.HOLDS_SHARED if self._highest(module, parts) else Level.NEW
+
+    # --- attributes
+
+    def is_copied(self, name: str) -> bool:
+        """Whether a replica has one of its own: a buffer or a parameter, which the wrapper looks after."""
+        return name in self.weights or name in self.buffers
+
+    def is_constant(self, name: str) -> bool:
+        """Whether it only ever is a number, a text, None: what nobody can change in place."""
+        return _are_constants(each for _, each in self.program.attributes.get(name, ()))
+
+    def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
         if isinstance(node, ast.Name) and not self.is_shared(module, node):
-            scope = module.scope_of[node].lookup(node.id)
-            sources = self.sources(module).get((id(scope), node.id), [Source(None)])
-            return any(
-                not isinstance(each.value, (ast.Call, ast.BinOp)) or each.is_element for each in sources
+            given = [each for each in module.bindings(node) if each.how is not Binds.CHANGE]
+            made = (
+                each.how is Binds.VALUE and isinstance(each.node, (ast.Call, ast.BinOp)) for each in given
             )
-        return not isinstance(node, ast.Attribute) or node.attr not in self.attributes.buffers
+            return not given or not all(made)
+        return not isinstance(node, ast.Attribute) or node.attr not in self.buffers
 
-    def _part(self, module: Module, whole: ast.expr) -> Level:
-        return Level.SHARED if self.level(module, whole) else Level.NEW
-
-    def _holding(self, module: Module, parts: list[ast.expr]) -> Level:
-        return Level.HOLDS_SHARED if any(self.level(module, part) for part in parts) else Level.NEW
+    # --- calls
 
     def _of_call(self, module: Module, node: ast.Call) -> Level:
-        name = self.name(module, node.func)
-        last = node.func.attr if isinstance(node.func, ast.Attribute) else (name or "").rpartition(".")[2]
+        name, method = module.name(node.func) or "", isinstance(node.func, ast.Attribute)
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else name.rpartition(".")[2]
+        owner = [node.func.value] if isinstance(node.func, ast.Attribute) and not name else []
         given = [*node.args, *(each.value for each in node.keywords)]
-        returned = max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
-        if returned:
+        if len(given) > 1 and isinstance(given[1], ast.Constant) and given[1].value == "data":
+            return Level.SHARED  # getattr(parameter, "data")
+        if returned := max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW):
             return returned
-        if last == "copy" and name is None:
-            return self._holding(module, [node.func.value])  # type: ignore[attr-defined]
-        if (name or "").startswith("builtins.") and last in NEW_CONTAINERS:
+        if last == "copy" and owner:
+            return self._holding(module, owner)
+        if name.startswith("builtins.") and last in NEW_CONTAINERS:
             return self._holding(module, given)
         home, definition = module.definition(node.func) or (module, None)
-        if isinstance(definition, ast.ClassDef) and not self._is_layer(home, definition):
+        if isinstance(definition, ast.ClassDef) and not _is_layer(home, definition):
             return Level.HOLDS_SHARED  # whatever it finds in its class
         if last in VIEWS:
-            seen = [node.func.value] if isinstance(node.func, ast.Attribute) and name is None else given
-            return max((self._part(module, each) for each in seen), default=Level.NEW)
-        is_computed = name is None and not isinstance(node.func, (ast.Name, ast.Attribute))
-        if is_computed or (name or "").startswith(HANDING_ON):
-            return max((self._part(module, each) for each in given), default=Level.NEW)
-        return Level.NEW
-
-    def _is_layer(self, module: Module, node: ast.ClassDef) -> bool:
-        return any((module.name(base) or "").startswith("torch.") for base in node.bases)
+            return self._part(module, owner or given)
+        is_computed = not name and not method and not isinstance(node.func, ast.Name)
+        return self._part(module, given) if is_computed or name.startswith(HANDING_ON) else Level.NEW
 
     def _returned(self, module: Module, function: Function) -> Level:
-        key = (id(function), "return")
-        if key in self._followed:
+        if function in self._followed:
             return Level.NEW
-        self._followed.add(key)
-        level = max((self.level(module, value) for value in self.returned_by(function)), default=Level.NEW)
-        self._followed.discard(key)
+        self._followed.add(function)
+        level = self._highest(module, self.returned_by(function))
+        self._followed.discard(function)
         return level
 
-    def returned_by(self, function: Function) -> list[ast.expr | None]:
+    def returned_by(self, function: Function) -> list[ast.expr]:
         if function not in self._returned_by:
-            nodes = nodes_in(function)
+            returned = (
+                each
+                for each in ast.walk(function)
+                if isinstance(each, (ast.Return, ast.YieldFrom, ast.Yield))
+            )
             self._returned_by[function] = [
-                *(each.value for each in nodes if isinstance(each, (ast.Return, ast.YieldFrom))),
-                *(ast.List([each.value]) for each in nodes if isinstance(each, ast.Yield) and each.value),
+                ast.List([each.value]) if isinstance(each, ast.Yield) else each.value
+                for each in returned
+                if each.value
             ]
         return self._returned_by[function]
 
-    def name(self, module: Module, node: ast.expr) -> str | None:
-        """As module.name, which is asked often here."""
-        if node not in self._names:
-            self._names[node] = module.name(node)
-        return self._names[node]
+    # --- names
 
     def _of_name(self, module: Module, node: ast.Name) -> Level:
         scope = module.scope_of[node].lookup(node.id)
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
-        key = (id(scope), node.id)
+        bindings, key = scope.bindings[node.id], (id(scope), node.id)
+        if scope is module.top or self.is_closure(module, node, scope):
+            return Level.NEW if _are_constants(bindings) else Level.SHARED
         if key in self._followed:
             return Level.NEW
-        sources = self.sources(module).get(key, [])
-        outlives = scope is module.top or self.is_closure(module, node, scope)
-        if outlives:
-            is_constant = sources and all(
-                not each.is_element and _is_constant(each.value) for each in sources
-            )
-            return Level.NEW if is_constant else Level.SHARED
         self._followed.add(key)
-        level = max((self._of_source(module, scope, node.id, each) for each in sources), default=Level.NEW)
+        level = max((self._of_binding(module, scope, node.id, each) for each in bindings), default=Level.NEW)
         self._followed.discard(key)
         return level
 
@@ -214,82 +185,46 @@ class Sharing:
         """Whether a name belongs to a function around, which has ended before the forward began."""
         return scope.node in self.outer and module.function_around(node) is not scope.node
 
-    def _of_source(self, module: Module, scope: Scope, name: str, source: Source) -> Level:
-        if source.value is None:
-            return Level.SHARED if (scope.node, name) in self.parameters else Level.NEW
-        return self._part(module, source.value) if source.is_element else self.level(module, source.value)
-
-    def sources(self, module: Module) -> dict[tuple[int, str], list[Source]]:
-        """By scope and name, what the names of a file may hold."""
-        if module not in self._sources:
-            sources: dict[tuple[int, str], list[Source]] = {}
-            for target, source in assignments(module):
-                if isinstance(target, (ast.Name, ast.arg)):
-                    name = target.id if isinstance(target, ast.Name) else target.arg
-                    scope = module.scope_of[target].lookup(name)
-                    sources.setdefault((id(scope), name), []).append(source)
-            self._sources[module] = sources
-        return self._sources[module]
+    def _of_binding(self, module: Module, scope: Scope, name: str, binding: Binding) -> Level:
+        match binding.how:
+            case Binds.PARAMETER:
+                return Level.SHARED if (scope.node, name) in self.parameters else Level.NEW
+            case Binds.CAUGHT:
+                return Level.HOLDS_SHARED  # an error may carry anything
+            case Binds.CONTEXT:
+                return self.level(module, binding.whole)
+            case Binds.VALUE:
+                return self.level(module, binding.node)
+        return self._part(module, [binding.whole or binding.node])
 
 
-def assignments(module: Module) -> Iterator[tuple[ast.AST, Source]]:
-    """Targets of a file, with what they are set to."""
-    for node in module.nodes(
-        ast.Assign,
-        ast.AnnAssign,
-        ast.NamedExpr,
-        ast.For,
-        ast.AsyncFor,
-        ast.comprehension,
-        ast.withitem,
-        ast.arg,
-    ):
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    yield from _pairs(target, Source(value))
-            case (
-                ast.AnnAssign(target=target, value=ast.expr() as value)
-                | ast.NamedExpr(target=target, value=value)
-            ):
-                yield from _pairs(target, Source(value))
-            case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
-                yield from _pairs(target, Source(value, is_element=True))
-            case ast.comprehension(target=target, iter=value):
-                yield from _pairs(target, Source(value, is_element=True))
-            case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
-                yield from _pairs(target, Source(value))
-            case ast.arg():
-                yield node, Source(None)
+def _registered(program: Program, method: str) -> set[str]:
+    """The names that modules are told: `register_buffer("mean", ...)`."""
+    calls = (call for module in program.modules for call in module.calls if call.method == method)
+    names = (call.argument(0, "name") for call in calls)
+    return {str(each.value) for each in names if isinstance(each, ast.Constant)}
 
 
-def _pairs(target: ast.expr, source: Source) -> Iterator[tuple[ast.AST, Source]]:
-    """`a, b = c, d` one by one; else each part of the target is an element of the value."""
-    if isinstance(target, ast.Starred):
-        yield from _pairs(target.value, source)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        value = source.value
-        one_by_one = (
-            isinstance(value, (ast.Tuple, ast.List))
-            and len(value.elts) == len(target.elts)
-            and not source.is_element
-        )
-        for place, part in enumerate(target.elts):
-            each = Source(value.elts[place]) if one_by_one else Source(value, is_element=True)  # type: ignore[union-attr]
-            yield from _pairs(part, each)
-    else:
-        yield target, source
+def _set_to_weights(program: Program) -> set[str]:
+    return {
+        name
+        for name, given in program.attributes.items()
+        for module, each in given
+        if isinstance(each.node, ast.Call) and (module.name(each.node.func) or "").endswith("nn.Parameter")
+    }
 
 
-def _attribute(module: Module, target: ast.AST) -> str | None:
-    """The name of an attribute that is set, or of a variable of a class."""
-    if isinstance(target, ast.Attribute):
-        return target.attr
-    is_of_class = isinstance(target, ast.Name) and isinstance(module.scope_of[target].node, ast.ClassDef)
-    return target.id if is_of_class else None  # type: ignore[attr-defined]
+def _is_layer(module: Module, node: ast.ClassDef) -> bool:
+    return any((module.name(base) or "").startswith("torch.") for base in node.bases)
 
 
-def _is_constant(value: ast.expr | None) -> bool:
+def _are_constants(bindings: Iterable[Binding]) -> bool:
+    """Of something that is set at all."""
+    given = [each for each in bindings if each.how is not Binds.CHANGE]
+    return bool(given) and all(each.how is Binds.VALUE and _is_constant(each.node) for each in given)
+
+
+def _is_constant(value: ast.AST | None) -> bool:
     match value:
         case ast.Constant() | ast.JoinedStr() | ast.Compare():
             return True

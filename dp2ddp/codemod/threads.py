@@ -14,7 +14,6 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.wraps import find_wraps
-from dp2ddp.source.parsing import nodes_in
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS = (
@@ -23,23 +22,12 @@ POOLS = (
     *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
 )
 STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
+_SHARED = ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")
+_OF_PROCESSES = ("Queue", "SimpleQueue", "JoinableQueue", "Value", "Array", *_SHARED)
 MEETING_POINTS = {
     *(f"queue.{name}" for name in ("Queue", "LifoQueue", "PriorityQueue", "SimpleQueue")),
-    *(f"threading.{name}" for name in ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")),
-    *(
-        f"{home}multiprocessing.{name}"
-        for home in ("", "torch.")
-        for name in (
-            "Queue",
-            "SimpleQueue",
-            "JoinableQueue",
-            "Event",
-            "Condition",
-            "Semaphore",
-            "Value",
-            "Array",
-        )
-    ),
+    *(f"threading.{name}" for name in _SHARED),
+    *(f"{home}multiprocessing.{name}" for home in ("", "torch.") for name in _OF_PROCESSES),
 }
 BY_CONTEXT = {"Process", "Pool"}  # of `multiprocessing.get_context("spawn")`
 WAITS_FOR_MANY = (
@@ -119,37 +107,24 @@ def leak_of(part: Part) -> str | None:
 
 def _names_model(module: Module, node: ast.AST) -> bool:
     """Whether a function says the name of a wrapped model."""
-    names = {
-        name
-        for wrap in find_wraps(module.program)
-        if isinstance(statement := wrap.module.statement(wrap.node), ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-        for name in (target.id,)
-    }
-    return any(isinstance(each, ast.Name) and each.id in names for each in nodes_in(node))
+    wraps = (wrap.module.statement(wrap.node) for wrap in find_wraps(module.program))
+    targets = (target for each in wraps if isinstance(each, ast.Assign) for target in each.targets)
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
 
 
 def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
-        own = {
-            each.id
-            for each in nodes_in(function)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
-        own |= {each.arg for each in nodes_in(function) if isinstance(each, ast.arg)}
-        for node in nodes_in(function):
+        nodes = [*ast.walk(function)]
+        own = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        own |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+        own -= set() if isinstance(target, ast.ClassDef) else {"self"}
+        for node in nodes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 yield node.names[0]
             changed = _changed(module, node)
-            root = _root(changed)
-            is_of_thread = root == "self" and isinstance(target, ast.ClassDef)
-            if (
-                changed is not None
-                and root is not None
-                and (root not in own or root == "self" and not is_of_thread)
-            ):
+            if changed is not None and (root := _root(changed)) and root not in own:
                 yield ast.unparse(changed)
 
 
@@ -177,7 +152,7 @@ def _root(node: ast.expr | None) -> str | None:
 
 def _draws(module: Module, node: ast.AST) -> Iterator[str]:
     """The streams of the process that a piece of code draws from."""
-    for call in (each for each in nodes_in(node) if isinstance(each, ast.Call)):
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
         name = module.name(call.func)
         if name and does(name) is Does.DRAW:
             yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))

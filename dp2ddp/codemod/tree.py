@@ -19,16 +19,18 @@ from types import TracebackType
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-from dp2ddp.codemod.editable import ParsedFile
-from dp2ddp.codemod.libcst_text import LibcstText
+from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
 
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
 IN_BRACKETS = (
     ast.Tuple,
     ast.GeneratorExp,
 )  # their brackets are part of an `ast` node, and beside a libcst node
+# Behind the last statement libcst loses lines if one of them begins with a blank.
+ODD_TAIL = re.compile(r"(?:^|(?<=\r)(?!\n))[ \t\f\\]", re.MULTILINE)
 FRAMES = 10_000  # libcst takes several for a step into the tree, and `ast` none
 
 _Kinds = type[cst.CSTNode] | tuple[type[cst.CSTNode], ...]
@@ -42,38 +44,54 @@ class Tree:
     module: cst.Module
     nodes: Mapping[ast.AST, cst.CSTNode]
     ways: frozenset[int]  # ids of the nodes themselves and of all around them
-    spelling: LibcstText
+    has_async: bool  # `x.cuda(async=True)`, which is no Python any more: another word stands for it
+    tail: str  # what stands behind the module
 
     def printed(self, module: cst.Module) -> str:
         """The text of the module after edits."""
         with deep_recursion():
-            return self.spelling.restored(module.code)
+            text = module.code
+        return (text.replace(STAND_IN, "async") if self.has_async else text) + self.tail
 
 
 def read_tree(script: ParsedFile, nodes: Iterable[ast.AST]) -> Tree:
     """Parse a file and find nodes; a ConversionError for what libcst cannot read or print as it is."""
-    positions, name = script.positions, script.source.name
-    spelling = LibcstText(script.source.text, script.tree, positions)
+    positions, name, text = script.positions, script.source.name, script.source.text
+    tail, has_async = _odd_tail(script), _has_async(script)
+    text = text[: len(text) - len(tail)]
+    if has_async:
+        text = ASYNC_ARGUMENT.sub(STAND_IN, text)  # of the same length
     try:
-        module = _with_header_in_body(cst.parse_module(spelling.text))
+        module = _with_header_in_body(cst.parse_module(text))
     except cst.ParserSyntaxError as error:
         raise ConversionError(f"{name}: libcst cannot read it ({error.message.splitlines()[-1]})") from error
     if module.default_newline != script.source.newline:
         module = _with_newline(module, script.source.newline)
-    if spelling.text.endswith("\r"):  # libcst counts it as a line ending everywhere but there
+    if text.endswith("\r"):  # libcst counts it as a line ending everywhere but there
         module = module.with_changes(has_trailing_newline=True)
-    places = {node: _place(spelling, positions, node) for node in nodes}
+    places = {node: _place(positions, node) for node in nodes}
     printer = _Printer(module, places.values())
     with deep_recursion():
         module._codegen(printer)
-    if (printed := "".join(printer.tokens)) != spelling.text:
-        line = os.path.commonprefix([printed, spelling.text]).count("\n") + 1
+    if (printed := "".join(printer.tokens)) != text:  # it loses a form feed right before a statement, say
+        line = os.path.commonprefix([printed, text]).count("\n") + 1
         raise ConversionError(f"{name}:{line}: libcst cannot print this line as it stands; write it plainly")
-    nodes = {node: printer.matched[place] for node, place in places.items() if place in printer.matched}
-    for node in places.keys() - nodes.keys():
-        place_ = f"line {getattr(node, 'lineno', 1)}"
-        raise ConversionError(f"{name}: {place_}: libcst has no node for {positions.source(node)!r}")
-    return Tree(module, nodes, frozenset(printer.ways), spelling)
+    matched = {node: printer.matched[place] for node, place in places.items() if place in printer.matched}
+    for node in places.keys() - matched.keys():
+        line = getattr(node, "lineno", 1)
+        raise ConversionError(f"{name}: line {line}: libcst has no node for {positions.source(node)!r}")
+    return Tree(module, matched, frozenset(printer.ways), has_async, tail)
+
+
+def _odd_tail(script: ParsedFile) -> str:
+    text, body = script.source.text, script.tree.body
+    end = script.positions.next_line(body[-1].end_lineno or 1) if body else 0
+    return text[end:] if ODD_TAIL.search(text, end) else ""
+
+
+def _has_async(script: ParsedFile) -> bool:
+    text = script.source.text
+    return STAND_IN not in text and bool(ASYNC_ARGUMENT.search(text)) and any(async_arguments(script.tree))
 
 
 @contextmanager
@@ -123,19 +141,18 @@ class _Place:
     end: int | None
 
 
-def _place(spelling: LibcstText, positions: Positions, node: ast.AST) -> _Place:
+def _place(positions: Positions, node: ast.AST) -> _Place:
     if isinstance(node, ast.stmt):
-        return _Place(_STATEMENT, spelling.offset(positions.offset(node.lineno, node.col_offset)), None)
+        return _Place(_STATEMENT, positions.offset(node.lineno, node.col_offset), None)
     span = positions.span(node)
-    start, end = spelling.offset(span.start), spelling.offset(span.end)
     if isinstance(node, (ast.keyword, ast.Starred)):
-        return _Place(cst.Arg, start, end)
+        return _Place(cst.Arg, span.start, span.end)
     if isinstance(node, IN_BRACKETS) and has_own_brackets(node, positions):
-        blank = BLANK.match(spelling.text, start + 1)
+        blank = BLANK.match(positions.text, span.start + 1)
         assert blank is not None
         kind = cst.Tuple if isinstance(node, ast.Tuple) else cst.GeneratorExp
         return _Place(kind, blank.end(), None)
-    return _Place(cst.BaseExpression, start, end)
+    return _Place(cst.BaseExpression, span.start, span.end)
 
 
 def has_own_brackets(node: ast.AST, positions: Positions) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.codemod.edits import DropImport, TextEdit
-from dp2ddp.codemod.gone import gone_with, new_code
+from dp2ddp.codemod.edits import DropImport, TextEdit, gone_with, new_code
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plan import FilePlan, place_of

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope
 
 DEPTH = 6  # names for names end somewhere
@@ -21,8 +22,17 @@ def is_harmless(module: Module, call: Call, row: FunctionRow) -> bool:
     said = row.usual if given is None else _said(given)
     if re.fullmatch(row.harmless, said):
         return True
-    texts = (each.source.text for each in module.program.modules)
-    return bool(row.changed_by) and not any(re.search(row.changed_by, text) for text in texts)
+    return bool(row.changed_by) and not _says(module.program, re.compile(row.changed_by))
+
+
+def _says(program: Program, words: re.Pattern[str]) -> bool:
+    """Whether code that can run, or a text in it, says this; comments do not count."""
+    return any(
+        words.search(module.text(node)) and program.reach.runs(module, node)
+        for module in program.modules
+        if words.search(module.source.text)
+        for node in module.nodes(ast.Call, ast.Attribute, ast.Constant, ast.JoinedStr)
+    )
 
 
 def _said(node: ast.expr) -> str:
@@ -74,14 +84,8 @@ def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
 
 
 _GIVE_PATHS = {
-    "joinpath",
-    "with_suffix",
-    "with_name",
-    "with_stem",
-    "absolute",
-    "resolve",
-    "expanduser",
-    "relative_to",
+    *("joinpath", "with_suffix", "with_name", "with_stem"),
+    *("absolute", "resolve", "expanduser", "relative_to"),
 }
 
 
@@ -175,3 +179,26 @@ def _is_changed_in_place(module: Module, target: ast.Name | ast.Attribute) -> bo
     """`rows += 1`, of any name of that spelling."""
     word = target.id if isinstance(target, ast.Name) else target.attr
     return any(isinstance(module.parents[each], ast.AugAssign) for each in module.by_word[word])
+
+
+def is_only_read(module: Module, node: ast.expr) -> bool:
+    """Whether all that is done with a store is `store["x"][:]`, `store.keys()` and `store.close()`."""
+    match module.parents[node]:
+        case ast.Assign(targets=[ast.Name() as target]):
+            pass
+        case ast.withitem(optional_vars=ast.Name() as target):
+            pass
+        case _:
+            return False
+    uses = loads(module, target)
+    return not _is_changed_in_place(module, target) and all(_reads(home, use) for home, use in uses)
+
+
+def _reads(module: Module, store: ast.expr) -> bool:
+    parent = module.parents[store]
+    match module.parents[parent]:
+        case ast.Call() if isinstance(parent, ast.Attribute):
+            return parent.attr in ("close", "keys")
+        case ast.Subscript(value=value, slice=ast.Slice() | ast.Tuple(), ctx=ast.Load()):
+            return value is parent and isinstance(parent, ast.Subscript) and parent.value is store
+    return False

@@ -40,29 +40,34 @@ class Wrap:
     def count(self) -> int | None:
         """How many devices are named, also by a list of names: `[args.gpu]` is one."""
         given = self.device_ids
-        value = self.module.value(given) if given is not None else None
-        match value:
-            case ast.Call(func=ast.Name(id="list" | "tuple"), args=[ast.expr() as inner]):
-                value = self.module.value(inner)
-        match value:
-            case ast.List(elts=items) | ast.Tuple(elts=items):
-                is_whole = not any(isinstance(item, ast.Starred) for item in items)
-                return len(items) or None if is_whole else None
-            case ast.Call(func=ast.Name(id="range"), args=[*bounds]):
-                numbers = [
-                    each.value
-                    for each in bounds
-                    if isinstance(each, ast.Constant) and isinstance(each.value, int)
-                ]
-                return len(range(*numbers)) if len(numbers) == len(bounds) else None
-            case ast.Constant(value=int()):
-                return 1
-        return None
+        return _count(self.module, given) if given is not None else None
 
     @property
     def is_single(self) -> bool:
         """For one device, DataParallel is a plain call."""
         return self.count == 1
+
+
+def _count(module: Module, node: ast.expr) -> int | None:
+    match module.value(node):
+        case ast.Call(func=ast.Name(id="list" | "tuple"), args=[ast.expr() as inner]):
+            return _count(module, inner)
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return None if any(isinstance(item, ast.Starred) for item in items) else len(items) or None
+        case ast.Call(func=ast.Name(id="range"), args=[*bounds]):
+            numbers = [
+                each.value
+                for each in bounds
+                if isinstance(each, ast.Constant) and isinstance(each.value, int)
+            ]
+            return len(range(*numbers)) if len(numbers) == len(bounds) else None
+        case ast.Constant(value=int()):
+            return 1
+        case ast.Attribute(value=ast.Name(id="self")) as attribute:
+            origins = module.program.flow.origins(module, attribute)
+            counts = {_count(*each) for each in origins if not isinstance(each[1], ast.Attribute)}
+            return counts.pop() if len(counts) == 1 else None
+    return None
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -110,4 +111,12 @@ def read(path: Path) -> Any:
 def _load(file: IO[bytes]) -> Any:
     import torch
 
-    return torch.load(file, map_location="cpu", pickle_module=_PICKLE, weights_only=False)
+    loaded = torch.load(file, map_location="cpu", pickle_module=_PICKLE, weights_only=False)
+    return _content_of_archive(loaded) if isinstance(loaded, torch.jit.ScriptModule) else loaded
+
+
+def _content_of_archive(program: Any) -> dict[str, Any]:
+    """Of TorchScript: what each part computes, by its text, and with which tensors. Any: torch is not imported here."""
+    texts = {name: getattr(part, "code", "") for name, part in program.named_modules()}
+    plain = {name: re.sub(r"___torch_mangle_\d+", "", text) for name, text in texts.items()}
+    return {"code": plain, "tensors": dict(program.state_dict())}

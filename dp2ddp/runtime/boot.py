@@ -80,11 +80,14 @@ def main() -> None:
 def have_own_hashes(rank: int) -> None:
     """Start this process anew with the rank as the seed of string hashes, which is read before Python runs.
 
-    Rank 0 has the same as the process with DataParallel, whose numbers it has to give.
+    Rank 0 has the same as the process with DataParallel, whose numbers it has to give. The others hear of none, as
+    under torchrun: a script that wants one for all ranks starts itself anew.
     """
     if os.environ.get("PYTHONHASHSEED") != str(rank):
         os.environ["PYTHONHASHSEED"] = str(rank)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    if rank:
+        del os.environ["PYTHONHASHSEED"]
 
 
 def run_stage(stage: Stage, rank: int) -> int:

@@ -46,7 +46,9 @@ class Subject:
     local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
     steps: int | None = None
     timeout: float | None = None
-    own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
+    own_hashes: bool = (
+        True  # strings have other hashes on each rank, as under torchrun: the user has set none
+    )
     sample_streams: bool = (
         False  # every sample draws from a stream of its own, in both runs (runtime/sample_streams.py)
     )
@@ -128,7 +130,7 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         only_gradients=options.only_gradients,
         aligned=options.aligned,
         timeout=options.timeout,
-        own_hashes=not (HASHES in version.launch or chosen_hashes()),
+        own_hashes=not chosen_hashes(),
         starts_ranks=version.starts_ranks,
         launch=version.launch,
         convert=_convert_line(options, version.conversion) if version.conversion else "",

@@ -8,9 +8,9 @@ from pathlib import Path
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.lookups import LOOKUPS
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reading import LOOKUPS
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.notebooks import RawCell, script_of
 from dp2ddp.source.projects import LocalModule, Project

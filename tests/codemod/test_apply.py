@@ -184,8 +184,9 @@ def statement(script: Module, name: str = "f") -> ast.stmt:
         ("a\n# stays\nf()\n", "a\n# stays\n"),
         ("if x:\n    f()  # c\nb\n", "if x:\n    pass  # c\nb\n"),
         ("if x:\n    # stays\n    f()\n    b\n", "if x:\n    # stays\n    b\n"),
-        ("if x: f()\n", "if x: pass\n"),
-        ("a; f(); b\n", "a; pass; b\n"),
+        ("if x: f()\n", "if x:\n    pass\n"),
+        ("a; f(); b\n", "a\nb\n"),
+        ("if x: f(); b\n", "if x:\n    b\n"),
         ("f(\n 1,\n 2)\nb\n", "b\n"),
     ],
 )
@@ -213,8 +214,8 @@ def test_the_comments_behind_a_block_stay_where_they_are() -> None:
         ("# of the file\nf()\n", "# of the file\n\nnew()\n\nf()\n"),
         ("f()\n", "new()\n\nf()\n"),
         ("if x:\n\t# of f\n\tf()\n", "if x:\n\tnew()\n\t# of f\n\tf()\n"),
-        ("if x: f()\n", "if x: new(); f()\n"),
-        ("a; f()\n", "a; new(); f()\n"),
+        ("if x: f()\n", "if x:\n    new()\n    f()\n"),
+        ("a; f()  # c\n", "a\nnew()\nf()  # c\n"),
         ("f(); a\n", "new()\n\nf(); a\n"),
         ("a\r\nf()\r\n", "a\r\n\r\nnew()\r\n\r\nf()\r\n"),
         ("a\rf()", "a\r\rnew()\r\rf()"),
@@ -229,8 +230,8 @@ def test_a_line_comes_before_a_statement(before: str, after: str) -> None:
     [
         ("f()  # c\nb\n", "f()  # c\nnew()\nb\n"),
         ("if x:\n  f()\n", "if x:\n  f()\n  new()\n"),
-        ("if x: f()\n", "if x: f(); new()\n"),
-        ("f(); b\n", "f(); new(); b\n"),
+        ("if x: f()\n", "if x:\n    f()\n    new()\n"),
+        ("f(); b\n", "f()\nnew()\nb\n"),
         ("f()", "f()\nnew()"),
     ],
 )

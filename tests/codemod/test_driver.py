@@ -70,7 +70,9 @@ def test_a_wrap_for_one_device_is_a_plain_call(ids: str) -> None:
     ],
 )
 def test_orders_of_sets_ask_for_a_hash_seed(line: str, differs: bool) -> None:
-    assert converted(f"{WRAP}{line}\n").launch.startswith("PYTHONHASHSEED=0 torchrun") is differs
+    conversion = converted(f"{WRAP}{line}\n")
+    assert conversion.launch.startswith("PYTHONHASHSEED=0 torchrun") is differs
+    assert ("have_one_hash_seed()" in conversion.after) is differs
 
 
 def test_ranks_join_behind_visible_devices_in_the_function_that_starts() -> None:

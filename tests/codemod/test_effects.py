@@ -145,10 +145,20 @@ def test_what_one_run_does_once_rank_0_does(text: str, lines: list[str]) -> None
     assert changed(text) == lines
 
 
+IN_FORWARD = "class Net(torch.nn.Module):\n    def forward(self, x):\n        keep(x)\n        return x\n"
+HOOKED = "def see(module, given, out):\n    keep(out)\nnet.module.register_forward_hook(see)\n"
+KEEP = "def keep(x):\n    torch.save(x, 'x.pt')\n"
+OF_OTHER = (
+    "class Log:\n    def keep(self, x):\n        torch.save(x, 'x.pt')\nclass Net(torch.nn.Module):\n"
+    "    def forward(self, x):\n        self.log.keep(x)\n        return x\n"
+)
 HAZARDS = {
+    OF_OTHER: "DDP502",
+    f"{KEEP}{IN_FORWARD}": "DDP502",
+    f"{KEEP}{HOOKED}": "DDP502",
     "import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    torch.save(x, f.name)\n": "DDP501",
     "import argparse\nparser.add_argument('--out', type=argparse.FileType('w'))\n": "DDP501",
-    "import h5py\nwith h5py.File(path, 'a') as f:\n    x = f['x'][:]\n": "DDP501",
+    "import h5py\nwith h5py.File(path, 'a') as f:\n    x = f['x']['y']\n": "DDP501",
     "import sqlite3\ndb = sqlite3.connect(path)\ndb.commit()\nbest = db.execute(q).fetchone()[0]\n": "DDP501",
     "import numpy as np\na = np.memmap(path, 'f4', 'w+', shape=(3,))\na[0] = 1\nout = net(a)\n": "DDP501",
     "import numpy as np\na = np.load(path, mmap_mode='r+')\na += 1\n": "DDP501",

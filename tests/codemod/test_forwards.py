@@ -101,6 +101,12 @@ HANDED_ON = {  # the text does not say that it is self's list
                               "Seen.get().append(x)", "class Seen:\n    all = []\n    @classmethod\n    def get(cls):\n"
                               "        return cls.all"),
     "a class that keeps": ("Keep(x)", "SEEN = []\nclass Keep:\n    def __init__(self, x):\n        SEEN.append(x)"),
+    "what an error carries": (
+        "try:\n    raise KeyError(self.scales)\nexcept KeyError as e:\n    e.args[0].append(x)", ""),
+    "an object that goes": ("Keep(x)", "SEEN = []\nclass Keep:\n    def __init__(self, x):\n        self.x = x\n"
+                            "    def __del__(self):\n        SEEN.append(self.x)"),
+    "an object as text": ("str(Keep())", "SEEN = []\nclass Keep:\n    def __str__(self):\n        SEEN.append(1)\n"
+                          "        return ''"),
     "a singleton": ("Seen().add(x)",
                     "class Seen:\n    one = None\n    def __new__(cls):\n        if cls.one is None:\n"
                     "            cls.one = super().__new__(cls)\n            cls.one.seen = []\n"

@@ -482,7 +482,7 @@ STORES = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "row"), rows(Does.KEEP_STORE))
+@pytest.mark.parametrize(("name", "row"), [*rows(Does.KEEP_STORE), *rows(Does.START_PROGRAM)])
 def test_a_store_is_written_unless_it_is_opened_to_be_read(name: str, row: FunctionRow, folder: Path) -> None:
     if name.startswith("dbm.") and name != "dbm.open":
         pytest.skip("as dbm.open")

@@ -25,16 +25,11 @@ FILES = [
 ]
 
 ODD = {
-    "form feeds": "\x0cimport a\n\n\x0c\nclass A:\n    x = 1\n\x0c\n   \x0c    y = 2\n",
-    "a form feed before else": "if x:\n    pass\n\x0celse:\n    pass\n",
-    "form feeds and decorators": "\x0c@a\n\x0c@b\n\x0cdef f():\n    pass\n",
-    "a form feed before except": "try:\n    x\n\x0cexcept E:\n    y\n\x0cfinally:\n    z\n",
-    "backslashes alone": "x = 1\n\\\ny = 2\nif x:\n  \\\n   y = 3\n\\\n\nz\n\\\n# c\nw\n",
-    "a text with all that": 'x = """\n\x0c\n\\\n\r\x0celse:\n"""\n\x0cy = 1\n',
+    "form feeds between statements": "\x0c\nimport a\n\n\x0c\nclass A:\n    x = 1\n",
+    "a text with form feeds and backslashes": 'x = """\n\x0c\n\\\n\r\x0celse:\n"""\ny = 1\n',
     "blanks at the end": "x = 1\n  \n\t\n",
     "an indented comment at the end": "x = 1\n\n   # c\n\n  # d",
     "no line ending": "x = 1",
-    "form feeds among carriage returns": "x = 1\r\x0cy = 2\rif x:\r    y\r\x0celse:\r\x0c    z\r\\\ry = 3\r",
     "a carriage return and a tail": "x = 1\r\r   # c",
     "carriage returns": "x = 1\rif x:\r\ty = 2\r",
     "line endings of all kinds": "x = 1\r\ny = '''a\rb\n'''\rz = 3\n",
@@ -90,19 +85,9 @@ def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
     assert after == text + f"{newline}new(){newline}{newline}last()\n"
 
 
-@pytest.mark.parametrize("above", ["", "# c\n", "# c\n\n"])
-def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
-    script = module_of(f"{above}\x0cdef f():\n    pass\n")
-
-    after = edit_text(script, [InsertBefore(script.tree.body[0], "new()", "")])
-
-    assert after.splitlines(keepends=False)[:1] == [above.strip() or "new()"]
-    assert after.endswith("\n\x0cdef f():\n    pass\n")
-
-
-def test_what_libcst_cannot_print_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2ddp.codemod.libcst_text._ODD", __import__("re").compile("(?!)"))
-    script = module_of("x = 1\n\x0cy = 2\n")
+@pytest.mark.parametrize("text", ["x = 1\n\x0cy = 2\n", "x = 1\n\\\ny = 2\n"])
+def test_what_libcst_cannot_print_is_refused_with_its_line(text: str) -> None:
+    script = module_of(text)
     with pytest.raises(ConversionError, match="<stdin>:2: libcst cannot print this line"):
         read_tree(script, script.tree.body)
 

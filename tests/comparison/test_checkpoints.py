@@ -228,3 +228,32 @@ def test_other_keys_are_told_by_their_side(
         for side, keys in enumerate((expected, actual))
     ]
     assert difference(*files, 1e-10) == f"has other keys at ['net']: {words}"
+
+
+class Scaled(nn.Module):
+    """One that is traced or scripted."""
+
+    def __init__(self, factor: float, layer: type[nn.Module]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(2, 2), layer())
+        self.register_buffer("factor", torch.tensor(factor))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.body(x) * self.factor
+        return scaled
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("way", ["script", "trace"])
+def test_programs_are_compared_by_what_they_compute(tmp_path: Path, way: str) -> None:
+    def archive(name: str, factor: float, layer: type[nn.Module]) -> Path:
+        model = Scaled(factor, layer)
+        made = torch.jit.script(model) if way == "script" else torch.jit.trace(model, torch.ones(1, 2))
+        torch.jit.save(made, tmp_path / name)
+        return tmp_path / name
+
+    first, again = archive("a.pt", 1.0, nn.ReLU), archive("b.pt", 1.0, nn.ReLU)
+    assert difference(first, again, 1e-9) == ""
+    assert "tensors" in difference(first, archive("c.pt", 1.5, nn.ReLU), 1e-9)
+    assert "code" in difference(first, archive("d.pt", 1.0, nn.Sigmoid), 1e-9)

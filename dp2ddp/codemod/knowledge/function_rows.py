@@ -16,7 +16,13 @@ def _all(does: Does, names: Iterable[str], **given: object) -> dict[str, Functio
 
 
 READS = "r[btU]*"  # a mode that only reads
-SQL_CHANGES = r"(?i)\.commit\(|\b(insert|replace)\s+(or\s+\w+\s+)?into\b|\bupdate\s+\w+\s+set\b|\bdelete\s+from\b|\b(create|drop|alter)\s"
+SQL_CHANGES = (
+    r"(?i)\.commit\(|\.executescript\(|\bto_sql\(|\b(insert|replace)\s+(or\s+\w+\s+)?into\b|\bupdate\s+\w+\s+set\b"
+    r"|\bdelete\s+from\b|\b(create|drop|alter)\s+((temp\w*|unique|virtual)\s+)?(table|index|view|trigger)\b"
+)
+LMDB_CHANGES = (
+    r"\bwrite\s*=(?!=)|\.begin\([^()]*,[^()]*,|\.open_db\("  # whatever is put needs such a transaction
+)
 
 _FILES = {
     **_all(Does.WRITE, [
@@ -62,7 +68,7 @@ _STORES = {
     **_all(Does.KEEP_STORE, _of("dbm", "open dumb.open gnu.open ndbm.open"), position=1, usual="r", harmless="r"),
     "sqlite3.connect": FunctionRow(Does.KEEP_STORE, 0, "database", harmless=r":memory:|.*mode=(ro|memory)\b.*", changed_by=SQL_CHANGES),
     "lmdb.open": FunctionRow(Does.KEEP_STORE, None, "readonly", usual="False", harmless="True",
-                             changed_by=r"\.(put|putmulti|delete|drop|replace|pop)\(|\bwrite\s*=\s*True"),
+                             changed_by=LMDB_CHANGES),
     "h5py.File": FunctionRow(Does.KEEP_STORE, 1, "mode", usual="r", harmless="r"),
     **_all(Does.KEEP_STORE, ["tables.open_file", "netCDF4.Dataset"], position=1, keyword="mode", usual="r", harmless="r"),
     "pandas.HDFStore": FunctionRow(Does.KEEP_STORE, 1, "mode", usual="a", harmless="r"),
@@ -72,7 +78,7 @@ _STORES = {
     # One that is found by its name, or stays, is written by rank 0 alone and read by all.
     "tempfile.NamedTemporaryFile": FunctionRow(Does.KEEP_STORE, harmless="(?!)", changed_by=r"\.name\b|\bdelete\s*="),
     "argparse.FileType": FunctionRow(Does.KEEP_STORE, 0, "mode", usual="r", harmless=READS),
-    **_all(Does.KEEP_STORE, ["tempfile.mkstemp", "subprocess.Popen"]),
+    "tempfile.mkstemp": FunctionRow(Does.KEEP_STORE),
 }  # fmt: skip
 
 _OUTSIDE = {
@@ -110,6 +116,7 @@ _OUTSIDE = {
         *_of("threading", "Thread Timer"), *_of("concurrent.futures", "ThreadPoolExecutor"), *_of("multiprocessing.pool", "ThreadPool"),
         *_of("multiprocessing.dummy", "Pool"),
     ]),
+    "subprocess.Popen": FunctionRow(Does.START_PROGRAM),
     **_all(Does.START_TRAINING, ["wandb.agent", "swanlab.agent", "mlflow.projects.run"]),
     **_all(Does.ASK_PERSON, [
         *_of("pdb", "set_trace post_mortem"), "builtins.breakpoint", "ipdb.set_trace", "pudb.set_trace", "code.interact", "IPython.embed",

@@ -31,6 +31,7 @@ class Does(Enum):
     DISTRIBUTE = auto()  # sets up a distributed mode of the script's own
     HAND_OVER = auto()  # threads and processes that hand over in an order of their own; processes that end
     KEEP_STORE = auto()  # opens a store that one process alone may write
+    START_PROGRAM = auto()  # and goes on while it runs
     START_TRAINING = auto()  # calls the script, not the script it
     ASK_PERSON = auto()  # waits for one
     COPY_BY_HAND = auto()  # between devices

@@ -11,25 +11,19 @@ def _names(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-_WRITE_NOTHING = (
-    *("PIL", "tqdm", "sklearn", "yaml", "easydict", "einops", "termcolor", "tabulate", "colorama", "packaging", "six"),
-    *("requests", "psutil", "yacs", "typing_extensions", "attr", "seaborn", "albumentations", "kornia", "torchmetrics"),
-    *("rich", "click", "absl", "progress", "prettytable", "networkx", "sympy", "setuptools", "pkg_resources", "__main__"),
-    *("setproctitle", "prefetch_generator", "turbojpeg", "ninja", "tqdm_joblib", "pytz", "dateutil", "regex", "warmup_scheduler"),
-)  # fmt: skip
-_KNOWN = {*sys.stdlib_module_names, *_WRITE_NOTHING, *TRACKING, *(name.partition(".")[0] for name in ROWS)}
-
-# By the names that they are imported by: where one of them is not installed here, it is still no file of the program.
-# Any other import that is not found may be one, which nobody has read.
-_NO_FILES = _names(
-    "torch torchvision torchaudio torchtext torchmetrics torchsummary torchnet apex timm transformers",
-    "tokenizers numpy scipy pandas sklearn skimage cv2 PIL matplotlib seaborn imageio h5py lmdb numba librosa",
-    "soundfile tensorboard tensorboardX tensorboard_logger wandb mlflow visdom tensorflow tqdm progress",
-    "progressbar blessings yaml yacs easydict omegaconf hydra docopt absl loguru termcolor colorama tabulate",
-    "prettytable rich six natsort einops nltk spacy regex ftfy unidecode inflect pycocotools albumentations",
-    "imgaug plyfile gdown requests dill json_tricks cPickle StringIO sets IPython ipdb gym accelerate",
-    "lightning pytorch_lightning ignite elasticsearch pexpect chardet graphviz dominate accimage mc",
-    "nested_dict",
+_WRITE_NOTHING = _names(
+    "__main__ absl albumentations attr click colorama dateutil easydict einops kornia networkx ninja",
+    "packaging PIL pkg_resources prefetch_generator prettytable progress psutil pytz regex requests rich",
+    "seaborn setproctitle setuptools six sklearn sympy tabulate termcolor torchmetrics tqdm tqdm_joblib",
+    "turbojpeg typing_extensions warmup_scheduler yacs yaml",
+)
+_KNOWN = {*sys.stdlib_module_names, *TRACKING, *(name.partition(".")[0] for name in ROWS), *_WRITE_NOTHING}
+# They may write what the table does not say. Where one of them is not installed here, it is still no file of the
+# program; any other import that is not found may be one, which nobody has read.
+_OTHERS = _names(
+    "accimage blessings chardet docopt dominate elasticsearch ftfy graphviz gym ignite imgaug inflect",
+    "json_tricks mc natsort nested_dict numba pexpect plyfile progressbar pycocotools sets spacy StringIO",
+    "tensorboard tensorflow timm tokenizers torchnet torchsummary torchtext transformers unidecode",
 )
 
 
@@ -39,4 +33,4 @@ def is_known_library(dotted: str) -> bool:
 
 def may_be_local(name: str) -> bool:
     """Whether an import that is not found may be a file of the program; a known library need not be installed."""
-    return name not in _NO_FILES
+    return name == "datasets" or name not in _KNOWN | _OTHERS  # a library's name, and many a folder's

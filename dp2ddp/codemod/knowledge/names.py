@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
+
+def _moved(home: str, where: str, words: str) -> dict[str, str]:
+    """Names of one module that another has as well."""
+    return {f"{home}.{word}": f"{where}.{word}" for word in words.split()}
+
+
 SPELLINGS = {
-    "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
-    "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
-    "torch.nn.parallel.data_parallel.data_parallel": "torch.nn.parallel.data_parallel",
-    "torch.nn.parallel.replicate.replicate": "torch.nn.parallel.replicate",
-    "torch.nn.parallel.parallel_apply.parallel_apply": "torch.nn.parallel.parallel_apply",
-    "torch.nn.parallel.scatter_gather.scatter": "torch.nn.parallel.scatter",
-    "torch.nn.parallel.scatter_gather.gather": "torch.nn.parallel.gather",
-    "torch.nn.parallel.scatter_gather.scatter_kwargs": "torch.nn.parallel.scatter_kwargs",  # our name: torch has none
-    "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
-    "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
-    "torch.random.manual_seed": "torch.manual_seed",
-    "torch.random.seed": "torch.seed",
-    "torch.serialization.save": "torch.save",
-    "torch.serialization.load": "torch.load",
-    **{
-        f"torch.cuda.random.{name}": f"torch.cuda.{name}"
-        for name in (
-            "manual_seed",
-            "manual_seed_all",
-            "seed",
-            "seed_all",
-            "get_rng_state",
-            "get_rng_state_all",
-            "set_rng_state",
-            "set_rng_state_all",
-        )
-    },
-    **{
-        f"torch.nn.parallel.comm.{name}": f"torch.cuda.comm.{name}"
-        for name in (
-            "broadcast",
-            "broadcast_coalesced",
-            "scatter",
-            "gather",
-            "reduce_add",
-            "reduce_add_coalesced",
-        )
-    },
-    "torch.distributed.distributed_c10d.init_process_group": "torch.distributed.init_process_group",
-    "torch.distributed.checkpoint.state_dict_saver.save": "torch.distributed.checkpoint.save",
-    "torch.jit._serialization.save": "torch.jit.save",
-    "numpy.random.mtrand.RandomState": "numpy.random.RandomState",
-    **{
-        f"numpy.random.mtrand.{name}": f"numpy.random.{name}" for name in ("seed", "rand", "randn", "shuffle")
-    },
-    "io.open": "builtins.open",
-    "tqdm.std.tqdm.write": "tqdm.tqdm.write",
-    "tqdm.auto.tqdm.write": "tqdm.tqdm.write",
-    "multiprocessing.context.Process": "multiprocessing.Process",
-    "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
-    "tensorboardX.writer.SummaryWriter": "tensorboardX.SummaryWriter",
-    "torch.multiprocessing.Process": "multiprocessing.Process",
-    "torch.multiprocessing.Pool": "multiprocessing.Pool",
-    "matplotlib.pylab.savefig": "matplotlib.pyplot.savefig",
-    "pylab.savefig": "matplotlib.pyplot.savefig",
+    **_moved("torch.nn.parallel", "torch.nn", "DataParallel"),
+    **_moved("torch.nn.parallel.data_parallel", "torch.nn", "DataParallel"),
+    **_moved("torch.nn.parallel.data_parallel", "torch.nn.parallel", "data_parallel"),
+    **_moved("torch.nn.parallel.replicate", "torch.nn.parallel", "replicate"),
+    **_moved("torch.nn.parallel.parallel_apply", "torch.nn.parallel", "parallel_apply"),
+    # `scatter_kwargs` is our name: torch has none
+    **_moved("torch.nn.parallel.scatter_gather", "torch.nn.parallel", "scatter gather scatter_kwargs"),
+    **_moved("torch.nn.parallel.distributed", "torch.nn.parallel", "DistributedDataParallel"),
+    **_moved(
+        "torch.nn.parallel.comm", "torch.cuda.comm", "broadcast broadcast_coalesced scatter gather reduce_add"
+    ),
+    **_moved("torch.nn.parallel.comm", "torch.cuda.comm", "reduce_add_coalesced"),
+    **_moved("torch.utils.data.dataloader", "torch.utils.data", "DataLoader"),
+    **_moved("torch.random", "torch", "manual_seed seed"),
+    **_moved("torch.serialization", "torch", "save load"),
+    **_moved(
+        "torch.cuda.random",
+        "torch.cuda",
+        "manual_seed manual_seed_all seed seed_all get_rng_state set_rng_state",
+    ),
+    **_moved("torch.cuda.random", "torch.cuda", "get_rng_state_all set_rng_state_all"),
+    **_moved("torch.distributed.distributed_c10d", "torch.distributed", "init_process_group"),
+    **_moved("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint", "save"),
+    **_moved("torch.jit._serialization", "torch.jit", "save"),
+    **_moved("torch.utils.tensorboard.writer", "torch.utils.tensorboard", "SummaryWriter"),
+    **_moved("torch.multiprocessing", "multiprocessing", "Process Pool"),
+    **_moved("numpy.random.mtrand", "numpy.random", "RandomState seed rand randn shuffle"),
+    **_moved("io", "builtins", "open"),
+    **_moved("tqdm.std", "tqdm", "tqdm.write"),
+    **_moved("tqdm.auto", "tqdm", "tqdm.write"),
+    **_moved("multiprocessing.context", "multiprocessing", "Process"),
+    **_moved("tensorboardX.writer", "tensorboardX", "SummaryWriter"),
+    **_moved("matplotlib.pylab", "matplotlib.pyplot", "savefig"),
+    **_moved("pylab", "matplotlib.pyplot", "savefig"),
 }
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places
+from dp2ddp.codemod.model.scopes import Binding, Binds, settings
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.modules import Module
@@ -28,12 +27,12 @@ class Flow:
         """All expressions that may make a value; the expression itself where nobody says what it is given."""
         if node not in self._known:
             self._known[node] = ((module, node),)  # what is given itself, in a circle, has no other origin
-            given = list(self._given(module, node))
+            given = list(self.given(module, node))
             sources = dict.fromkeys(source for each in given for source in self.origins(*each))
             self._known[node] = tuple(sources) or ((module, node),)
         return self._known[node]
 
-    def _given(self, module: Module, node: ast.expr) -> Iterator[Source]:
+    def given(self, module: Module, node: ast.expr) -> Iterator[Source]:
         """What an expression is given, one step back."""
         match node:
             case ast.IfExp(body=body, orelse=other):
@@ -45,82 +44,50 @@ class Flow:
             case ast.NamedExpr(value=value):
                 yield module, value
             case ast.Attribute(attr=attr):
-                yield from self._assigned.get(attr, ())
+                yield from _values(self.program.attributes.get(attr, ()))
             case ast.Name():
                 yield from self._given_to_name(module, node)
 
     def _given_to_name(self, module: Module, node: ast.Name) -> Iterator[Source]:
         for binding in module.bindings(node):
-            if binding.how is Binds.VALUE and isinstance(binding.node, ast.expr):
-                yield module, binding.node
-            elif binding.how is Binds.IMPORT:
-                yield from self._given_to_import(binding.dotted)
-        scope = module.scope_of[node].lookup(node.id)
-        if scope is not None and isinstance(scope.node, FUNCTIONS):
-            yield from self._given_to_parameter(module, scope.node, node.id)
-
-    def _given_to_import(self, dotted: str) -> Iterator[Source]:
-        """`from settings import gpu`."""
-        home, _, name = dotted.rpartition(".")
-        other = self.program.by_name.get(home)
-        for binding in other.top.bindings.get(name, ()) if other else ():
-            if other and binding.how is Binds.VALUE and isinstance(binding.node, ast.expr):
-                yield other, binding.node
+            if binding.how is Binds.IMPORT:  # `from settings import gpu`
+                home, _, name = binding.dotted.rpartition(".")
+                other = self.program.by_name.get(home)
+                yield from (
+                    _values((other, each) for each in other.top.bindings.get(name, ())) if other else ()
+                )
+            elif binding.how is Binds.PARAMETER:
+                scope = module.scope_of[node].lookup(node.id)
+                yield from self._given_to_parameter(module, scope.node, node.id) if scope else ()
+            else:
+                yield from _values([(module, binding)])
 
     def _given_to_parameter(self, module: Module, function: ast.AST, name: str) -> Iterator[Source]:
         """The arguments of calls, and the default where a call gives none."""
-        if isinstance(function, ast.Lambda) or not isinstance(
-            function, (ast.FunctionDef, ast.AsyncFunctionDef)
-        ):
+        if not isinstance(function, NAMED_FUNCTIONS):
             return
-        places = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        names = [each.arg for each in places(function)]
         owner = module.parents[function]
-        is_method = isinstance(owner, ast.ClassDef) and places[:1] in (["self"], ["cls"])
-        position = places.index(name) - is_method if name in places else None
+        is_method = isinstance(owner, ast.ClassDef) and names[:1] in (["self"], ["cls"])
+        position = names.index(name) - is_method if name in names else None
         if position == -1:
             return  # `self`: no call gives it
-        calls = [*self.program.calls_of(module, function)]
-        if function.name == "__init__" and isinstance(owner, ast.ClassDef):
-            calls = [*self.program.calls_of(module, owner)]
-        given = [(other, call.argument(position, name)) for other, call in calls]
+        called = owner if function.name == "__init__" and is_method else function
+        given = [
+            (other, call.argument(position, name)) for other, call in self.program.calls_of(module, called)
+        ]
         yield from ((other, argument) for other, argument in given if argument is not None)
-        if not given or any(argument is None for _, argument in given):
-            default = _default(function, name)
-            if default is not None:
-                yield module, default
+        default = defaults(function).get(name)
+        if default is not None and (not given or any(argument is None for _, argument in given)):
+            yield module, default
 
-    @cached_property
-    def _assigned(self) -> dict[str, list[Source]]:
-        """What attributes are set to, by their names."""
-        assigned: dict[str, list[Source]] = {}
-        for module in self.program.modules:
-            for node in module.all(ast.Assign):
-                for target, value in pairs(node):
-                    if isinstance(target, ast.Attribute):
-                        assigned.setdefault(target.attr, []).append((module, value))
-        return assigned
+
+def _values(bindings: Iterable[tuple[Module, Binding]]) -> Iterator[Source]:
+    for module, binding in bindings:
+        if binding.how is Binds.VALUE and isinstance(binding.node, ast.expr):
+            yield module, binding.node
 
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The targets of an assignment with what each is given: also of `a, b = x, y`."""
-    for target in node.targets:
-        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
-            if len(target.elts) == len(node.value.elts):
-                yield from zip(target.elts, node.value.elts, strict=True)
-        else:
-            yield target, node.value
-
-
-def _default(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    arguments = function.args
-    plain = [*arguments.posonlyargs, *arguments.args]
-    defaults = {
-        each.arg: value
-        for each, value in zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True)
-    }
-    defaults |= {
-        each.arg: value
-        for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if value is not None
-    }
-    return defaults.get(name)
+    return ((target, each.node) for target, each in settings(node) if isinstance(each.node, ast.expr))

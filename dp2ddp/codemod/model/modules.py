@@ -70,7 +70,7 @@ class Module:
         self.tree = program.read(source)
         self.positions = Positions(source.text)
         reader = Reader(self.tree, package)
-        self.top, self._in_order = reader.top, reader.nodes
+        self.top, self._in_order, self.attributes = reader.top, reader.nodes, reader.attributes
         self.parents: dict[ast.AST, ast.AST] = reader.parents
         self.scope_of, self.stars = reader.scope_of, reader.stars
         self.home_of = reader.home_of

@@ -15,6 +15,42 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)  # of their own names
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 CONDITIONS = (ast.If, ast.IfExp, ast.Try, ast.Match)  # of which a part may not run
 IMPORTS = (ast.Import, ast.ImportFrom)
+BUILDING = (
+    "__init__",
+    "__new__",
+    "__post_init__",
+    "__init_subclass__",
+    "__setstate__",
+)  # methods that make an object
+
+
+def places(function: ast.AST) -> list[ast.arg]:
+    """The parameters of a function that arguments come in by, one after the other."""
+    given = getattr(function, "args", None)
+    return [*given.posonlyargs, *given.args] if isinstance(given, ast.arguments) else []
+
+
+def defaults(function: ast.AST) -> dict[str, ast.expr]:
+    """What parameters are where a call does not give them."""
+    if not isinstance(function, FUNCTIONS):
+        return {}
+    positional, given = places(function), function.args
+    plain = positional[len(positional) - len(given.defaults) :]
+    pairs = [*zip(plain, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return {each.arg: value for each, value in pairs if value is not None}
+
+
+def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    """Methods of a class, also those under `if`."""
+    choices = (each for each in node.body if isinstance(each, (ast.If, ast.Try)))
+    inner = (each for choice in choices for each in ast.walk(choice))
+    return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
+
+
+def is_static(function: ast.AST, *kinds: str) -> bool:
+    """Whether a method has no `self`."""
+    kinds = kinds or ("staticmethod", "classmethod")
+    return any(getattr(each, "id", "") in kinds for each in getattr(function, "decorator_list", []))
 
 
 def is_main_guard(node: ast.AST) -> bool:

@@ -50,13 +50,6 @@ class Positions:
         """Where the next line starts, or the end of the text."""
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
 
-    def above_comments(self, line: int, indent: str = "") -> int:
-        """Where the comment starts that stands right above a line; one at the head of the file belongs to the file."""
-        above = line
-        while above > 1 and self.text.startswith(f"{indent}#", self.line_starts[above - 2]):
-            above -= 1
-        return self.line_starts[line - 1 if above == 1 else above - 1]
-
     def span(self, node: ast.AST) -> Span:
         """The characters of a node; decorators belong to the definition they decorate."""
         line, column, end_line, end_column = bounds(node)

@@ -137,6 +137,15 @@ class Program:
         """Where its values come from."""
         return Flow(self)
 
+    @cached_property
+    def attributes(self) -> dict[str, list[tuple[Module, Binding]]]:
+        """By name alone, what attributes of anything and variables of classes are set to: `x.place`, `self.place`."""
+        attributes: dict[str, list[tuple[Module, Binding]]] = {}
+        for module in self.modules:
+            for name, bindings in module.attributes.items():
+                attributes.setdefault(name, []).extend((module, each) for each in bindings)
+        return attributes
+
     def calls_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, Call]]:
         """The calls of a function; of a method also those of whatever has its name and cannot be told."""
         is_method = isinstance(module.parents[function], ast.ClassDef)
@@ -146,15 +155,18 @@ class Program:
                 yield other, call
 
     def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
-        """A function, and the functions and classes of the program that it calls, and so on."""
+        """A function, and the functions, classes and methods of its own that it calls or reads, and so on."""
         pending, seen = [(module, function)], {function}
         while pending:
             home, node = pending.pop()
             yield home, node
-            for definition in self._called(home, node):
-                if definition[1] not in seen:
-                    seen.add(definition[1])
-                    pending.append(definition)
+            for each in ast.walk(node):
+                called = each.func if isinstance(each, ast.Call) else each
+                if isinstance(called, ast.Attribute) or called is not each:
+                    definition = home.definition(called)
+                    if definition and definition[1] not in seen:
+                        seen.add(definition[1])
+                        pending.append(definition)
 
     def _called(self, module: Module, node: ast.AST) -> tuple[tuple[Module, ast.AST], ...]:
         """The functions and classes of the program that are called in a piece of code."""
@@ -173,6 +185,16 @@ class Program:
                 for each in {name, resolved} - {""}:
                     calls.setdefault(each, []).append((module, call))
         return calls
+
+    @cached_property
+    def methods_named(self) -> dict[str, list[tuple[Module, ast.FunctionDef]]]:
+        """The methods that its classes have, by name."""
+        named: dict[str, list[tuple[Module, ast.FunctionDef]]] = {}
+        for module in self.modules:
+            for node in module.all(ast.FunctionDef):
+                if isinstance(module.parents[node], ast.ClassDef):
+                    named.setdefault(node.name, []).append((module, node))
+        return named
 
     @cached_property
     def methods(self) -> frozenset[str]:

@@ -11,8 +11,8 @@ from dp2ddp.codemod.model.nodes import COMPREHENSIONS, DEFINITIONS, FUNCTIONS, S
 
 _WORDS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 _BINDING = {  # kinds of nodes that may bind a name
-    *(*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr),
-    *(ast.Name, ast.arg, ast.ExceptHandler),
+    *(*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr),
+    *(ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.arg, ast.ExceptHandler),
 }
 
 
@@ -23,7 +23,11 @@ class Binds(Enum):
     DEFINITION = "definition"
     VALUE = "value"  # `name = expression`
     ITEM = "item"  # `for name in expression`
-    OTHER = "other"  # a parameter, `with`, unpacking: what it holds cannot be read off
+    PART = "part"  # `name, other = expression`
+    CONTEXT = "context"  # `with expression as name`
+    CAUGHT = "caught"  # `except Error as name`
+    PARAMETER = "parameter"
+    CHANGE = "change"  # `name += 1`
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Binding:
     how: Binds
     node: ast.AST | None = None  # the definition, or the expression
     dotted: str = ""  # what is imported
+    whole: ast.expr | None = None  # what it is a part of, or the context that is entered
 
 
 @dataclass
@@ -84,6 +89,9 @@ class Reader:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scope_of: dict[ast.AST, Scope] = {}
         self.stars: list[str] = []  # modules of which all names are imported
+        self.attributes: dict[
+            str, list[Binding]
+        ] = {}  # by name: what is set on anything, variables of classes too
         self._read_all(tree)
 
     def _read_all(self, tree: ast.Module) -> None:
@@ -95,6 +103,7 @@ class Reader:
             if type(node) in _BINDING:
                 for name, binding in self._bound_by(node):
                     scope.bind(name, binding)
+                self._read_targets(node, scope)
             children = _children(node)
             for child in children:
                 self.parents[child] = node
@@ -129,27 +138,19 @@ class Reader:
                         yield alias.asname or alias.name, Binding(Binds.IMPORT, node, f"{home}.{alias.name}")
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name, Binding(Binds.DEFINITION, node)
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    if isinstance(target, ast.Name):
-                        yield target.id, Binding(Binds.VALUE, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                yield name, Binding(Binds.VALUE, value)
-            case ast.NamedExpr(target=ast.Name(id=name), value=value):
-                yield name, Binding(Binds.VALUE, value)
-            case ast.Name(id=name, ctx=ast.Store()) if not self._is_plain_target(node):
-                loop = self.parents.get(node)
-                is_loop = isinstance(loop, (ast.For, ast.comprehension)) and loop.target is node
-                yield name, Binding(Binds.ITEM, loop.iter) if is_loop else Binding(Binds.OTHER)  # type: ignore[union-attr]
             case ast.arg(arg=name):
-                yield name, Binding(Binds.OTHER)
+                yield name, Binding(Binds.PARAMETER)
             case ast.ExceptHandler(name=str(name)):
-                yield name, Binding(Binds.OTHER)
+                yield name, Binding(Binds.CAUGHT)
 
-    def _is_plain_target(self, node: ast.AST) -> bool:
-        parent = self.parents.get(node)
-        is_target = isinstance(parent, ast.Assign) and node in parent.targets
-        return is_target or isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.value is not None
+    def _read_targets(self, node: ast.AST, scope: Scope) -> None:
+        for target, binding in settings(node):
+            if isinstance(target, ast.Name):
+                scope.bind(target.id, binding)
+            is_of_class = isinstance(target, ast.Name) and isinstance(scope.node, ast.ClassDef)
+            if binding.how is not Binds.CHANGE and (is_of_class or isinstance(target, ast.Attribute)):
+                name = target.attr if isinstance(target, ast.Attribute) else target.id  # type: ignore[attr-defined]
+                self.attributes.setdefault(name, []).append(binding)
 
     def home_of(self, node: ast.ImportFrom) -> str:
         """The absolute name of the module that `from ... import` names."""
@@ -157,6 +158,48 @@ class Reader:
             return node.module or ""
         package = self.package[: len(self.package) - node.level + 1]
         return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def settings(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
+    """What a statement (or `name := ...`, a loop of a comprehension) sets, with what each is given."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _parts(target, Binding(Binds.VALUE, value))
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+        ):
+            yield target, Binding(Binds.VALUE, value)
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            yield target, Binding(Binds.CHANGE)
+        case ast.For(target=target, iter=items) | ast.AsyncFor(target=target, iter=items):
+            yield from _parts(target, Binding(Binds.ITEM, items))
+        case ast.comprehension(target=target, iter=items):
+            yield from _parts(target, Binding(Binds.ITEM, items))
+        case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+            yield from _parts(target, Binding(Binds.CONTEXT, whole=value))
+
+
+def _parts(target: ast.expr, given: Binding) -> Iterator[tuple[ast.expr, Binding]]:
+    """`a, b = c, d` one by one; else each of them is a part of what is given."""
+    if isinstance(target, ast.Starred):
+        target, given = target.value, _part_of(given)
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, given
+        return
+    parts = [_part_of(given)] * len(target.elts)
+    match given:
+        case Binding(how=Binds.VALUE, node=ast.Tuple(elts=values) | ast.List(elts=values)):
+            if len(values) == len(target.elts):
+                parts = [Binding(Binds.VALUE, value) for value in values]
+    for each, part in zip(target.elts, parts, strict=True):
+        yield from _parts(each, part)
+
+
+def _part_of(given: Binding) -> Binding:
+    whole = given.whole if given.whole is not None else given.node
+    return Binding(Binds.PART, whole=whole)  # type: ignore[arg-type]  # an expression
 
 
 def _children(node: ast.AST) -> list[ast.AST]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.ours import has_joined, of_the_user
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
 from dp2ddp.codemod.start import first_act, join_of
 from dp2ddp.codemod.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.wraps import find_wraps, largest_count, named_wraps
@@ -33,7 +34,8 @@ class Start(Rule):
     `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
     the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
     known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-    script's line.
+    script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
+    starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
@@ -50,43 +52,26 @@ class Start(Rule):
     nodes = ("BaseStatement",)
     everywhere = True
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import torch
+        diff("""
+              import os
+              import torch
 
-                BATCH = 32
+              BATCH = 32
 
-                def main(gpus):
-                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
-                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+              def main(gpus):
+                  os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            +     init_distributed()
+                  net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
 
-                if __name__ == "__main__":
-                    main("0,1")
-            """,
-            after="""
-                import os
-                import torch
-
-                BATCH = 32
-
-                def main(gpus):
-                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
-                    init_distributed()
-                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
-
-                if __name__ == "__main__":
-                    main("0,1")
-            """,
-        ),
-        Flags(
-            before="""
-                import torch
-                def build():
-                    return torch.nn.DataParallel(torch.nn.Linear(2, 2))
-            """,
-            message="no place where the ranks could join",
-        ),
+              if __name__ == "__main__":
+                  main("0,1")
+        """),
+        flags("""
+            # no place where the ranks could join
+            import torch
+            def build():
+                return torch.nn.DataParallel(torch.nn.Linear(2, 2))
+        """),
         Untouched("import torch\ninit_distributed()\nnet = torch.nn.DataParallel(net)"),
     )
 
@@ -101,6 +86,11 @@ class Start(Rule):
         if join is None:
             yield _nothing_runs(module)
             return
+        if walks_over_sets(module.program):
+            anew = InsertBefore(
+                join.before, "have_one_hash_seed()", "a set of strings has one order on all ranks"
+            )
+            yield Change(anew, ("have_one_hash_seed",))
         edit = InsertBefore(
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.devices import Devices, Form, Use, devices_of, uses
-from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
+from dp2ddp.codemod.devices import Devices, Use, devices_of, uses
+from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
-BECAUSE = "the rank's own device"
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
 
@@ -37,62 +35,42 @@ class DeviceIndexed(Rule):
     name = "device-index"
     nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                torch.cuda.set_device(args.gpu)
-                place = torch.device("cuda", args.gpu)
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
-                weight = torch.ones(4, device=self.gpu)
-            """,
-            after="""
-                import torch
-                place = own_device("cuda", args.gpu)
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
-                weight = torch.ones(4, device="cuda")
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
-                class Trainer:
-                    def __init__(self, net, place):
-                        self.place = place
-                    def step(self, x):
-                        return net(x.to(self.place))
-                Trainer(net, args.gpu)
-            """,
-            after="""
-                import torch
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
-                class Trainer:
-                    def __init__(self, net, place):
-                        self.place = place
-                    def step(self, x):
-                        return net(x.to("cuda"))
-                Trainer(net, args.gpu)
-            """,
-        ),
-        Flags(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net).cuda(0)
-                head = head.to("cuda:1")
-            """,
-            message="device 1 is not the one that DataParallel keeps the model on",
-        ),
-        Flags(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                encoder.cuda(args.first_gpu)
-                decoder.cuda(args.second_gpu)
-            """,
-            message="device second_gpu may be another one than first_gpu",
-        ),
+        diff("""
+              import torch
+            - torch.cuda.set_device(args.gpu)
+            - place = torch.device("cuda", args.gpu)
+            + place = own_device("cuda", args.gpu)
+              net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+            - weight = torch.ones(4, device=self.gpu)
+            + weight = torch.ones(4, device="cuda")
+        """),
+        diff("""
+              import torch
+            - device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+            + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            - net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
+            + net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
+              class Trainer:
+                  def __init__(self, net, place):
+                      self.place = place
+                  def step(self, x):
+            -         return net(x.to(self.place))
+            +         return net(x.to("cuda"))
+              Trainer(net, args.gpu)
+        """),
+        flags("""
+            # device 1 is not the one that DataParallel keeps the model on
+            import torch
+            net = torch.nn.DataParallel(net).cuda(0)
+            head = head.to("cuda:1")
+        """),
+        flags("""
+            # device second_gpu may be another one than first_gpu
+            import torch
+            net = torch.nn.DataParallel(net)
+            encoder.cuda(args.first_gpu)
+            decoder.cuda(args.second_gpu)
+        """),
         Untouched("""
             import torch
             net = torch.nn.DataParallel(net).cuda().to(device)
@@ -104,10 +82,7 @@ class DeviceIndexed(Rule):
         devices = devices_of(module.program)
         for use in uses(module, devices):
             message = _is_another(module, devices, use)
-            if message:
-                yield Hazard(use.node, message, SPREAD)
-            else:
-                yield from _own(module, devices, use)
+            yield Hazard(use.node, message, SPREAD) if message else use.own
 
 
 def _is_another(module: Module, devices: Devices, use: Use) -> str | None:
@@ -118,33 +93,3 @@ def _is_another(module: Module, devices: Devices, use: Use) -> str | None:
     first = min(map(str, devices.named_elsewhere), default=None)
     own = next((str(each) for each in others if str(each) != first), None)
     return f"device {own} may be another one than {first}" if own and first else None
-
-
-def _own(module: Module, devices: Devices, use: Use) -> Iterator[Finding]:
-    """The rank's device in the place of a number."""
-    match use.form:
-        case Form.TEXT:
-            quote = "'" if module.text(use.node).lstrip("fFrRbBuU(").startswith("'") else '"'
-            yield Change(Replace(use.node, f"{quote}cuda{quote}", BECAUSE))
-        case Form.CUDA if use.call:
-            yield Change(DropArgument(use.call.keyword("device") or use.node, use.call.node, BECAUSE))
-        case Form.MAKE:
-            yield rename(use.node, "own_device", BECAUSE)
-        case Form.SET:
-            yield from _without_setting(module, use.node)
-        case Form.WITH:
-            yield Change(Replace(use.node, '"cuda"', BECAUSE))
-        case Form.VALUE if devices.is_index(module, use.node):
-            yield Change(Replace(use.node, '"cuda"', BECAUSE))
-        case Form.VALUE:
-            yield Change(
-                Replace(use.node, "own_device({device})", BECAUSE, {"device": use.node}), ("own_device",)
-            )
-
-
-def _without_setting(module: Module, call: ast.expr) -> Iterator[Finding]:
-    statement = module.parents[call]
-    if isinstance(statement, ast.Expr):
-        yield Change(Remove(statement, "joining has set the rank's device"))
-    else:
-        yield Hazard(call, "set_device() is part of an expression", "give it a line of its own")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
 ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
@@ -33,20 +33,14 @@ class DeviceCount(Rule):
     name = "device-count"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                if torch.cuda.device_count() > 1:
-                    print(f"{torch.cuda.device_count()} GPUs")
-                    net = torch.nn.DataParallel(net)
-            """,
-            after="""
-                import torch
-                if count_ranks() > 1:
-                    print(f"{count_ranks()} GPUs")
-                    net = torch.nn.DataParallel(net)
-            """,
-        ),
+        diff("""
+              import torch
+            - if torch.cuda.device_count() > 1:
+            -     print(f"{torch.cuda.device_count()} GPUs")
+            + if count_ranks() > 1:
+            +     print(f"{count_ranks()} GPUs")
+                  net = torch.nn.DataParallel(net)
+        """),
         Untouched("""
             import torch
             assert torch.cuda.device_count() >= 1, "needs a GPU"

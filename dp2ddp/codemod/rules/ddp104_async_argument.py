@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
@@ -33,18 +33,12 @@ class AsyncArgument(Rule):
     nodes = ("Arg",)
     everywhere = True
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                x = x.cuda(async=True)
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                x = x.cuda(non_blocking=True)
-            """,
-        ),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+            - x = x.cuda(async=True)
+            + x = x.cuda(non_blocking=True)
+        """),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = x.cuda(non_blocking=True)"),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 
 HELPERS = {
     "torch.cuda.get_rng_state_all": "get_device_states",
@@ -43,49 +43,34 @@ class DeviceRandomStates(Rule):
     name = "device-random-states"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = torch.cuda.get_rng_state_all()
-                torch.cuda.set_rng_state_all(state)
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = get_device_states()
-                set_device_states(state)
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = torch.cuda.get_rng_state(1)
-                with torch.random.fork_rng():
-                    net(x)
-                torch.cuda.random.set_rng_state(state, device=1)
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = get_device_state(1)
-                with fork_streams():
-                    net(x)
-                set_device_state(state, device=1)
-            """,
-        ),
-        Untouched(
-            """
-                import torch
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        with torch.random.fork_rng():
-                            return torch.rand_like(x)
-                net = torch.nn.DataParallel(Net())
-                state = torch.cuda.get_rng_state()
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+            - state = torch.cuda.get_rng_state_all()
+            - torch.cuda.set_rng_state_all(state)
+            + state = get_device_states()
+            + set_device_states(state)
+        """),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+            - state = torch.cuda.get_rng_state(1)
+            - with torch.random.fork_rng():
+            + state = get_device_state(1)
+            + with fork_streams():
+                  net(x)
+            - torch.cuda.random.set_rng_state(state, device=1)
+            + set_device_state(state, device=1)
+        """),
+        Untouched("""
+            import torch
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    with torch.random.fork_rng():
+                        return torch.rand_like(x)
+            net = torch.nn.DataParallel(Net())
+            state = torch.cuda.get_rng_state()
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.mentions import mentions
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Notes, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rename
 from dp2ddp.codemod.wrapper import wrapper
 from dp2ddp.codemod.wraps import find_wraps
 
@@ -30,10 +30,12 @@ class DataParallelWrap(Rule):
 
     - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
       one backward a step; whatever else happens when it runs, it refuses with an error.
+    - `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
+      so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
+    - `WholeBatch`, which sums them behind backward, where several models are wrapped.
     - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
+      `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
     - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-    - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere; `WholeBatchSharingErrors` where the script
-      may catch what a forward raises, which is then raised on all ranks.
     - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
 
     ## Why
@@ -50,71 +52,42 @@ class DataParallelWrap(Rule):
     name = "data-parallel"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.Linear(2, 2)
-                net = torch.nn.DataParallel(net)
-                optimizer = torch.optim.SGD(net.parameters(), 0.1)
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    torch.nn.functional.mse_loss(net(x), y).backward()
-                    optimizer.step()
-            """,
-            after="""
-                import torch
-                net = torch.nn.Linear(2, 2)
-                net = WholeBatchDDP(net)
-                optimizer = torch.optim.SGD(net.parameters(), 0.1)
-                for x, y in loader:
-                    optimizer.zero_grad()
-                    torch.nn.functional.mse_loss(net(x), y).backward()
-                    optimizer.step()
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                class Mine(torch.nn.DataParallel):
-                    def gather(self, outputs, output_device):
-                        return outputs
-                sizes = []
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        sizes.append(len(x))
-                        return x
-                net = Mine(Net())
-                if isinstance(net, torch.nn.DataParallel):
-                    net = net.module
-            """,
-            after="""
-                import torch
-                class Mine(DataParallelOnRanks):
-                    def gather(self, outputs, output_device):
-                        return outputs
-                sizes = []
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        sizes.append(len(x))
-                        return x
-                net = Mine(Net())
-                if isinstance(net, WholeBatchInTurns):
-                    net = net.module
-            """,
-        ),
-        Notes(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net, device_ids=[0])
-            """,
-            message="one device",
-        ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.parallel.DistributedDataParallel(net)
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.Linear(2, 2)
+            - net = torch.nn.DataParallel(net)
+            + net = WholeBatchDDP(net)
+              optimizer = torch.optim.SGD(net.parameters(), 0.1)
+              for x, y in loader:
+                  optimizer.zero_grad()
+                  torch.nn.functional.mse_loss(net(x), y).backward()
+                  optimizer.step()
+        """),
+        diff("""
+              import torch
+            - class Mine(torch.nn.DataParallel):
+            + class Mine(DataParallelOnRanks):
+                  def gather(self, outputs, output_device):
+                      return outputs
+              sizes = []
+              class Net(torch.nn.Module):
+                  def forward(self, x):
+                      sizes.append(len(x))
+                      return x
+              net = Mine(Net())
+            - if isinstance(net, torch.nn.DataParallel):
+            + if isinstance(net, WholeBatchInTurns):
+                  net = net.module
+        """),
+        notes("""
+            # one device
+            import torch
+            net = torch.nn.DataParallel(net, device_ids=[0])
+        """),
+        Untouched("""
+            import torch
+            net = torch.nn.parallel.DistributedDataParallel(net)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

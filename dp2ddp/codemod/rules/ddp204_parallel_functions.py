@@ -9,7 +9,7 @@ from dp2ddp.codemod.forwards import fills_something
 from dp2ddp.codemod.mentions import mentions, replaced
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.replicated import has_callbacks
-from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -49,35 +49,27 @@ class ParallelFunctions(Rule):
     name = "parallel-functions"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                from torch import nn
-                def run(net, x, devices):
-                    replicas = nn.parallel.replicate(net, devices)
-                    parts = nn.parallel.scatter(x, devices)
-                    outputs = nn.parallel.parallel_apply(replicas[:len(parts)], parts)
-                    return nn.parallel.gather(outputs, devices[0])
-            """,
-            after="""
-                from torch import nn
-                def run(net, x, devices):
-                    replicas = replicate_on_ranks(net, devices)
-                    parts = scatter_on_ranks(x, devices)
-                    outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
-                    return gather_on_ranks(outputs, devices[0])
-            """,
-        ),
-        Flags(
-            before="""
-                from torch import nn
-                class Net(nn.Module):
-                    def forward(self, x):
-                        self.seen.append(x.mean().item())
-                        return x
-                y = nn.parallel.data_parallel(Net(), x)
-            """,
-            message="change something that other ranks do not see",
-        ),
+        diff("""
+              from torch import nn
+              def run(net, x, devices):
+            -     replicas = nn.parallel.replicate(net, devices)
+            +     replicas = replicate_on_ranks(net, devices)
+            -     parts = nn.parallel.scatter(x, devices)
+            +     parts = scatter_on_ranks(x, devices)
+            -     outputs = nn.parallel.parallel_apply(replicas[:len(parts)], parts)
+            +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
+            -     return nn.parallel.gather(outputs, devices[0])
+            +     return gather_on_ranks(outputs, devices[0])
+        """),
+        flags("""
+            # change something that other ranks do not see
+            from torch import nn
+            class Net(nn.Module):
+                def forward(self, x):
+                    self.seen.append(x.mean().item())
+                    return x
+            y = nn.parallel.data_parallel(Net(), x)
+        """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
     )
 

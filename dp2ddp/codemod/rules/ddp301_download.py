@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
 from dp2ddp.codemod.uses import row_of
 
 
@@ -31,37 +31,27 @@ class Download(Rule):
     name = "download"
     nodes = ("Call",)
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                from torchvision import datasets
-                class Pairs(datasets.CIFAR10):
-                    def __getitem__(self, i): ...
-                train = datasets.CIFAR10("data", train=True, download=not args.offline)
-                pairs = Pairs("data", download=True)
-                net = torch.hub.load("pytorch/vision", "resnet50")
-                words = Words.from_pretrained("bert-base")
-            """,
-            after="""
-                import torch
-                from torchvision import datasets
-                class Pairs(datasets.CIFAR10):
-                    def __getitem__(self, i): ...
-                train = rank0_first(datasets.CIFAR10, "data", train=True, download=not args.offline)
-                pairs = rank0_first(Pairs, "data", download=True)
-                net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
-                words = rank0_first(Words.from_pretrained, "bert-base")
-            """,
-        ),
-        Untouched(
-            """
-                from torchvision import datasets
-                class Digits:
-                    def __init__(self, download): ...
-                train = datasets.CIFAR10("data", train=True, download=False)
-                test = Digits(download=True)
-            """
-        ),
+        diff("""
+              import torch
+              from torchvision import datasets
+              class Pairs(datasets.CIFAR10):
+                  def __getitem__(self, i): ...
+            - train = datasets.CIFAR10("data", train=True, download=not args.offline)
+            + train = rank0_first(datasets.CIFAR10, "data", train=True, download=not args.offline)
+            - pairs = Pairs("data", download=True)
+            + pairs = rank0_first(Pairs, "data", download=True)
+            - net = torch.hub.load("pytorch/vision", "resnet50")
+            + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
+            - words = Words.from_pretrained("bert-base")
+            + words = rank0_first(Words.from_pretrained, "bert-base")
+        """),
+        Untouched("""
+            from torchvision import datasets
+            class Digits:
+                def __init__(self, download): ...
+            train = datasets.CIFAR10("data", train=True, download=False)
+            test = Digits(download=True)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

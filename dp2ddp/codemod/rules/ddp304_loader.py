@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 
 LOADER = "torch.utils.data.DataLoader"
 NO_WORKERS = ((5, "num_workers", 0),)
@@ -36,35 +36,25 @@ class Loader(Rule):
     name = "loader"
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                from torch.utils.data import DataLoader
-                train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
-                test = DataLoader(data)
-                drawn = DataLoader(data, sampler=sampler, num_workers=8)
-                class Endless(DataLoader[int]):
-                    pass
-            """,
-            after="""
-                import torch
-                from torch.utils.data import DataLoader
-                train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
-                test = DataLoader(data)
-                drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
-                class Endless(Rank0SamplerLoader):
-                    pass
-            """,
-        ),
-        Untouched(
-            """
-                from torch.utils.data import DataLoader
-                train = DataLoader(data, batch_size=32, shuffle=True)
-                test = DataLoader(data, 32, num_workers=0)
-                def show(loader: DataLoader):
-                    assert isinstance(loader, DataLoader)
-            """
-        ),
+        diff("""
+              import torch
+              from torch.utils.data import DataLoader
+            - train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
+            + train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
+              test = DataLoader(data)
+            - drawn = DataLoader(data, sampler=sampler, num_workers=8)
+            + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
+            - class Endless(DataLoader[int]):
+            + class Endless(Rank0SamplerLoader):
+                  pass
+        """),
+        Untouched("""
+            from torch.utils.data import DataLoader
+            train = DataLoader(data, batch_size=32, shuffle=True)
+            test = DataLoader(data, 32, num_workers=0)
+            def show(loader: DataLoader):
+                assert isinstance(loader, DataLoader)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Replace
-from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.mentions import handed_on
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
-from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
+from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 
 BECAUSE = "rank 0 writes the file"
 NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")
@@ -27,7 +27,8 @@ class FileOpen(Rule):
     ## What it does
     `open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
     `open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
-    rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is.
+    rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is, and
+    `h5py.File(path, "r+")` that is only read becomes `"r"`.
 
     ## Why
     Every rank would write the same lines into one file, over each other.
@@ -42,92 +43,72 @@ class FileOpen(Rule):
 
     code = "DDP501"
     name = "file-open"
-    nodes = ("Attribute", "Call", "Name")
+    nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
-        Rewrites(
-            before="""
-                import gzip
-                import torch
-                with open("log.csv", "w") as log:
-                    log.write("epoch,loss")
-                with gzip.open(path, mode) as packed:
-                    packed.write(text)
-                with folder.open("w") as file:
-                    file.write(text)
-            """,
-            after="""
-                import gzip
-                import torch
-                with open_on_rank0("log.csv", "w") as log:
-                    log.write("epoch,loss")
-                with open_by_on_rank0(gzip.open, path, mode) as packed:
-                    packed.write(text)
-                with open_path_on_rank0(folder.open, "w") as file:
-                    file.write(text)
-            """,
-        ),
-        Rewrites(
-            before="""
-                import sqlite3
-                import numpy as np
-                db = sqlite3.connect("runs.db")
-                db.execute("insert into log values (1)")
-                db.commit()
-                features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
-                features[0] = 1
-            """,
-            after="""
-                import sqlite3
-                import numpy as np
-                db = make_on_rank0(sqlite3.connect, "runs.db")
-                db.execute("insert into log values (1)")
-                db.commit()
-                features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
-                features[0] = 1
-            """,
-        ),
-        Rewrites(
-            before="""
-                import gzip
-                opener = gzip.open if z else open
-                with opener(path, "wt") as file:
-                    file.write(text)
-            """,
-            after="""
-                import gzip
-                opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
-                with opener(path, "wt") as file:
-                    file.write(text)
-            """,
-        ),
-        Flags(
-            before="""
-                import h5py
-                with h5py.File("cache.h5", "a") as f:
-                    if "x" not in f:
-                        f["x"] = compute()
-            """,
-            message="h5py.File: one process alone can write what it opens",
-        ),
-        Flags(
-            'import subprocess\nwatcher = subprocess.Popen(["nvidia-smi"])\nprint(watcher.communicate())',
-            "subprocess.Popen",
-        ),
-        Untouched(
-            """
-                import lmdb, os, sqlite3
-                import numpy as np
-                from PIL import Image
-                with open("words.txt") as words, open(os.devnull, "w") as nowhere:
-                    pass
-                data = np.memmap("train.bin", dtype="uint16", mode="r")
-                rows = np.load("rows.npy", mmap_mode="r")
-                images = lmdb.open("train", readonly=True, lock=False)
-                runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-                image = Image.open(path)
-                member = archive.open(file_name)
-            """
-        ),
+        diff("""
+              import gzip
+              import torch
+            - with open("log.csv", "w") as log:
+            + with open_on_rank0("log.csv", "w") as log:
+                  log.write("epoch,loss")
+            - with gzip.open(path, mode) as packed:
+            + with open_by_on_rank0(gzip.open, path, mode) as packed:
+                  packed.write(text)
+            - with folder.open("w") as file:
+            + with open_path_on_rank0(folder.open, "w") as file:
+                  file.write(text)
+        """),
+        diff("""
+              import sqlite3
+              import numpy as np
+            - db = sqlite3.connect("runs.db")
+            + db = make_on_rank0(sqlite3.connect, "runs.db")
+              db.execute("insert into log values (1)")
+              db.commit()
+            - features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
+            + features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
+              features[0] = 1
+        """),
+        diff("""
+              import h5py
+            - f = h5py.File("train.h5", "r+")
+            + f = h5py.File("train.h5", "r")
+              data = f["data"][:]
+              f.close()
+        """),
+        diff("""
+              import gzip
+            - opener = gzip.open if z else open
+            + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
+              with opener(path, "wt") as file:
+                  file.write(text)
+        """),
+        flags("""
+            # h5py.File: one process alone can write what it opens
+            import h5py
+            with h5py.File("cache.h5", "a") as f:
+                if "x" not in f:
+                    f["x"] = compute()
+        """),
+        flags("""
+            # subprocess.Popen: each rank would start the program
+            import subprocess
+            watcher = subprocess.Popen(["nvidia-smi"])
+            print(watcher.communicate())
+        """),
+        Untouched("""
+            import lmdb, os, sqlite3
+            import numpy as np
+            from PIL import Image
+            with open("words.txt") as words, open(os.devnull, "w") as nowhere:
+                pass
+            data = np.memmap("train.bin", dtype="uint16", mode="r")
+            rows = np.load("rows.npy", mmap_mode="r")
+            images = lmdb.open("train", readonly=True, lock=False)
+            runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            image = Image.open(path)
+            member = archive.open(file_name)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -153,16 +134,8 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
         path = call.argument(0, "file")
         if path is None or not NOWHERE.fullmatch(module.text(path)):
             yield rename(call.node.func, "open_on_rank0", BECAUSE)
-    elif (
-        kind is Does.KEEP_STORE
-        and call.name
-        and is_only_written(module, call.node)
-        and call.name not in NO_OBJECTS
-    ):
-        yield call_by(call.node, "make_on_rank0", BECAUSE)
-    elif kind is Does.KEEP_STORE:
-        advice = "let rank 0 do it by ask_rank0(function), or open it to read only"
-        yield Hazard(call.node, f"{call.name}: one process alone can write what it opens", advice)
+    elif row is not None and kind in ALONE:
+        yield _kept(module, call, row)
     elif kind is Does.OPEN and does(call.name) is None:
         base = base_in_library(module, call.name)
         yield Hazard(
@@ -174,6 +147,23 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
         yield call_by(call.node, "open_path_on_rank0", BECAUSE)
 
 
+def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
+    """What rank 0 alone opens, and all ranks if it is only read."""
+    mode = call.argument(row.position, row.keyword)
+    is_both = call.name == "h5py.File" and isinstance(mode, ast.Constant) and mode.value == "r+"
+    if is_both and mode is not None and is_only_read(module, call.node):
+        return Change(Replace(mode, '"r"', "nothing is written into it, and ranks can read it together"))
+    if call.name not in NO_OBJECTS and is_only_written(module, call.node):
+        return call_by(call.node, "make_on_rank0", BECAUSE)
+    why, advice = ALONE[row.does]
+    return Hazard(call.node, f"{call.name}: {why}", advice)
+
+
+ASK = "let rank 0 do it by ask_rank0(function)"
+ALONE = {
+    Does.KEEP_STORE: ("one process alone can write what it opens", f"{ASK}, or open it to read only"),
+    Does.START_PROGRAM: ("each rank would start the program, and hear its own", ASK),
+}
 # What these return is no object of which the methods are called.
 NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")
 

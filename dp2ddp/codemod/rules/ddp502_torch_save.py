@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
 
 
 class TorchSave(Rule):
@@ -29,27 +29,19 @@ class TorchSave(Rule):
     name = "torch-save"
     nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                torch.save(net.state_dict(), "best.pt")
-                writers = {"pt": torch.save}
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                save_on_rank0(net.state_dict(), "best.pt")
-                writers = {"pt": save_on_rank0}
-            """,
-        ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                self.save(net)
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+            - torch.save(net.state_dict(), "best.pt")
+            + save_on_rank0(net.state_dict(), "best.pt")
+            - writers = {"pt": torch.save}
+            + writers = {"pt": save_on_rank0}
+        """),
+        Untouched("""
+            import torch
+            net = torch.nn.DataParallel(net)
+            self.save(net)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.mentions import handed_on
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by, rename
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
 from dp2ddp.codemod.uses import is_foreign, is_harmless, is_path, is_used
 
 BECAUSE = "one run does it once"
@@ -51,78 +51,61 @@ class FileSystem(Rule):
     name = "file-system"
     nodes = ("Attribute", "Call", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import shutil
-                from tempfile import TemporaryDirectory
-                if not os.path.isdir("out"):
-                    os.makedirs("out", exist_ok=True)
-                copied = shutil.copy("train.py", "out")
-                answer = input()
-                fig.savefig("loss.png")
-                text = table.to_json(orient="records")
-                name = name.replace("a", "b")
-                with TemporaryDirectory() as folder:
-                    pass
-            """,
-            after="""
-                import os
-                import shutil
-                from tempfile import TemporaryDirectory
-                if not os.path.isdir("out"):
-                    run_on_rank0(os.makedirs, "out", exist_ok=True)
-                copied = ask_rank0(shutil.copy, "train.py", "out")
-                answer = ask_rank0(input)
-                write_on_rank0(fig.savefig, "loss.png")
-                text = table.to_json(orient="records")
-                name = name.replace("a", "b")
-                with TemporaryFolderOnRank0() as folder:
-                    pass
-            """,
-        ),
-        Rewrites(
-            before="""
-                import functools
-                import logging
-                import numpy as np
-                save = functools.partial(np.save, "a.npy")
-                writers = {"npy": np.save}
-                logging.basicConfig(filename="run.log")
-                folder.mkdir()
-                folder = folder / "images"
-                folder.rename("old")
-                frame.rename("loss")
-            """,
-            after="""
-                import functools
-                import logging
-                import numpy as np
-                save = functools.partial(run_on_rank0, np.save, "a.npy")
-                writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
-                run_on_rank0(logging.basicConfig, filename="run.log")
-                write_on_rank0(folder.mkdir)
-                folder = folder / "images"
-                write_on_rank0(folder.rename, "old")
-                frame.rename("loss")
-            """,
-        ),
-        Flags("import somebody\nsession = somebody.Session('runs')\nsession.save()", "may write a file"),
-        Untouched(
-            """
-                import json
-                import logging
-                import os
-                files = os.listdir("data")
-                logging.basicConfig(level="INFO")
-                json.dump(settings, file)
-                file.write("a.png")
-                class Trainer:
-                    def save(self, path): ...
-                    def fit(self):
-                        self.save("last.pt")
-            """
-        ),
+        diff("""
+              import os
+              import shutil
+              from tempfile import TemporaryDirectory
+              if not os.path.isdir("out"):
+            -     os.makedirs("out", exist_ok=True)
+            +     run_on_rank0(os.makedirs, "out", exist_ok=True)
+            - copied = shutil.copy("train.py", "out")
+            + copied = ask_rank0(shutil.copy, "train.py", "out")
+            - answer = input()
+            - fig.savefig("loss.png")
+            + answer = ask_rank0(input)
+            + write_on_rank0(fig.savefig, "loss.png")
+              text = table.to_json(orient="records")
+              name = name.replace("a", "b")
+            - with TemporaryDirectory() as folder:
+            + with TemporaryFolderOnRank0() as folder:
+                  pass
+        """),
+        diff("""
+              import functools
+              import logging
+              import numpy as np
+            - save = functools.partial(np.save, "a.npy")
+            + save = functools.partial(run_on_rank0, np.save, "a.npy")
+            - writers = {"npy": np.save}
+            + writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
+            - logging.basicConfig(filename="run.log")
+            + run_on_rank0(logging.basicConfig, filename="run.log")
+            - folder.mkdir()
+            + write_on_rank0(folder.mkdir)
+              folder = folder / "images"
+            - folder.rename("old")
+            + write_on_rank0(folder.rename, "old")
+              frame.rename("loss")
+        """),
+        flags("""
+            # may write a file
+            import somebody
+            session = somebody.Session('runs')
+            session.save()
+        """),
+        Untouched("""
+            import json
+            import logging
+            import os
+            files = os.listdir("data")
+            logging.basicConfig(level="INFO")
+            json.dump(settings, file)
+            file.write("a.png")
+            class Trainer:
+                def save(self, path): ...
+                def fit(self):
+                    self.save("last.pt")
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Hazard, InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 from dp2ddp.codemod.start import last_import
 from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
 
@@ -43,70 +43,48 @@ class Tracker(Rule):
     name = "tracker"
     nodes = ("BaseStatement", "Call")
     examples = (
-        Rewrites(
-            before="""
-                import importlib
-                import logging
-                import wandb
-                from torch.utils.tensorboard import SummaryWriter
-                writer = SummaryWriter("runs")
-                other = importlib.import_module(module).SummaryWriter("runs")
-                logger.addHandler(logging.FileHandler("run.log"))
-                run = wandb.init(config=args)
-            """,
-            after="""
-                import importlib
-                import logging
-                import wandb
-                from torch.utils.tensorboard import SummaryWriter
-                wandb = library_on_rank0(wandb)
-                writer = make_on_rank0(SummaryWriter, "runs")
-                other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
-                logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
-                run = wandb.init(config=args)
-            """,
-        ),
-        Rewrites(
-            before="""
-                import logging
-                class Log(logging.FileHandler):
-                    pass
-                logger.addHandler(Log("run.log"))
-            """,
-            after="""
-                import logging
-                class Log(logging.FileHandler):
-                    pass
-                logger.addHandler(make_handler_on_rank0(Log, "run.log"))
-            """,
-        ),
-        Rewrites(
-            before="""
-                import wandb
-                run = wandb.init(config=args)
-                wandb.log({"image": wandb.Image(x)})
-                optimizer = SGD(parameters, lr=wandb.config.lr)
-            """,
-            after="""
-                import wandb
-                wandb = HeldByRank0(wandb)
-                run = wandb.init(config=args)
-                wandb.log({"image": wandb.Image(x)})
-                optimizer = SGD(parameters, lr=wandb.config.lr)
-            """,
-        ),
-        Flags("import wandb\nwandb.agent('sweep', function=train)", "starts the training itself"),
-        Flags(
-            before="""
-                import logging
-                class Log(logging.FileHandler):
-                    def emit(self, record):
-                        with open("last.txt", "w") as file:
-                            file.write(record.getMessage())
-                logger.addHandler(Log("all.txt"))
-            """,
-            message="which rank 0 alone has",
-        ),
+        diff("""
+              import importlib
+              import logging
+              import wandb
+              from torch.utils.tensorboard import SummaryWriter
+            + wandb = library_on_rank0(wandb)
+            - writer = SummaryWriter("runs")
+            + writer = make_on_rank0(SummaryWriter, "runs")
+            - other = importlib.import_module(module).SummaryWriter("runs")
+            + other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
+            - logger.addHandler(logging.FileHandler("run.log"))
+            + logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
+              run = wandb.init(config=args)
+        """),
+        diff("""
+              import logging
+              class Log(logging.FileHandler):
+                  pass
+            - logger.addHandler(Log("run.log"))
+            + logger.addHandler(make_handler_on_rank0(Log, "run.log"))
+        """),
+        diff("""
+              import wandb
+            + wandb = HeldByRank0(wandb)
+              run = wandb.init(config=args)
+              wandb.log({"image": wandb.Image(x)})
+              optimizer = SGD(parameters, lr=wandb.config.lr)
+        """),
+        flags("""
+            # starts the training itself
+            import wandb
+            wandb.agent('sweep', function=train)
+        """),
+        flags("""
+            # which rank 0 alone has
+            import logging
+            class Log(logging.FileHandler):
+                def emit(self, record):
+                    with open("last.txt", "w") as file:
+                        file.write(record.getMessage())
+            logger.addHandler(Log("all.txt"))
+        """),
         Untouched(
             "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"
         ),

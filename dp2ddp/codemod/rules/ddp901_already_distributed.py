@@ -8,7 +8,7 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.own_mode import is_guarded
-from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
 class AlreadyDistributed(Rule):
@@ -34,26 +34,22 @@ class AlreadyDistributed(Rule):
     nodes = ("Call",)
     everywhere = True  # it is this that everything else leaves alone
     examples = (
-        Flags(
-            before="""
-                import torch
-                import torch.distributed as dist
+        flags("""
+            # several processes
+            import torch
+            import torch.distributed as dist
+            dist.init_process_group("nccl")
+            net = torch.nn.DataParallel(net)
+        """),
+        notes("""
+            # its own distributed mode
+            import torch
+            import torch.distributed as dist
+            if args.distributed:
                 dist.init_process_group("nccl")
+            else:
                 net = torch.nn.DataParallel(net)
-            """,
-            message="several processes",
-        ),
-        Notes(
-            before="""
-                import torch
-                import torch.distributed as dist
-                if args.distributed:
-                    dist.init_process_group("nccl")
-                else:
-                    net = torch.nn.DataParallel(net)
-            """,
-            message="its own distributed mode",
-        ),
+        """),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)"),
     )
 

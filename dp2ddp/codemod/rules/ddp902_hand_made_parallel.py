@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looked_up import lookups
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.codemod.wraps import DATA_PARALLEL
 from dp2ddp.source.helper_module import IMPORTED
 
@@ -44,38 +44,30 @@ class HandMadeParallel(Rule):
     name = "hand-made-parallel"
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
-        Flags(
-            before="""
-                from encoding.parallel import DataParallelModel
-                net = DataParallelModel(net)
-            """,
-            message="its source is not among the files here",
-        ),
-        Flags(
-            before="""
-                import torch.nn as nn
-                parser.add_argument("--parallel", default="DataParallel")
-                net = getattr(nn, args.parallel)(net)
-            """,
-            message="looked up by its name",
-        ),
-        Flags(
-            before="""
-                import json
-                import torch.nn as nn
-                config = json.loads('{"parallel": "DataParallel"}')
-                net = vars(nn)[config["parallel"]](net)
-            """,
-            message="`config['parallel']`, and line 3 names it",
-        ),
-        Flags(
-            before="""
-                import torch
-                torch.nn.DataParallel.replicate = replicate
-                net = torch.nn.DataParallel(net)
-            """,
-            message="is replaced in torch itself",
-        ),
+        flags("""
+            # its source is not among the files here
+            from encoding.parallel import DataParallelModel
+            net = DataParallelModel(net)
+        """),
+        flags("""
+            # looked up by its name
+            import torch.nn as nn
+            parser.add_argument("--parallel", default="DataParallel")
+            net = getattr(nn, args.parallel)(net)
+        """),
+        flags("""
+            # `config['parallel']`, and line 3 names it
+            import json
+            import torch.nn as nn
+            config = json.loads('{"parallel": "DataParallel"}')
+            net = vars(nn)[config["parallel"]](net)
+        """),
+        flags("""
+            # is replaced in torch itself
+            import torch
+            torch.nn.DataParallel.replicate = replicate
+            net = torch.nn.DataParallel(net)
+        """),
         Untouched("import torch\nrows = scatter(rows)"),
     )
 

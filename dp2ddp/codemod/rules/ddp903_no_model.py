@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.codemod.wraps import find_wraps
 
 
@@ -31,15 +31,13 @@ class NoModel(Rule):
     name = "no-model"
     nodes = ("Call",)
     examples = (
-        Flags(
-            before="""
-                import torch.nn as nn
-                import torch.nn.functional as F
-                loss = F.smooth_l1_loss(q, target)
-                loss = nn.DataParallel(loss, device_ids=[0, 1])
-            """,
-            message="not a model",
-        ),
+        flags("""
+            # not a model
+            import torch.nn as nn
+            import torch.nn.functional as F
+            loss = F.smooth_l1_loss(q, target)
+            loss = nn.DataParallel(loss, device_ids=[0, 1])
+        """),
         Untouched("from torch import nn\ncriterion = nn.DataParallel(nn.CrossEntropyLoss())"),
     )
 

@@ -8,7 +8,7 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.own_mode import is_guarded
-from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
 class AsksAPerson(Rule):
@@ -31,24 +31,20 @@ class AsksAPerson(Rule):
     name = "asks-a-person"
     nodes = ("Call",)
     examples = (
-        Flags(
-            before="""
-                import pdb
-                import torch
-                net = torch.nn.DataParallel(net)
-                pdb.set_trace()
-            """,
-            message="pdb.set_trace()",
-        ),
-        Notes(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                if args.debug:
-                    breakpoint()
-            """,
-            message="debug the original",
-        ),
+        flags("""
+            # pdb.set_trace()
+            import pdb
+            import torch
+            net = torch.nn.DataParallel(net)
+            pdb.set_trace()
+        """),
+        notes("""
+            # debug the original
+            import torch
+            net = torch.nn.DataParallel(net)
+            if args.debug:
+                breakpoint()
+        """),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = self.input(1)"),
     )
 

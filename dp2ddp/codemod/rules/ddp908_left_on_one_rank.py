@@ -121,7 +121,7 @@ class LeftOnOneRank(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         forwards = forwards_of(module.program)
-        filled = dict.fromkeys(node for home, node in forwards.fillings_in_backward if home is module)
+        filled = (node for home, node in forwards.fillings_in_backward if home is module)
         for node in (each for each in filled if not _is_set_to_constant(module, each)):
             message = f"`{ast.unparse(node)}` in a backward: each rank would have that of its own rows"
             yield Hazard(node, message, "do it behind backward(), or in a hook on a parameter")
@@ -161,7 +161,7 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
 
 def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """Calls of trackers in forwards: by the names that trackers are given anywhere."""
-    names = _tracker_names(module.program)
+    names = _trackers(module.program)
     for home, function in forwards.surely_running:
         for node in forwards.nodes_of(function) if home is module else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -171,19 +171,16 @@ def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
 
 
 @lru_cache(maxsize=1)
-def _tracker_names(program: Program) -> frozenset[str | None]:
-    """What trackers are called anywhere."""
-    return frozenset(_last_name(each) for module in program.modules for each in _trackers(module)) - {None}
-
-
-def _trackers(module: Module) -> Iterator[ast.expr]:
-    """What `SummaryWriter(...)` is assigned to."""
-    for call in module.calls:
-        row = row_of(module, call)
-        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
-        statement = module.statement(call.node) if is_tracker else None
-        if isinstance(statement, ast.Assign):
-            yield from statement.targets
+def _trackers(program: Program) -> set[str | None]:
+    """The names that `SummaryWriter(...)` is assigned to."""
+    names: set[str | None] = set()
+    for module in program.modules:
+        for call in module.calls:
+            row = row_of(module, call)
+            is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
+            statement = module.statement(call.node) if is_tracker else None
+            names |= {*map(_last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
+    return names - {None}
 
 
 def _last_name(node: ast.AST) -> str | None:

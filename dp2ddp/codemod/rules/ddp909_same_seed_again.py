@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Finding, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.visible import block_of
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
@@ -16,14 +20,15 @@ class SameSeedAgain(Rule):
     """Begin the replicas' random numbers anew with the script's.
 
     ## What it does
-    `torch.manual_seed(seed)` in a function or a loop becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
-    `torch.cuda.manual_seed_all(seed)` anywhere.
+    `torch.manual_seed(seed)` becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
+    `torch.cuda.manual_seed_all(seed)`, unless the script seeds its devices in one place, once.
 
     ## Why
-    It seeds all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
+    They seed all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
 
     ## Safety
-    A seed that is set once, at the beginning, is seen by itself.
+    What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
+    may run twice.
 
     ## References
     docs/semantics.md#device-streams.
@@ -33,39 +38,78 @@ class SameSeedAgain(Rule):
     name = "same-seed-again"
     nodes = ("Call",)
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                def set_seed(seed):
-                    torch.manual_seed(seed)
-                for epoch in range(3):
-                    set_seed(epoch)
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                def set_seed(seed):
-                    seed_all_streams(torch.manual_seed, seed)
-                for epoch in range(3):
-                    set_seed(epoch)
-            """,
-        ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                torch.manual_seed(0)
-            """
-        ),
+        diff("""
+              import torch
+              net = torch.nn.DataParallel(net)
+              def set_seed(seed):
+            -     torch.manual_seed(seed)
+            +     seed_all_streams(torch.manual_seed, seed)
+              for epoch in range(3):
+                  set_seed(epoch)
+        """),
+        Untouched("""
+            import random
+            import torch
+            def set_seed(seed):
+                random.seed(seed)
+                torch.manual_seed(seed)
+                if torch.cuda.is_available():
+                    torch.cuda.manual_seed_all(seed)
+            def main():
+                set_seed(0)
+                torch.nn.DataParallel(net)
+            if __name__ == "__main__":
+                main()
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is Does.SEED and (call.name != PLAIN or _may_repeat(module, call)):
+            if does(call.name) is Does.SEED and not _is_seeded_once(module.program):
                 yield call_by(call.node, "seed_all_streams", "replicas' streams begin anew, too")
 
 
-def _may_repeat(module: Module, call: Call) -> bool:
-    around = module.around(call.node)
-    return module.function_around(call.node) is not None or any(isinstance(each, LOOPS) for each in around)
+@lru_cache(maxsize=1)
+def _is_seeded_once(program: Program) -> bool:
+    """Whether all devices are seeded in one place, with one number, and that place runs once."""
+    seeds = [
+        (module, call)
+        for module in program.modules
+        for call in module.calls
+        if does(call.name) is Does.SEED and program.reach.runs(module, call.node)
+    ]
+    plain = [each for each in seeds if each[1].name == PLAIN]
+    numbers = {ast.unparse(each) for _, call in seeds if (each := call.argument(0, "seed")) is not None}
+    if len(plain) != 1 or len(numbers) != 1:
+        return False
+    home, first = plain[0]
+    block = block_of(home, home.statement(first.node))
+    places = [place for module, call in seeds for place in _places_in(block, module, call.node)]
+    if len(places) != len(seeds):
+        return False
+    seeding = block[min(places) : max(places) + 1]
+    return not any(_may_train(home, each) for each in seeding) and _runs_once(home, first.node)
+
+
+def _places_in(block: list[ast.stmt], module: Module, node: ast.AST) -> Iterator[int]:
+    around = {*module.around(node)}
+    yield from (place for place, each in enumerate(block) if each in around)
+
+
+def _may_train(module: Module, statement: ast.stmt) -> bool:
+    names = (module.name(each.func) for each in ast.walk(statement) if isinstance(each, ast.Call))
+    return any(name is None or module.program.is_local(name) for name in names)
+
+
+def _runs_once(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether a place is in no loop, and the function around it is called in one such place, and not handed on."""
+    for around in module.around(node):
+        if isinstance(around, (*LOOPS, *COMPREHENSIONS, ast.Lambda, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(around, ast.FunctionDef):
+            calls = [*module.program.calls_of(module, around)]
+            said = sum(len(each.by_word.get(around.name, ())) for each in module.program.modules)
+            is_plain = isinstance(module.parents[around], ast.Module) and not around.decorator_list
+            is_seen = is_plain and len(calls) == said == 1 and around not in seen
+            return is_seen and _runs_once(calls[0][0], calls[0][1].node, seen | {around})
+    return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Notes, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
 
 MESSAGE = (
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
@@ -35,15 +35,13 @@ class SignalHandler(Rule):
     name = "signal-handler"
     nodes = ("Call",)
     examples = (
-        Notes(
-            before="""
-                import signal
-                import torch
-                net = torch.nn.DataParallel(net)
-                signal.signal(signal.SIGUSR1, save_and_stop)
-            """,
-            message="reaches one rank",
-        ),
+        notes("""
+            # reaches one rank
+            import signal
+            import torch
+            net = torch.nn.DataParallel(net)
+            signal.signal(signal.SIGUSR1, save_and_stop)
+        """),
         Untouched("""
             import signal
             import torch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Flags, Notes, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
 class NotebookOnly(Rule):
@@ -31,24 +31,20 @@ class NotebookOnly(Rule):
     name = "notebook-only"
     nodes = ("Pass",)
     examples = (
-        Notes(
-            before="""
-                # %%
-                %matplotlib inline
-                import torch
-                net = torch.nn.DataParallel(net)
-            """,
-            message="`%matplotlib inline` is set aside",
-        ),
-        Flags(
-            before="""
-                # %%
-                import torch
-                %run helpers.ipynb
-                net = torch.nn.DataParallel(net)
-            """,
-            message="runs another file",
-        ),
+        notes("""
+            # `%matplotlib inline` is set aside
+            # %%
+            %matplotlib inline
+            import torch
+            net = torch.nn.DataParallel(net)
+        """),
+        flags("""
+            # runs another file
+            # %%
+            import torch
+            %run helpers.ipynb
+            net = torch.nn.DataParallel(net)
+        """),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nprint(f'{3:%}')"),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.model.modules import IMPORTING, Module
-from dp2ddp.codemod.rule import Finding, Notes, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
 from dp2ddp.source.projects import leading_texts
 
 
@@ -30,14 +30,12 @@ class UnreadModule(Rule):
     name = "unread-module"
     nodes = ("Call",)
     examples = (
-        Notes(
-            before="""
-                import importlib
-                import torch
-                net = torch.nn.DataParallel(importlib.import_module(args.model).build())
-            """,
-            message="was not looked at",
-        ),
+        notes("""
+            # was not looked at
+            import importlib
+            import torch
+            net = torch.nn.DataParallel(importlib.import_module(args.model).build())
+        """),
         Untouched("""
             import importlib
             import torch
