@@ -28,7 +28,7 @@ class Packer(ForkingPickler):
             return NotImplemented
         first = self.memories.setdefault(thing.data_ptr(), thing)
         if first is not thing:  # until torch 2.1, each view of one memory has its own name for it
-            return itself, (first,)
+            return same_memory, (first,)
         if self.lends and thing.nbytes() > SMALL:
             descriptor, size = thing._share_fd_cpu_()  # a worker's batch is shared memory already
             return torch.UntypedStorage.from_file, (f"/proc/{os.getpid()}/fd/{descriptor}", False, size)
@@ -36,7 +36,7 @@ class Packer(ForkingPickler):
         return functools.partial(torch.UntypedStorage.from_buffer, dtype=torch.uint8), (content,)
 
 
-def itself(memory: Any) -> Any:
+def same_memory(memory: Any) -> Any:
     return memory
 
 

@@ -25,7 +25,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None) -> None:
         init_distributed()  # a script that was not converted may import what was
-        WholeBatchDDP.__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
+        # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+        WholeBatchDDP.__name__ = WholeBatchDDP.__qualname__ = "DataParallel"
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1

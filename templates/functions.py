@@ -9,15 +9,15 @@ import torch.distributed as dist
 from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
-from .model import WholeBatchParallel, make_copies
+from .model import WholeBatch, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors, versions_of, without_hooks
-from .sums import CopyToRanks
+from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, tensors_of
 
 
-class DataParallelOnRanks(WholeBatchParallel):
+class DataParallelOnRanks(WholeBatch):
     """The base of classes that override parts of DataParallel."""
 
     stands_for_data_parallel = True
@@ -78,7 +78,7 @@ def scatter_kwargs_on_ranks(inputs: Any, kwargs: Any, target_gpus: Any, dim: int
 def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        copies, _ = make_copies(network, wait=True)  # other things may be summed in backward between these
+        copies = make_copies(network, GradientSums(network, wait=True))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

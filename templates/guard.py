@@ -1,4 +1,4 @@
-"""A net under a conversion: a file that other ranks would write as rank 0 does, and of which no helper knows."""
+"""Nets under a conversion: ranks are told where they would write what rank 0 writes, or walk in another order."""
 
 import os
 import re

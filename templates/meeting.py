@@ -3,11 +3,11 @@
 from typing import Any, Optional
 
 from .broadcast import exchange_numbers, tell_all
-from .model import WholeBatchParallel
+from .overlapping import WholeBatchParallel
 
 
 class WholeBatchSharingErrors(WholeBatchParallel):
-    """WholeBatchParallel for scripts that catch errors: what a replica raises on one rank is raised on all of them."""
+    """WholeBatchParallel for scripts that catch errors: what a replica raises on one rank is raised on all."""
 
     stands_for_data_parallel = True
 

@@ -2,7 +2,7 @@
 
 import copy
 import copyreg
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
 
 
-class WholeBatchParallel(torch.nn.Module):
+class WholeBatch(torch.nn.Module):
     """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
     Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
@@ -25,6 +25,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     stands_for_data_parallel = True  # as no class of the script's own does
     of_program: Any = None  # the wrapper that does
+    sums: Any = GradientSums
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -38,15 +39,18 @@ class WholeBatchParallel(torch.nn.Module):
         if together():
             share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
-        torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
+        torch.nn.DataParallel.__setstate__ = WholeBatch.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
-            WholeBatchParallel.of_program = type(self)
-            type(self).__name__ = "DataParallel"  # scripts ask for it: `type(net).__name__ == "DataParallel"`
+            WholeBatch.of_program = type(self)
+            # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+            type(self).__name__ = type(self).__qualname__ = "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs, self.join_rows)
+        return compute_own_rows(
+            self.module, self.dim, self.sums, self.run_replica, inputs, kwargs, self.join_rows
+        )
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
@@ -62,7 +66,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatchParallel.of_program:
+        if type(self) is not WholeBatch.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
         kind = (torch.nn.DataParallel, object, None)
@@ -70,7 +74,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def take_place(self: Any, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatchParallel.of_program
+            self.__class__ = WholeBatch.of_program
         torch.nn.Module.__setstate__(self, state)
 
 
@@ -90,11 +94,17 @@ def data_parallel_on_ranks(
     def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
 
-    return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
+    return compute_own_rows(module, dim, GradientSums, run_replica, inputs, module_kwargs or {})
 
 
 def compute_own_rows(
-    module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any, join: Any = JoinRows.apply
+    module: torch.nn.Module,
+    dim: int,
+    kind: Any,
+    run_replica: Any,
+    inputs: Any,
+    kwargs: Any,
+    join: Any = JoinRows.apply,
 ) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
     parameters = [*module.parameters()]
@@ -109,7 +119,8 @@ def compute_own_rows(
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    copies, sums = make_copies(module, want_gradients)
+    sums = kind(module, want_gradients)
+    copies = make_copies(module, sums)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
@@ -124,8 +135,7 @@ def compute_own_rows(
     return map_tensors(lambda output: next(whole), tree)
 
 
-def make_copies(module: torch.nn.Module, wait: bool) -> Tuple[Dict[Any, torch.Tensor], GradientSums]:
-    """What stands for parameters in the replica of this rank, and what sums their gradients."""
-    sums = GradientSums(module, wait)
+def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank."""
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
-    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}, sums
+    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}

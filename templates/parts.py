@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import Rank, group_of
-from .model import WholeBatchParallel
+from .overlapping import WholeBatchParallel
 from .ranks import together
 from .rows import gather_rows
 from .trees import map_tensors, tensors_of

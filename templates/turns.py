@@ -26,13 +26,14 @@ import torch.distributed as dist
 
 from .files import FILES
 from .meeting import raise_on_all
-from .model import WholeBatchParallel
+from .model import WholeBatch
 from .one_rank import FromRank, share_tree
 from .replicas import share_tensors
+from .writing import own_parameters
 
 
-class WholeBatchInTurns(WholeBatchParallel):
-    """WholeBatchParallel for a model whose forward or hooks print, write lines, or fill lists, counters, objects.
+class WholeBatchInTurns(WholeBatch):
+    """WholeBatch for a model whose forward or hooks print, write lines, or fill lists, counters, objects.
 
     What rank r's leaves there is told to all before the next one runs, as replicas of one process see it. It costs the
     time that ranks wait for each other.
@@ -121,18 +122,6 @@ def write_lines(lines: List[Any]) -> None:
             file = FILES[line[0]]
             file.flush()
             getattr(file, "buffer", file).write(line[1])
-
-
-def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
-    """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
-    own: Dict[int, torch.Tensor] = {}
-    for part in replica.modules() if dist.get_rank() else ():
-        for name, parameter in [*part._former_parameters.items()]:
-            copy = own.setdefault(id(parameter), parameter.clone())
-            setattr(part, name, copy)
-        for name, buffer in [*part._buffers.items()] if with_buffers else ():
-            part._buffers[name] = buffer if buffer is None else buffer.clone()
-    return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
 class Reached:
@@ -288,7 +277,7 @@ def content_of(thing: Any) -> Any:
     if isinstance(thing, torch.nn.Module):  # of which a replica is a copy, but hooks set attributes of itself
         hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
         named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
-        kinds = [] if isinstance(thing, WholeBatchParallel) else [kind]
+        kinds = [] if isinstance(thing, WholeBatch) else [kind]
         return {**named, **dict(enumerate([*kinds, *hooks]))}
     if isinstance(thing, torch.Tensor):
         return (thing.shape, bytes_of(thing)) if kind in KINDS and thing.layout is torch.strided else None
@@ -398,7 +387,7 @@ def inside(content: Any) -> List[Any]:
 def is_of_script(home: Any) -> bool:
     """Whether a file is the script's own, and no library's."""
     file = getattr(sys.modules.get(home or ""), "__file__", None) or "site-packages"
-    is_helper = home in (__name__, WholeBatchParallel.__module__)
+    is_helper = home in (__name__, WholeBatch.__module__)
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
     return home == "__main__" or not is_helper and not any(library in file for library in libraries)
 

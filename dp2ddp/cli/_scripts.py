@@ -75,5 +75,6 @@ def runnable(
     # without a file of ours in the user's folder
     conversion = conversion_of(project, HelperPlace.PACKAGE, accept) if mode == "ddp" else None
     if conversion is None or not conversion.changed:
-        return Runnable(mended_files_of(project, warn), {})
+        settings = conversion.settings if conversion else {}  # of one that is converted already, too
+        return Runnable(mended_files_of(project, warn), settings)
     return Runnable(conversion.written_files, conversion.settings)

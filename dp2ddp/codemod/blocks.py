@@ -133,9 +133,14 @@ class Blocks:
     def _simple(
         self, was: cst.SimpleStatementLine, now: cst.SimpleStatementLine, at_top: bool, is_head: bool
     ) -> list[_Line]:
-        if not self._is_meant(was.body):
-            return [_Line(now, frozenset(map(id, was.body)))]
-        before = self.around.get(id(was.body[0]), Around()).before
+        ids = [*map(id, was.body)]
+        first = self.around.get(ids[0], Around())
+        before = first.before
+        begins, ends = self._first | self.around.keys(), self._last
+        if begins.isdisjoint(ids[1:]) and ends.isdisjoint(ids[:-1]) and not first.removed and not first.after:
+            return _before(
+                before, now, frozenset(ids), at_top, is_head
+            )  # lines above it are all that comes, if any
         own, *others = self._unfolded(was.body, now)
         if own.statement is None:
             return [*_in_place(each.code for each in before), own, *others]

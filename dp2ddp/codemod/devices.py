@@ -81,10 +81,10 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
             edit = DropArgument(call.keyword("device") or device, node, BECAUSE)
             yield Use(device, device, Change(edit))
     elif kind is Does.MAKE_DEVICE:
-        number = call.keyword("index")
+        number = call.keyword("index")  # torch.device(type="cuda", index=0)
         places = [*node.args, *filter(None, [call.argument(None, "device")])]
         numbers = [each for each in places if len(places) > 1 or devices.may_be_index(module, each)]
-        if number is not None:  # torch.device(type="cuda", index=0)
+        if number is not None:
             yield Use(number.value, number.value, Change(DropArgument(number, node, BECAUSE)))
         elif numbers and name == "torch.device":
             yield Use(node.func, numbers[-1], rename(node.func, "own_device", BECAUSE))

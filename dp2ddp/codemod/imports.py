@@ -10,7 +10,10 @@ import libcst as cst
 def without_names(
     statement: cst.Import | cst.ImportFrom, names: Collection[str]
 ) -> cst.Import | cst.ImportFrom:
-    """The import without some of its names; others are left, and what stood behind the last one stays."""
+    """The import without some of its names; others are left, and what stood behind the last one stays.
+
+    By hand: what libcst's own RemoveImportsVisitor needs takes as long to import as all of libcst (0.2 s).
+    """
     assert not isinstance(statement.names, cst.ImportStar)
     *others, last = (
         alias for alias in statement.names if (alias.evaluated_alias or alias.evaluated_name) not in names

@@ -14,12 +14,17 @@ Branch = tuple[ast.AST, str]
 
 
 class OwnMode:
-    """The functions and branches of a file that set up a distributed mode, and wrap nothing in DataParallel."""
+    """The functions and branches of a file that set up a distributed mode, and wrap nothing in DataParallel.
+
+    Of `def worker(args): if args.distributed: init_process_group(...)` that is the branch: the rest runs anyway.
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module
         makers = [call for call in module.calls if does(call.name) is Does.DISTRIBUTE]
-        groups = [call.node for call in makers if call.name == GROUP]
+        groups = [
+            each.node for each in makers if each.name == GROUP and not any(_branches(module, each.node))
+        ]
         around = {each for node in groups for each in module.around(node) if isinstance(each, FUNCTIONS)}
         self.functions = {function for function in around if not self._wraps([function])}
         innermost = (next(_branches(module, call.node), None) for call in makers)

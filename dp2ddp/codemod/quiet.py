@@ -44,20 +44,17 @@ class Quiet:
                 return all(self.is_quiet_module(module, name) for name in _imported(module, statement))
             case ast.If() if is_main_guard(statement):
                 return module is not self.entry
-            case ast.If(test=test, body=body, orelse=other):
-                return self.is_quiet_expression(module, test) and all(
-                    self.is_quiet(module, each) for each in (*body, *other)
-                )
-            case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
-                inner = (*body, *(each for handler in handlers for each in handler.body), *other, *last)
-                return all(self.is_quiet(module, each) for each in inner)
-            case ast.For(iter=items, body=body, orelse=other):
-                return self.is_quiet_expression(module, items) and all(
-                    self.is_quiet(module, each) for each in (*body, *other)
-                )
+            case ast.If() | ast.Try() | ast.For():
+                return all(self._is_quiet_part(module, each) for each in ast.iter_child_nodes(statement))
             case ast.Assign() | ast.AnnAssign() | ast.Expr() | ast.AugAssign():
                 return self.is_quiet_expression(module, statement)
         return isinstance(statement, (ast.Pass, ast.Global, ast.Delete))
+
+    def _is_quiet_part(self, module: Module, node: ast.AST) -> bool:
+        if isinstance(node, ast.ExceptHandler):
+            return all(self.is_quiet(module, each) for each in node.body)
+        is_quiet = self.is_quiet if isinstance(node, ast.stmt) else self.is_quiet_expression
+        return is_quiet(module, node)  # type: ignore[arg-type]  # a statement, or not
 
     def is_quiet_expression(self, module: Module, node: ast.AST) -> bool:
         pending = [node]

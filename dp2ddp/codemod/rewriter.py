@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -114,8 +115,10 @@ class Rewriter(cst.CSTTransformer):
         return arguments[0] if len(arguments) == 1 else cst.FlattenSentinel(arguments)
 
     def _filled(self, edit: Replace) -> dict[str, cst.BaseExpression | cst.Arg]:
-        """The holes of a piece of code, with their own edits in them."""
-        return {name: self._hole(node) for name, node in edit.holes.items() if f"{{{name}}}" in edit.code}
+        """The holes of a piece of code, with their own edits in them; `({hole})` keeps its brackets."""
+        used = {name: self._hole(node) for name, node in edit.holes.items() if f"{{{name}}}" in edit.code}
+        kept = {name for name in used if re.search(rf"(^|\s)\(\{{{name}\}}\)", edit.code)}
+        return {name: in_brackets(hole) if name in kept else hole for name, hole in used.items()}
 
     def _hole(self, node: ast.AST) -> cst.BaseExpression | cst.Arg:
         edited = self._edited[id(self.holes[node])]
@@ -126,6 +129,12 @@ class Rewriter(cst.CSTTransformer):
             return edited
         kept = 1 if node in self.bracketed else 0
         return edited.with_changes(lpar=edited.lpar[len(edited.lpar) - kept :], rpar=edited.rpar[:kept])
+
+
+def in_brackets(node: cst.BaseExpression | cst.Arg) -> cst.BaseExpression | cst.Arg:
+    if isinstance(node, cst.Arg) or node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _called(call: cst.Call, edits: NodeEdits) -> cst.Call:

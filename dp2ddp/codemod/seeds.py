@@ -12,6 +12,8 @@ from dp2ddp.codemod.uses import DEPTH
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 
+UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
+
 
 def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
     """Whether a seed may be None, by what is seen of it: constants, options' defaults, what a function is given.
@@ -41,15 +43,14 @@ def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 def _is_unseen(module: Module, node: ast.Name) -> bool:
     """Whether a name may get what is not seen: by `with`, by unpacking, as one of `*args` or `**options`."""
     scope = module.scope_of[node].lookup(node.id)
-    if scope is None:
+    ways = {each.how for each in module.bindings(node)}
+    if scope is None or ways & UNSEEN:
         return True
-    function, ways = scope.node, {each.how for each in scope.bindings[node.id]}
-    if Binds.PARAMETER in ways:
-        is_init = getattr(function, "name", "") == "__init__"
-        called = module.parents[function] if is_init else function
-        if any(call.may_have_more for _, call in module.program.calls_of(module, called)):
-            return True
-    return not ways.isdisjoint({Binds.PART, Binds.CONTEXT, Binds.CAUGHT, Binds.CHANGE})
+    function = scope.node
+    is_init = getattr(function, "name", "") == "__init__"
+    called = module.parents[function] if is_init else function
+    calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
+    return any(call.may_have_more for _, call in calls)
 
 
 def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:

@@ -84,14 +84,8 @@ def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
 
 
 _GIVE_PATHS = {
-    "joinpath",
-    "with_suffix",
-    "with_name",
-    "with_stem",
-    "absolute",
-    "resolve",
-    "expanduser",
-    "relative_to",
+    *("joinpath", "with_suffix", "with_name", "with_stem"),
+    *("absolute", "resolve", "expanduser", "relative_to"),
 }
 
 

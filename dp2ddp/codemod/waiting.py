@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.forwards import forwards_of
+from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.model.program import Program
@@ -19,6 +20,7 @@ WAITING = {
     *("open_by_on_rank0", "open_path_on_rank0", "make_on_rank0", "make_handler_on_rank0", "hold_on_rank0"),
     *("share_streams", "TemporaryFolderOnRank0"),
 }
+Part = tuple[Module, ast.AST]
 HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 
 
@@ -36,14 +38,33 @@ def if_together(module: Module, finding: Finding) -> Finding:
 
 @lru_cache(maxsize=1)
 def _in_forwards(program: Program) -> frozenset[ast.AST]:
-    """The functions that forwards and their hooks surely call; in what they only may call, ranks do meet."""
-    parts = (*forwards_of(program).surely_running, *_hooks(program))
-    return frozenset(function for _, function in parts if isinstance(function, FUNCTIONS))
+    """The functions that forwards and their hooks call; of objects that are not known, all methods of that name.
+
+    Not what is only handed on (tables of functions that build models): nearly all of a program is.
+    """
+    pending, seen = [*forwards_of(program).surely_running, *_hooks(program)], set()
+    while pending:
+        home, function = pending.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        if isinstance(function, ast.ClassDef):  # one is made
+            pending += [(home, each) for each in function.body if getattr(each, "name", "") == "__init__"]
+            continue
+        for call in (each.func for each in ast.walk(function) if isinstance(each, ast.Call)):
+            if definition := home.definition(call):
+                pending.append(definition)
+            elif isinstance(call, ast.Attribute):
+                is_common = call.attr in READING | FILLING or call.attr.startswith("__")
+                pending += program.methods_named.get(call.attr, ()) if not is_common else ()
+            else:
+                origins = program.flow.origins(home, call)
+                pending += [made for other, each in origins if (made := other.definition(each))]
+    return frozenset(each for each in seen if isinstance(each, FUNCTIONS))
 
 
-def _hooks(program: Program) -> Iterator[tuple[Module, ast.AST]]:
+def _hooks(program: Program) -> Iterator[Part]:
     for module in program.modules:
         for call in module.calls if HOOKS.search(module.source.text) else ():
             for given in call.node.args if HOOKS.fullmatch(call.method) else ():
-                definition = module.definition(given)
-                yield from program.closure(*definition) if definition else [(module, given)]
+                yield module.definition(given) or (module, given)

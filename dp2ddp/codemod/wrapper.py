@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.forwards import fills_something
+from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.mentions import is_type_test, mentions
@@ -59,13 +59,59 @@ def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if has_own_parts(program):
         return "DataParallelOnRanks"
-    if fills_something(program):
-        return "WholeBatchInTurns"
-    if any(_may_go_on_after_errors(module) for module in program.modules):
+    may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
+    if filled := [*forwards_of(program).fillings()]:
+        return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
+    if may_catch:
         return "WholeBatchSharingErrors"
-    if may_give_large_outputs(program) and _name_of_wrapped(program):
+    if len(_wraps(program)) != 1:
+        return "WholeBatch"
+    if may_give_large_outputs(program):
         return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
+    """Ranks take turns, but where forwards only print, or only write into weights."""
+    if all(_prints(module, node) for module, node in filled):
+        return "WholeBatchPrinting"
+    if all(_writes_weights(module, node) for module, node in filled):
+        return "WholeBatchWriting"
+    return "WholeBatchInTurns"
+
+
+def _prints(module: Module, node: ast.AST) -> bool:
+    """`print("rows", len(x))`, to nowhere else."""
+    is_print = isinstance(node, ast.Call) and module.name(node.func) == "builtins.print"
+    return is_print and not any(each.arg in ("file", None) for each in node.keywords)  # type: ignore[attr-defined]
+
+
+def _writes_weights(module: Module, node: ast.AST) -> bool:
+    """`self.fc.weight.data.clamp_(0)`, or of each `layer` of `self.modules()`: the replica's own."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Attribute(value=ast.Attribute() as weight, attr="data"), attr=method)
+        ):
+            is_written = method.endswith("_") and weight.attr in ("weight", "bias")
+            return is_written and (_is_of_self(weight.value) or _goes_through_self(module, weight.value))
+    return False
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _goes_through_self(module: Module, node: ast.expr) -> bool:
+    loops = (each for each in module.around(node) if isinstance(each, ast.For))
+    return any(
+        isinstance(node, ast.Name)
+        and isinstance(loop.target, ast.Name)
+        and loop.target.id == node.id
+        and ast.unparse(loop.iter) == "self.modules()"
+        for loop in loops
+    )
 
 
 def is_ordinary(program: Program) -> bool:
@@ -99,14 +145,19 @@ def _has_special(module: Module) -> bool:
 # --- the wrap
 
 
-def _name_of_wrapped(program: Program) -> str | None:
-    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, once, along dim 0."""
-    wraps = [
+def _wraps(program: Program) -> list[tuple[Module, ast.AST]]:
+    """Where DataParallel is named to be called, or derived from."""
+    return [
         (module, node)
         for module in program.modules
         for node, _ in mentions(module, [WRAP])
         if not is_type_test(module, node)
     ]
+
+
+def _name_of_wrapped(program: Program) -> str | None:
+    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, once, along dim 0."""
+    wraps = _wraps(program)
     if len(wraps) != 1:
         return None
     module, node = wraps[0]

@@ -13,12 +13,8 @@ from dp2ddp.source.helper_module import IMPORTED
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
 WRAPPERS = frozenset(
     {
-        "WholeBatchDDP",
-        "WholeBatchParallel",
-        "WholeBatchInParts",
-        "WholeBatchSharingErrors",
-        "WholeBatchInTurns",
-        "DataParallelOnRanks",
+        *("WholeBatchDDP", "WholeBatchParallel", "WholeBatchSharingErrors", "WholeBatch", "WholeBatchInParts"),
+        *("WholeBatchPrinting", "WholeBatchWriting", "WholeBatchInTurns", "DataParallelOnRanks"),
     }
 )
 # All ranks must call these together, each of which waits for the others.

@@ -93,8 +93,9 @@ class _ForwardObserver:
         @functools.wraps(original)
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
-            # WholeBatchDDP knows of a rank without rows, which computes others'
-            caller = sys._getframe(1).f_locals if type(wrapper).__qualname__ == "WholeBatchDDP" else {}
+            # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
+            is_helper = type(wrapper).forward.__qualname__ == "WholeBatchDDP.forward"
+            caller = sys._getframe(1).f_locals if is_helper else {}
             has_rows = getattr(caller.get("rows"), "has_any", True)
             self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
@@ -102,10 +103,10 @@ class _ForwardObserver:
         return forward
 
     def helper(self, cls: Any, /, **kwargs: Any) -> None:
-        """WholeBatchParallel (templates/model.py), of which a converted script has its own copy."""
+        """WholeBatch (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
         original = vars(cls).get("run_replica")
-        if original is None or cls.__qualname__ != "WholeBatchParallel":
+        if original is None or cls.__qualname__ != "WholeBatch":
             return
 
         def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:

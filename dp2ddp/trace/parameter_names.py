@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
-_OWN_WRAPPER = "WholeBatchParallel"  # of templates/model.py, which is copied into scripts: known by its name
+_OWN_MARK = "stands_for_data_parallel"  # of templates/model.py, which is copied into scripts
 Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers or parameters
 
 
@@ -111,6 +111,4 @@ def _unwrapped(root: nn.Module, name: str) -> str:
 
 
 def _is_wrapper(module: nn.Module) -> bool:
-    return isinstance(module, _WRAPPERS) or any(
-        kind.__qualname__ == _OWN_WRAPPER for kind in type(module).__mro__
-    )
+    return isinstance(module, _WRAPPERS) or any(_OWN_MARK in vars(kind) for kind in type(module).__mro__)

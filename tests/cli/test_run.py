@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
+from dp2ddp.cli._scripts import runnable
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
@@ -90,6 +91,19 @@ def test_a_record_that_broke_off_is_told(
     assert result.exit_code == code
     assert words in result.stderr
     assert ("is not whole" in result.stderr) == bool(broken)
+
+
+@pytest.mark.parametrize("name", ["train.py", "train_ddp.py"])
+def test_ranks_have_the_launch_lines_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script(
+        tmp_path,
+        "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\nprint(list(set(names)))\n",
+    )
+    assert CliRunner().invoke(main, ["convert", "train.py"]).exit_code == 0
+    assert runnable(Path(name), "ddp").settings == {"PYTHONHASHSEED": "0"}
 
 
 class TestFailures:

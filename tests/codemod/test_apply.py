@@ -216,7 +216,7 @@ def test_the_comments_behind_a_block_stay_where_they_are() -> None:
         ("if x:\n\t# of f\n\tf()\n", "if x:\n\tnew()\n\t# of f\n\tf()\n"),
         ("if x: f()\n", "if x:\n    new()\n    f()\n"),
         ("a; f()  # c\n", "a\nnew()\nf()  # c\n"),
-        ("f(); a\n", "new()\n\nf()\na\n"),
+        ("f(); a\n", "new()\n\nf(); a\n"),
         ("a\r\nf()\r\n", "a\r\n\r\nnew()\r\n\r\nf()\r\n"),
         ("a\rf()", "a\r\rnew()\r\rf()"),
     ],

@@ -148,7 +148,12 @@ def test_what_one_run_does_once_rank_0_does(text: str, lines: list[str]) -> None
 IN_FORWARD = "class Net(torch.nn.Module):\n    def forward(self, x):\n        keep(x)\n        return x\n"
 HOOKED = "def see(module, given, out):\n    keep(out)\nnet.module.register_forward_hook(see)\n"
 KEEP = "def keep(x):\n    torch.save(x, 'x.pt')\n"
+OF_OTHER = (
+    "class Log:\n    def keep(self, x):\n        torch.save(x, 'x.pt')\nclass Net(torch.nn.Module):\n"
+    "    def forward(self, x):\n        self.log.keep(x)\n        return x\n"
+)
 HAZARDS = {
+    OF_OTHER: "DDP502",
     f"{KEEP}{IN_FORWARD}": "DDP502",
     f"{KEEP}{HOOKED}": "DDP502",
     "import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    torch.save(x, f.name)\n": "DDP501",

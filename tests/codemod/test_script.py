@@ -60,6 +60,25 @@ def test_names_calls_and_devices_are_replaced_outside_of_the_script_s_own_mode(c
     assert not converted.hazards
 
 
+def test_of_a_function_that_may_set_up_a_mode_of_its_own_only_that_branch_stays(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "def wrap(net):\n"
+        "    return torch.nn.DataParallel(net)\n"
+        "def main(args):\n"
+        "    if args.distributed:\n"
+        "        torch.distributed.init_process_group('nccl')\n"
+        "        torch.save(args, 'args.pt')\n"
+        "    net = wrap(make(args))\n"
+        "    torch.save(net.state_dict(), 'net.pt')\n"
+        "main(parse())\n"
+    )
+    after = convert(read_project(script)).after
+    assert "        torch.save(args, 'args.pt')\n" in after
+    assert "    save_on_rank0(net.state_dict(), 'net.pt')\n" in after
+
+
 def test_the_helpers_hold_what_is_imported(converted: Conversion) -> None:
     assert converted.helpers
     for name in (

@@ -106,7 +106,9 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
 )
 def test_what_torchs_own_is_not_for(old: str, new: str) -> None:
     assert old in ORDINARY
-    assert wrapper_of(ORDINARY.replace(old, new, 1)) == "WholeBatchParallel"
+    text = ORDINARY.replace(old, new, 1)
+    several = text.count("nn.DataParallel") > 1
+    assert wrapper_of(text) == ("WholeBatch" if several else "WholeBatchParallel")
 
 
 def test_where_a_rank_might_go_on_without_the_others_they_share_errors() -> None:
@@ -133,3 +135,31 @@ def test_a_forward_that_fills_a_list_takes_turns() -> None:
     )
     text = ORDINARY.replace("nn.Linear(3, 2)", "Net()").replace("\n\ndef train", f"\n\n{module}\n\ndef train")
     assert wrapper_of(text) == "WholeBatchInTurns"
+
+
+NET = """
+class Net(nn.Module):
+    def forward(self, x):
+        {body}
+        return x
+
+
+def train"""
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("print(x.shape)", "WholeBatchPrinting"),
+        ("print(x.shape, file=LOG)", "WholeBatchInTurns"),
+        ("print(x.shape)\n        SEEN.append(1)", "WholeBatchInTurns"),
+        ("self.fc.weight.data.clamp_(0)", "WholeBatchWriting"),
+        ("for m in self.modules():\n            m.weight.data.clamp_(0)", "WholeBatchWriting"),
+        ("for m in NETS:\n            m.weight.data.clamp_(0)", "WholeBatchInTurns"),
+        ("self.queue.data.mul_(0.5)", "WholeBatchInTurns"),
+        ("self.fc.weight.data.clamp_(0)\n        print(1)", "WholeBatchInTurns"),
+    ],
+)
+def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str, name: str) -> None:
+    text = ORDINARY.replace("\ndef train", "\nSEEN, NETS, LOG = [], [], None\n" + NET.format(body=body))
+    assert wrapper_of(text.replace("nn.Linear(3, 2)", "Net()")) == name

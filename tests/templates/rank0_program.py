@@ -29,7 +29,7 @@ from dp2ddp.templates.files import (
 )
 from dp2ddp.templates.guard import refuse_own_files
 from dp2ddp.templates.rank0 import TemporaryFolderOnRank0, ask_rank0, rank0_first, run_on_rank0
-from dp2ddp.templates.ranks import init_distributed, own_rank
+from dp2ddp.templates.ranks import end_distributed, init_distributed, own_rank
 from dp2ddp.templates.trackers import (
     library_on_rank0,
     make_handler_on_rank0,
@@ -295,6 +295,9 @@ def main() -> None:
     found["a_library_before_ranks_join"] = [early is Library, library_on_rank0(None) is None]
     file = os.open(FOLDER / f".{own_rank()}.json", os.O_CREAT | os.O_WRONLY)
     os.write(file, json.dumps(found).encode())
+    rank = own_rank()
+    end_distributed()
+    assert own_rank() == rank  # what is flushed at exit is still rank 0's alone
 
 
 if __name__ == "__main__":

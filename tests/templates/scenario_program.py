@@ -19,13 +19,17 @@ import torch  # noqa: E402
 from ddp_refusals import REFUSALS, refusal  # noqa: E402
 from dp2ddp.templates import parts  # noqa: E402
 from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
-from dp2ddp.templates.model import WholeBatchParallel  # noqa: E402
+from dp2ddp.templates.model import WholeBatch  # noqa: E402
+from dp2ddp.templates.overlapping import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.parts import WholeBatchInParts  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 from torch import nn  # noqa: E402
+
+# by the names that they have before they take DataParallel's
+KINDS = {kind.__name__: kind for kind in (WholeBatch, WholeBatchParallel, WholeBatchDDP, WholeBatchInParts)}
 
 
 class RacelessDataParallel(ReferenceDataParallel):
@@ -87,7 +91,9 @@ def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, A
         return RacelessDataParallel(module, devices, world, dim)
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
-        return kind(module, dim=dim) if dim else kind(module)
+        net = kind(module, dim=dim) if dim else kind(module)
+        assert type(net).__name__ == nn.DataParallel.__name__  # which scripts ask for
+        return net
 
     torch.set_default_dtype(dtype)
     try:
@@ -117,8 +123,8 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
     found: dict[str, Any] = {}
     for name in names:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
-            for kind in (WholeBatchParallel, WholeBatchDDP, WholeBatchInParts):
-                key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
+            for label, kind in KINDS.items():
+                key = f"{name} {label} {str(dtype)[6:]}"
                 try:
                     found[key] = compare(name, kind, world, dtype)
                 except Exception:

@@ -26,7 +26,7 @@ REFUSED = {
     "several_forwards_one_backward": "a step has two forwards, or two backwards",
     "wgan_gradient_penalty": "an input needs a gradient",
     "gradient_penalty_with_fewer_rows_than_ranks": "an input needs a gradient",
-    "gan_with_batch_norm": "an input needs a gradient",
+    "gan_with_batch_norm": "a step has two forwards, or two backwards",
     "three_backwards_of_a_gan": "an input needs a gradient",
     "inputs_that_want_gradients": "an input needs a gradient",
     "gradients_asked_for_by_autograd_grad": "running autograd.grad()",
@@ -38,6 +38,7 @@ REFUSED = {
     "two_models_draw_from_one_device": "doesn't have any parameter that requires a gradient",
     "attack_on_a_frozen_model": "doesn't have any parameter that requires a gradient",
 }
+KINDS = ("WholeBatch", "WholeBatchParallel")
 DONE = [name for name in SCENARIOS if name not in REFUSED]
 # Gradients of several passes add up before they are summed over the ranks: equal but for rounding. The text tells such
 # scripts (codemod/wrapper.py).
@@ -63,19 +64,21 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("kind", [*KINDS, "WholeBatchInParts"])
 @pytest.mark.parametrize("case", SCENARIOS)
-def test_every_number_is_dataparallels(found: Any, case: str, world: int) -> None:
+def test_every_number_is_dataparallels(found: Any, case: str, kind: str, world: int) -> None:
     for answers in found(world):
-        answer = answers[f"{case} WholeBatchParallel float64"]
+        answer = answers[f"{case} {kind} float64"]
         assert "failed" not in answer, answer["failed"]
         assert answer["compared"] > 0
         assert answer["difference"] < 1e-12
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", SCENARIOS)
-def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str) -> None:
+def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str, kind: str) -> None:
     for answers in found(2):
-        answer = answers[f"{case} WholeBatchParallel float32"]
+        answer = answers[f"{case} {kind} float32"]
         assert "failed" not in answer, answer["failed"]
         assert answer["other_bits"] == 0
 

@@ -23,7 +23,7 @@ REFUSED = {  # with words; all others train the same
 }
 OF_TWO = [one.name for one in (*ALL, *NEWER)]
 OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
-MORE = ["kept_for_the_loss", "prints", "error_of_one"]
+MORE = ["kept_for_the_loss", "prints", "error_of_one", "only_prints", "only_writes"]
 pytestmark = pytest.mark.torchrun
 
 

@@ -23,6 +23,7 @@ import torch.nn.parallel.replicate  # noqa: E402
 from dp2ddp.templates.files import open_on_rank0  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
+from dp2ddp.templates.writing import WholeBatchPrinting, WholeBatchWriting  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
@@ -47,7 +48,12 @@ SCRIPTS = {
     "kept_for_the_loss": KEPT,
     "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
     "error_of_one": ERROR,
+    "only_prints": Mutation("only_prints", "", "print('rows', len(x))\nscale = 1.0").text,
+    "only_writes": Mutation(
+        "only_writes", "", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0"
+    ).text,
 }
+KINDS = {"only_prints": WholeBatchPrinting, "only_writes": WholeBatchWriting}  # the others take turns
 
 
 class TorchsReplicas(ReferenceDataParallel):
@@ -121,7 +127,7 @@ def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
     found, others = run(
         name,
         text,
-        WholeBatchInTurns,
+        KINDS.get(name, WholeBatchInTurns),
         lambda path, mode="r": open_on_rank0(folder / f"{world}_{path}", mode),
     )
     far = max(float((one - other).abs().max()) for one, other in zip(numbers, others, strict=True))

@@ -61,7 +61,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 def edited(each: FilePlan) -> str:
     """The new text of a file."""
-    header = make_header(each.module, each.helpers)
+    header = make_header(each)
     if not each.edits and not header:
         return each.module.source.text
     text = edit_text(each.module, each.edits, header)

@@ -6,25 +6,24 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
-from dp2ddp.codemod.idiomatic.ddp711_idiomatic_by_hand import averages
-from dp2ddp.codemod.idiomatic.draws import is_seeded
 from dp2ddp.codemod.idiomatic.loaders import loaders_of
-from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, NewNames, names_cuda, words_of
-from dp2ddp.codemod.idiomatic.sizes import origins_of
+from dp2ddp.codemod.idiomatic.models import is_seeded, trains_beside, unseeded
+from dp2ddp.codemod.idiomatic.new_names import names_cuda, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.own_mode import OwnMode
 from dp2ddp.codemod.quiet import LAUNCHER
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule
 from dp2ddp.codemod.start import first_act
 
 BECAUSE = "each rank joins, and takes its own GPU"
+OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
+NO_START = "nothing runs when this file is started, so there is no place where the ranks could join"
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
-class ProcessGroup(IdiomaticRule):
+class ProcessGroup(Rule):
     """Join a process group before anything happens, and leave it at the end.
 
     ## What it does
@@ -93,85 +92,57 @@ class ProcessGroup(IdiomaticRule):
         ),
     )
 
-    def find(self, module: Module) -> Iterator[Finding]:
+    def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if does(call.name) is Does.DISTRIBUTE and _may_run(module, call):
-                yield Hazard(
-                    call.node,
-                    "the program makes a process group of its own, or leaves it to a library",
-                    "start it in that mode; or take that mode out first",
-                )
+                yield Hazard(call.node, OWN_GROUP, "start it in that mode; or take that mode out first")
         if module is module.program.entry and module.tree.body:
             yield from _join(module)
 
 
 def _may_run(module: Module, call: Call) -> bool:
     """Whether it is run by torchrun's variables, or always; by a flag it is not, unless somebody sets it."""
-    texts = (
-        node for each in module.program.modules for node in each.all(ast.Constant) if node.value in LAUNCHER
-    )
-    asks = any(isinstance(_home(module.program, node), (ast.Compare, ast.Call)) for node in texts)
+    for each in module.program.modules:
+        for node in each.all(ast.Constant):
+            if node.value in LAUNCHER and isinstance(each.parents[node], (ast.Compare, ast.Call)):
+                return True
     is_chosen = any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
-    return asks or not is_chosen and not OwnMode(module).holds(call.node)
-
-
-def _home(program: Program, node: ast.AST) -> ast.AST | None:
-    """What a node stands in."""
-    return next((each.parents[node] for each in program.modules if node in each.parents), None)
+    return not is_chosen and not OwnMode(module).holds(call.node)
 
 
 def _join(module: Module) -> Iterator[Finding]:
     act = first_act(module)
     if act is None:
-        yield Hazard(
-            module.tree.body[0],
-            "nothing runs when this file is started, so there is no place where the ranks could join",
-            "convert the script that starts the training",
-        )
+        yield Hazard(module.tree.body[0], NO_START, "convert the script that starts the training")
         return
-    needed = ("os", "sys", "dist", *(("torch",) if names_cuda(module.program) else ()))
-    needed += ("torch",) if averages(module.program) else ()
-    needed += ("logging",) if uses_logging(module) else ()
-    yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE), needed)
+    yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE))
     guards = (each for each in module.tree.body if isinstance(each, ast.If) and is_main_guard(each))
-    block = next((each.body for each in guards if act in each.body), module.tree.body)
-    last = block[-1]
+    last = next((each.body for each in guards if act in each.body), module.tree.body)[-1]
     called = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     if module.name(called) not in LEAVES:
-        edit = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
-        yield Change(edit, ("dist",))
+        leave = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
+        yield Change(leave)
 
 
 def _lines(module: Module) -> Iterator[str]:
-    words = words_of(module)
+    program, words = module.program, words_of(module)
     index = f'int({words["os"]}.environ["LOCAL_RANK"])'
-    has_cuda = names_cuda(module.program)
+    has_cuda = names_cuda(program)
     if has_cuda and words.binds("local_rank"):
         yield f"local_rank = {index}"
         index = "local_rank"
     if has_cuda:
         yield f"{words['torch']}.cuda.set_device({index})"
     yield f'{words["dist"]}.init_process_group("{"nccl" if has_cuda else "gloo"}")'
-    yield from _names(words)
-    for origin in origins_of(module.program).values():
-        if origin.behind is None:
-            yield f"{origin.text} //= {words.world_size}  # of each rank"
-    if averages(module.program) and not is_seeded(module.program, "torch"):
-        yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
-    yield f"if {words.rank} != 0:"
-    yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
-    if uses_logging(module):
-        yield f"    {words['logging']}.disable()  # and logs"
-
-
-def _names(words: NewNames) -> Iterator[str]:
-    shared = any(each.is_shared and each.module is words.module for each in loaders_of(words.module.program))
+    shared = any(each.is_shared and each.module is module for each in loaders_of(program))
     names = [name for name in ("rank", *(("world_size",) if shared else ())) if words.binds(name)]
     if names:
-        dist = words["dist"]
-        yield f"{', '.join(names)} = {', '.join(f'{dist}.get_{name}()' for name in names)}"
-
-
-def uses_logging(module: Module) -> bool:
-    """Whether any file of the program logs."""
-    return any(name.startswith("logging.") for each in module.program.modules for name in each.mentions)
+        yield f"{', '.join(names)} = " + ", ".join(f"{words['dist']}.get_{name}()" for name in names)
+    if trains_beside(program) and not is_seeded(program, "torch"):
+        yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
+    elif libraries := unseeded(program):
+        yield f"# dp2ddp: each rank draws otherwise (splits, orders): set a seed of {', '.join(libraries)}"
+    yield f"if {words.rank} != 0:"
+    yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
+    if any(name.startswith("logging.") for each in program.modules for name in each.mentions):
+        yield f"    {words['logging']}.disable()  # and logs"

@@ -6,54 +6,57 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import DropArgument, InsertAfter, InsertBefore, Remove, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
-from dp2ddp.codemod.idiomatic.draws import is_seeded
-from dp2ddp.codemod.idiomatic.looking import is_elif, last_word
+from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import (
+    BY_HAND,
     WRAP,
     ModelWrap,
-    asks_devices,
     changed_behind,
-    may_be_frozen,
+    is_seeded,
     may_leave_out,
-    move_of,
     runs_often,
-    trains_nothing,
+    trains_beside,
     wraps_of,
 )
-from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, names_cuda, remark, words_of
+from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, is_main_guard
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 
 INITIALISES = re.compile(r"apply$|_?(init|reset)")
-APART = "ranks that do not wrap it would train apart"
-PLAIN = (
-    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp),
-    *(ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop),
-)
+OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
+APART = "ranks that do not wrap it would train apart: wrap it always"
 CHANGED = "changed behind the wrap, by each rank for itself: set a seed, or move it above the wrap"
+LATE = "DDP does not know parameters that come behind the wrap: move it above, and average_gradients may go"
+COPIES = "copies between GPUs: a rank has one; nn.SyncBatchNorm?"
+OVERRIDES = "{} of its own no longer run: a rank has the samples of one GPU"
+MEAN = "the mean of all ranks' gradients"
+OWN_GPU = "parts of DataParallel run on the rank's own GPU"
+BARE = "a loss has nothing to train: DDP would refuse it"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
-class Wrapped(IdiomaticRule):
+class Wrapped(Rule):
     """Wrap the model in DistributedDataParallel, on its own GPU.
 
     ## What it does
     `nn.DataParallel(net)` becomes `DDP(net, device_ids=[local_rank])`; a model that is moved behind the wrap is moved
     before it. Where a model runs twice before one backward pass, `broadcast_buffers=False` keeps its buffers as the
-    first run left them. Types that are asked for (`isinstance(net, nn.DataParallel)`) are DDP's.
+    first run left them. Criteria and teachers are wrapped only if they have anything to train.
+
+    Where an optimizer has parameters of what is not wrapped, two backward passes follow one forward, or the script does
+    DataParallel's work by hand, gradients are averaged over the ranks before each step. `data_parallel`, `replicate`,
+    `scatter`, `parallel_apply` and `gather` get the rank's own GPU for their devices.
 
     ## Why
-    DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be.
+    DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be. It averages
+    the gradients of what it wraps, once a forward: ranks would drift apart in the rest.
 
     ## Safety
-    What changes parameters behind the wrap (`net.apply(init)`) runs on each rank by itself: a comment says so, where no
-    seed is set. Where the wrap hangs on an option, an `assert` stops ranks that would train apart.
-    `find_unused_parameters=True` stands where a forward may leave layers out, as far as the text tells; without it, DDP
-    raises where one does.
+    Comments say where the wrap hangs on an option, where the model is changed behind it, and what a class derived from
+    DataParallel did by itself. `find_unused_parameters=True` stands where a forward may leave layers out, as far as the
+    text tells; without it, DDP raises where one does.
 
     ## References
     torch/nn/parallel/distributed.py; docs/idiomatic.md.
@@ -61,7 +64,7 @@ class Wrapped(IdiomaticRule):
 
     code = "DDP702"
     name = "idiomatic-wrap"
-    nodes = ("Arg", "Attribute", "Name")
+    nodes = ("Arg", "Attribute", "BaseStatement", "Call", "Name")
     examples = (
         Rewrites(
             before="""
@@ -84,149 +87,115 @@ class Wrapped(IdiomaticRule):
         Rewrites(
             before="""
                 import torch
-                from torch.nn.parallel import DistributedDataParallel as DDP
-                net = Net().cuda()
-                if args.parallel:
-                    net = torch.nn.DataParallel(net)
+                import torch.distributed as dist
+                out = torch.nn.parallel.data_parallel(net, x, gpus)
+                out.mean().backward()
+                optimizer.step()
             """,
             after="""
                 import torch
-                from torch.nn.parallel import DistributedDataParallel as DDP
-                net = Net().cuda()
-                assert args.parallel, "ranks that do not wrap it would train apart"
-                if args.parallel:
-                    net = DDP(net, device_ids=[local_rank])
+                import torch.distributed as dist
+                out = torch.nn.parallel.data_parallel(net, x, [local_rank])
+                out.mean().backward()
+                average_gradients(optimizer)
+                optimizer.step()
             """,
         ),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
-    def find(self, module: Module) -> Iterator[Finding]:
-        called = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
-        if patches_parts(module.program):
-            return
-        for wrap in called.values():
-            if trains_nothing(wrap):
-                yield from _left_alone(wrap)
-            else:
-                yield from _wrapped(wrap)
-                yield from _insisted(wrap)
+    def look(self, module: Module) -> Iterator[Finding]:
+        wraps = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
+        for wrap in wraps.values():
+            if wrap.model is not None:
+                yield from _wrapped(wrap, wrap.model)
+            yield from _said(wrap)
         for node, _ in mentions(module, [WRAP]):
-            if node not in called and not _is_base(module, node):
+            if node not in wraps or wraps[node].model is None:
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
-                yield Change(Replace(node, words_of(module)["DDP"], because), ("DDP",))
-        yield from _changed_behind(module)
+                yield Change(Replace(node, words_of(module)["DDP"], because))
+        for call in module.calls:
+            yield from _by_hand(module, call)
 
 
-def _is_base(module: Module, node: ast.AST) -> bool:
-    """Whether a class that goes its own way derives from it (DDP711)."""
-    parent = module.parents[node]
-    return isinstance(parent, ast.ClassDef) and bool(overrides(parent))
+def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
+    module, program, words = wrap.module, wrap.module.program, words_of(wrap.module)
+    has_cuda, is_plain_class = names_cuda(program), wrap.call.name != WRAP and not wrap.overrides
+    moved, made = f"{{model}}{wrap.move if has_cuda else ''}", module.text(wrap.target or model)
+    kind = module.text(wrap.call.node.func) if is_plain_class else words["DDP"]
+    options = f", device_ids=[{words.index}]" if has_cuda else ""
+    if runs_often(wrap):
+        options += ", broadcast_buffers=False"
+    if may_leave_out(program):
+        options += ", find_unused_parameters=True"
+    if wrap.has_no_parameters:
+        yield Change(Replace(wrap.whole, moved, BARE, {"model": model}))
+        for node in module.by_word.get("module", ()):
+            if isinstance(node, ast.Attribute) and last_word(node.value) == last_word(wrap.target) != "":
+                yield Change(Replace(node, "{owner}", BARE, {"owner": node.value}))
+    elif wrap.may_be_frozen and wrap.target is not None:
+        value = moved.replace("{model}", module.text(model))
+        trained = f"any(each.requires_grad for each in {made}.parameters())"
+        if value != made:
+            before = InsertBefore(module.statement(wrap.whole), f"{made} = {value}", BECAUSE, apart=False)
+            yield Change(before)
+        yield Change(Replace(wrap.whole, f"{kind}({made}{options}) if {trained} else {made}", BECAUSE))
+    else:
+        yield Change(Replace(wrap.whole, f"{kind}({moved}{options})", BECAUSE, {"model": model}))
 
 
-def _left_alone(wrap: ModelWrap) -> Iterator[Finding]:
-    model, whole = wrap.model, wrap.chain or wrap.call.node
-    assert model is not None
-    move = move_of(wrap) if names_cuda(wrap.module.program) else ""
-    yield Change(
-        Replace(whole, f"{{model}}{move}", "it has nothing to train: DDP would refuse it", {"model": model})
+def _said(wrap: ModelWrap) -> Iterator[Finding]:
+    """Comments on what a wrap hangs on, and on what is done behind it."""
+    module = wrap.module
+    if wrap.overrides:
+        yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(sorted(wrap.overrides))))
+    if _hangs_on_options(wrap):
+        yield remark(module, wrap.call.node, APART)
+    for statement in changed_behind(wrap):
+        yield remark(module, statement, LATE)
+    for call in module.calls if not is_seeded(module.program, "torch") else ():
+        owner = ast.unparse(call.node.func).partition(".")[0]
+        is_behind = call.node.lineno > wrap.call.node.lineno and owner == last_word(wrap.target)
+        if is_behind and INITIALISES.match(call.method):
+            yield remark(module, call.node, CHANGED)
+
+
+def _hangs_on_options(wrap: ModelWrap) -> bool:
+    """Whether it stands under a condition that is not about devices, and that has no other branch with a wrap."""
+    module, wraps = wrap.module, {each.call.node for each in wraps_of(wrap.module.program)}
+    conditions = (each for each in module.around(wrap.call.node) if isinstance(each, (ast.If, ast.IfExp)))
+    return any(
+        not OF_DEVICES.search(ast.unparse(each.test)) and len(wraps & set(ast.walk(each))) == 1
+        for each in conditions
     )
 
 
-def _wrapped(wrap: ModelWrap) -> Iterator[Finding]:
-    module, call, model = wrap.module, wrap.call.node, wrap.model
-    words, program = words_of(module), wrap.module.program
-    has_cuda, is_class = names_cuda(program), wrap.call.name != WRAP
-    needed = ("DDP", *(("torch",) if has_cuda and not words.binds("local_rank") else ()))
-    move = move_of(wrap) if has_cuda and model is not None else ""
-    options = {"device_ids": f"[{words.index}]"} if has_cuda else {}
-    if runs_often(wrap):
-        options["broadcast_buffers"] = "False"
-    if may_leave_out(program):
-        options["find_unused_parameters"] = "True"
-    kind = module.text(call.func) if is_class else words["DDP"]
-    given = "".join(f", {name}={code}" for name, code in options.items())
-    if model is not None and (frozen := may_be_frozen(wrap)):
-        test = f" if any(each.requires_grad for each in {frozen}.parameters()) else {{model}}{move}"
-        code = f"{kind}({{model}}{move}{given}){test}"
-        yield Change(
-            Replace(wrap.chain or call, f"({code})" if wrap.is_inner else code, BECAUSE, {"model": model}),
-            needed,
-        )
-        return
-    if wrap.chain is not None and model is not None and has_cuda:
-        yield Change(
-            Replace(wrap.chain, f"{kind}({{model}}{move}{given})", BECAUSE, {"model": model}), needed
-        )
-        return
-    changing = changed_behind(wrap)
-    if changing:
-        yield from _moved(wrap, changing[-1], f"{kind}({ast.unparse(model)}{move}{given})", needed)  # type: ignore[arg-type]
-        return
-    if not is_class:
-        yield Change(Replace(call.func, kind, BECAUSE), needed)
-    if move and model is not None:
-        why = "on its device before it is wrapped"
-        yield Change(Replace(model, f"{{model}}{move}", why, {"model": model}))
-    dropped = [each for each in call.keywords if each.arg in ("device_ids", "output_device", "dim")]
-    arguments: list[ast.expr | ast.keyword] = [*call.args[1:], *dropped]
-    for argument in arguments:
-        yield Change(DropArgument(argument, call, "torchrun starts one process for each GPU"))
-    for name, code in options.items():
-        yield Change(SetArgument(call, name, code, BECAUSE), needed)
+# --- what DDP does not average
 
 
-def _insisted(wrap: ModelWrap) -> Iterator[Finding]:
-    """`assert args.parallel`: ranks that are not wrapped would train apart, and nobody would see it."""
-    module = wrap.module
-    child: ast.AST = wrap.call.node
-    wraps = {each.call.node for each in wraps_of(module.program)}
-    for each in module.around(wrap.call.node):
-        if isinstance(each, FUNCTIONS):
-            return
-        if isinstance(each, ast.IfExp) and not asks_devices(module, each.test):
-            yield remark(module, each, APART)
-        elif isinstance(each, ast.If) and not is_main_guard(each) and not asks_devices(module, each.test):
-            is_body = child in each.body
-            other = each.orelse if is_body else each.body
-            if wraps & {part for statement in other for part in ast.walk(statement)}:
-                pass
-            elif all(isinstance(part, PLAIN) for part in ast.walk(each.test)) and not is_elif(module, each):
-                test = module.text(each.test) if is_body else f"not ({module.text(each.test)})"
-                yield Change(InsertBefore(each, f'assert {test}, "{APART}"', APART, apart=False))
-            else:
-                yield remark(module, each, APART)
-        child = each
+def _by_hand(module: Module, call: Call) -> Iterator[Finding]:
+    name = call.name or ""
+    if name.startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
+        yield remark(module, call.node, COPIES)
+    elif name in BY_HAND:
+        index = words_of(module).index
+        devices, is_whole = call.argument(*BY_HAND[name]), name.endswith(".data_parallel")
+        code = index if name.endswith(".gather") else f"[{index}]"
+        output = call.argument(3, "output_device") if is_whole else None
+        if devices is not None:
+            yield Change(Replace(devices, code, OWN_GPU))
+        elif is_whole:
+            yield Change(SetArgument(call.node, "device_ids", code, OWN_GPU))
+        if output is not None:
+            yield Change(Replace(output, index, OWN_GPU))
+    elif (optimizer := _stepped(call)) is not None and trains_beside(module.program):
+        code = f"average_gradients({module.text(optimizer)})"
+        yield Change(InsertBefore(module.statement(call.node), code, MEAN, apart=False))
 
 
-def _moved(wrap: ModelWrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
-    """The wrap behind what still changes the model: until there it is not wrapped."""
-    module, statement = wrap.module, wrap.module.statement(wrap.call.node)
-    why = "wrapped when it is as it will be trained"
-    yield Change(Remove(statement, why))
-    yield Change(InsertAfter(last, f"{ast.unparse(wrap.target)} = {code}", why), needed)  # type: ignore[arg-type]
-    for node in module.all(ast.Attribute):
-        is_inner = node.attr == "module" and last_word(node.value) == last_word(wrap.target)
-        if (
-            is_inner
-            and statement.lineno < node.lineno <= last.lineno
-            and module.parents[module.statement(node)] is module.parents[statement]
-        ):
-            yield Change(Replace(node, ast.unparse(node.value), why))
-
-
-def _changed_behind(module: Module) -> Iterator[Finding]:
-    for wrap in wraps_of(module.program):
-        name = last_word(wrap.target)
-        for call in module.calls if wrap.module is module and name and not changed_behind(wrap) else ():
-            is_behind = call.node.lineno > wrap.call.node.lineno
-            if is_behind and _initialises(call, name) and not is_seeded(module.program, "torch"):
-                yield remark(module, call.node, CHANGED)
-
-
-def _initialises(call: Call, name: str) -> bool:
-    """`net.apply(init)`, `net.module.init_weights()`."""
+def _stepped(call: Call) -> ast.expr | None:
+    """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    if isinstance(owner, ast.Attribute) and owner.attr == "module":
-        owner = owner.value
-    return last_word(owner) == name and INITIALISES.match(call.method) is not None
+    given = (owner, *call.node.args[:1]) if call.method == "step" else ()
+    words = ((each, last_word(each.value if isinstance(each, ast.Subscript) else each)) for each in given)
+    return next((each for each, word in words if "opt" in word.lower()), None)

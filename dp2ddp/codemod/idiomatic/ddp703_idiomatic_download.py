@@ -1,31 +1,36 @@
-"""DDP703: what rank 0 does first, and the others find done."""
+"""DDP703: what rank 0 writes, and the others find done."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore
-from dp2ddp.codemod.idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
-from dp2ddp.codemod.idiomatic.looking import last_word
-from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
+from dp2ddp.codemod.idiomatic.effects import is_download, is_folder, may_write, reads
+from dp2ddp.codemod.idiomatic.looking import inside, last_word, runs_of, words_in
+from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
+ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
+HAS_WRITTEN = "rank 0 has written"
+BY_HAND = "let rank 0 do this first: a barrier before it on the others, behind it on rank 0"
 
 
-class Rank0First(IdiomaticRule):
-    """Let rank 0 download and prepare files before the others look for them.
+class Rank0First(Rule):
+    """Let rank 0 write files before the others read them.
 
     ## What it does
     Around what downloads, and around `if not os.path.exists(path):` with what makes the file, ranks other than 0 wait
-    at a barrier until rank 0 has been there; then they find everything done.
+    at a barrier until rank 0 has been there; then they find everything done. What is read after rank 0 may have written
+    (a best checkpoint behind the training) is waited for.
 
     ## Why
-    Ranks that write one file at once tear it.
+    Ranks that write one file at once tear it; ranks that read too early read the file of an earlier run.
 
     ## Safety
     All ranks must come to it, as they do in a script that is the same on each.
@@ -56,65 +61,92 @@ class Rank0First(IdiomaticRule):
                     dist.barrier()
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                import torch.distributed as dist
+                torch.save(net.state_dict(), "net.pt")
+                net.load_state_dict(torch.load("net.pt"))
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+                torch.save(net.state_dict(), "net.pt")
+                dist.barrier()  # rank 0 has written
+                net.load_state_dict(torch.load("net.pt"))
+            """,
+        ),
         Untouched('train = CIFAR10("data", train=True, download=False)'),
     )
 
-    def find(self, module: Module) -> Iterator[Finding]:
-        words = words_of(module)
-        for run, why in _runs(module):
-            if any(isinstance(each, LEAVING) for statement in run for each in _walked(statement)):
-                yield remark(
-                    module,
-                    run[0],
-                    "let rank 0 do this first: a barrier before it on the others, behind it on rank 0",
-                )
+    def look(self, module: Module) -> Iterator[Finding]:
+        words, done = words_of(module), _done_first(module)
+        for run in runs_of(module, done):
+            if any(isinstance(each, LEAVING) for statement in run for each in ast.walk(statement)):
+                yield remark(module, run[0], BY_HAND)
                 continue
-            before = f"if {words.rank} != 0:\n    {words['dist']}.barrier()  # rank 0 {why} first"
+            why = f"rank 0 {done[run[0]]} first"
+            before = f"if {words.rank} != 0:\n    {words['dist']}.barrier()  # {why}"
             after = f"if {words.is_rank0}:\n    {words['dist']}.barrier()"
-            yield Change(InsertBefore(run[0], before, f"rank 0 {why} first", apart=False), ("dist",))
-            yield Change(InsertAfter(run[-1], after, f"rank 0 {why} first"), ("dist",))
+            yield Change(InsertBefore(run[0], before, why, apart=False))
+            yield Change(InsertAfter(run[-1], after, why))
+        first = first_on_rank0(module)
+        readers = (call.node for call in module.calls if reads(call) and call.node not in first)
+        late = (_question_or_read(module, node) for node in readers if _may_follow(module, node))
+        for statement in dict.fromkeys(late):
+            code = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
+            yield Change(InsertBefore(statement, code, HAS_WRITTEN, apart=False))
 
 
-def first_on_rank0(module: Module) -> set[ast.AST]:
-    """The statements that rank 0 runs before the others, and all in them."""
-    return {node for run, _ in _runs(module) for statement in run for node in ast.walk(statement)}
+@lru_cache(maxsize=100)
+def first_on_rank0(module: Module) -> frozenset[ast.AST]:
+    """All in the statements that rank 0 runs before the others, and in functions that take `download`."""
+    functions = (each for each in module.all(ast.FunctionDef) if _takes_download(each))
+    return frozenset(node for each in (*_done_first(module), *functions) for node in ast.walk(each))
 
 
-def _runs(module: Module) -> Iterator[tuple[list[ast.stmt], str]]:
-    """Statements that follow each other, and what rank 0 does in them."""
-    first: dict[ast.stmt, str] = {}
+def _takes_download(node: ast.AST) -> bool:
+    """`def __init__(self, root, download=False)`: its callers let rank 0 run it first."""
+    return isinstance(node, ast.FunctionDef) and "download" in [each.arg for each in node.args.args]
+
+
+@lru_cache(maxsize=8)
+def _called_first(program: Program) -> frozenset[str]:
+    """The names of functions that rank 0 runs while the others wait: no place for a barrier."""
+    runs = ((home, each) for home in program.modules for each in _candidates(home))
+    return frozenset(last_word(call.node.func) for home, each in runs for call in inside(home, each))
+
+
+@lru_cache(maxsize=100)
+def _done_first(module: Module) -> dict[ast.stmt, str]:
+    """The statements that rank 0 runs before the others, and what it does there; not what stands in another one."""
+    candidates, called = _candidates(module), _called_first(module.program)
+    return {
+        each: why
+        for each, why in candidates.items()
+        if not any(
+            outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
+            for outer in module.around(each)
+        )
+    }
+
+
+def _candidates(module: Module) -> dict[ast.stmt, str]:
+    """The statements that download, or make what is not there."""
+    done: dict[ast.stmt, str] = {}
     for call in module.calls:
         if is_download(call) and not _is_handed_on(module, call):
-            first[module.statement(call.node)] = "downloads"
-    functions = writing_functions(module.program)
+            done[module.statement(call.node)] = "downloads"
     for test in module.all(ast.If):
-        inside = {each for statement in test.body for each in ast.walk(statement)}
-        calls = [call for call in module.calls if call.node in inside and may_write(module, call, functions)]
-        words = {last_word(each) for each in ast.walk(test.test)}
-        if (
-            asks_for_absence(test.test)
-            and "download" not in words
-            and any(not _makes_folder(call) for call in calls)
+        asks = words_in(test.test) & ASKS_FILES and any(
+            isinstance(each, ast.Not) for each in ast.walk(test.test)
+        )
+        calls = [call for each in test.body for call in inside(module, each)] if asks else []
+        if any(
+            may_write(module, call) and not (is_folder(call) or call.name == "os.mkdir") for call in calls
         ):
-            first.setdefault(test, "writes")
-    statements = {node: why for node, why in first.items() if not _holds_another(module, node, first)}
-    blocks: dict[int, list[ast.stmt]] = {}
-    for node in statements:
-        blocks.setdefault(id(module.parents[node]), []).append(node)
-    for block in blocks.values():
-        run = [block[0]]
-        for before, behind in pairwise(block):
-            if _follows(module, before, behind) and statements[before] == statements[behind]:
-                run.append(behind)
-            else:
-                yield run, statements[run[0]]
-                run = [behind]
-        yield run, statements[run[0]]
-
-
-def _holds_another(module: Module, node: ast.stmt, first: dict[ast.stmt, str]) -> bool:
-    """Whether it stands inside of another one."""
-    return any(each in first for each in module.around(node))
+            done.setdefault(test, "writes")
+    return done
 
 
 def _is_handed_on(module: Module, call: Call) -> bool:
@@ -124,23 +156,29 @@ def _is_handed_on(module: Module, call: Call) -> bool:
     return isinstance(function, ast.Lambda) or bool(given and isinstance(given.value, ast.Name) and function)
 
 
-def _makes_folder(call: Call) -> bool:
-    return (call.name or "") == "os.makedirs" or call.method == "mkdir"
+def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether rank 0 may have written before: above a place, in a loop around it, or before its function is called."""
+    function = module.function_around(node)
+    if getattr(function, "name", "") in _called_first(module.program):
+        return False
+    loops = {each for each in module.around(node) if isinstance(each, LOOPS)}
+    for call in (each for each in module.calls if module.function_around(each.node) is function):
+        comes_before = call.node.lineno < node.lineno or loops & set(module.around(call.node))
+        if comes_before and may_write(module, call) and call.node not in first_on_rank0(module):
+            return True
+    if function is None or function in seen:
+        return False
+    owner = module.parents[function] if getattr(function, "name", "") == "__init__" else function
+    callers = module.program.calls_of(module, owner)
+    return any(_may_follow(home, call.node, seen | {function}) for home, call in callers)
 
 
-def _follows(module: Module, before: ast.stmt, behind: ast.stmt) -> bool:
-    parent = module.parents[before]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, [])
-        if before in block and behind in block:
-            return bool(block.index(behind) == block.index(before) + 1)
-    return False
-
-
-def _walked(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement, without functions inside it."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending += [each for each in ast.iter_child_nodes(node) if not isinstance(each, FUNCTIONS)]
+def _question_or_read(module: Module, node: ast.AST) -> ast.stmt:
+    """The statement that reads, or the `if os.path.exists(path):` around it: all ranks must come to the barrier."""
+    statement = module.statement(node)
+    for each in module.around(statement):
+        if isinstance(each, FUNCTIONS):
+            break
+        if isinstance(each, ast.If) and words_in(each.test) & ASKS_FILES:
+            statement = each
+    return statement

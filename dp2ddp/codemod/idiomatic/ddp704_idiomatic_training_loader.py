@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.epochs import epochs_of
-from dp2ddp.codemod.idiomatic.loaders import LOADER, FoundLoader, Loop, loaders_of
-from dp2ddp.codemod.idiomatic.looking import last_word
-from dp2ddp.codemod.idiomatic.new_names import IdiomaticRule, remark, words_of
-from dp2ddp.codemod.idiomatic.sizes import origins_of
-from dp2ddp.codemod.idiomatic.training import backward_loops
+from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.idiomatic.loaders import LOADER, FoundLoader, Loop, loaders_of, loops_of
+from dp2ddp.codemod.idiomatic.looking import is_true, last_word
+from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
+ORDER = "another order in each epoch, the same on all ranks"
+UNSEEN = "call its sampler.set_epoch(epoch) before each pass, or all passes have the same order"
+READ_ELSEWHERE = (
+    "a rank's batches have 1/W of {} rows: it is read elsewhere, too; divide it there where it means rows"
+)
+SHOWS = {"print", "info", "format", "warning", "debug", "add_argument"}
+BY_HAND = "every rank trains on the whole batch here; give each its share, batch[rank::world_size]"
+OWN_LOADER = (
+    "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
+    "DistributedSampler of what it samples"
+)
 SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
+EPOCH = re.compile(
+    r"(i_|cur_?|current_|num_)?(ep|epoch|epoch_?(id|idx|index|num|number|nr|no|i))$", re.IGNORECASE
+)
 
 
-class TrainingLoader(IdiomaticRule):
+class TrainingLoader(Rule):
     """Give each rank its own part of the training data.
 
     ## What it does
     The loader whose batches train gets `sampler=DistributedSampler(dataset)`, loses `shuffle=`, and its batch size is
     divided by the number of ranks, so that all ranks together take the batch they took before. A sampler that shuffles
-    is told each epoch's number by `loader.sampler.set_epoch(epoch)`. `drop_last=True` is the sampler's as well.
+    is told each epoch's number by `loader.sampler.set_epoch(epoch)`; where none is in sight, it counts on.
+    `drop_last=True` is the sampler's as well.
 
     ## Why
     Every rank would train on the same samples, W times as many in all.
@@ -94,53 +108,48 @@ class TrainingLoader(IdiomaticRule):
         """),
     )
 
-    def find(self, module: Module) -> Iterator[Finding]:
+    def look(self, module: Module) -> Iterator[Finding]:
         loaders = loaders_of(module.program)
+        own = [each for home in module.program.modules for each in _own_loaders(home)]
         for loader in loaders:
-            if loader.module is module and loader.trains:
-                yield from _shared_out(loader) if loader.is_shared else _whole(loader)
-        loops = {loop.node: loop for loader in loaders for loop in loader.loops if loop.trains}
-        for loop in loops.values():
-            through = [each for each in loaders if any(loop.node is other.node for other in each.loops)]
+            if loader.module is module and loader.is_shared:
+                yield from _shared_out(loader)
+                yield from _said(loader)
+            elif loader.module is module and loader.trains:
+                yield remark(module, loader.call.node, f"each rank gets whole batches: {loader.refusal}")
+        for loop, through in loops_of(module.program).items():
             reshuffled = [each for each in through if each.is_shared and each.shuffles]
-            if reshuffled:
-                yield from _set_epoch(module, loop, reshuffled, is_alone=reshuffled == through)
-        for origin in origins_of(module.program).values():
-            if origin.module is module and origin.behind is not None:
-                code = f"{origin.text} //= {words_of(module).world_size}  # of each rank"
-                yield Change(InsertAfter(origin.behind, code, BECAUSE), ("dist",))
-        yield from _own_loaders(module)
-        if not any(each.trains for each in loaders) and not any(
-            map(list, map(_own_loaders, module.program.modules))
-        ):
-            for node in backward_loops(module):
-                yield remark(
-                    module,
-                    node,
-                    "every rank trains on the whole batch here; give each its share, batch[rank::world_size]",
-                )
+            if loop.module is module and loop.trains and loop.has_name and reshuffled:
+                yield _set_epoch(loop, is_alone=reshuffled == through)
+        for each in _own_loaders(module):
+            yield remark(module, each, OWN_LOADER)
+        if not own and not any(each.trains for each in loaders):
+            for node in dict.fromkeys(
+                _loop_around(module, each.node) for each in module.calls if each.method == "backward"
+            ):
+                yield remark(module, node, BY_HAND)
 
 
-def _whole(loader: FoundLoader) -> Iterator[Finding]:
-    text = f"each rank gets whole batches: {loader.refusal}"
-    yield remark(loader.module, loader.call.node, text)
+def _loop_around(module: Module, node: ast.AST) -> ast.stmt:
+    """The innermost loop around a backward pass; without one, its statement."""
+    for each in module.around(node):
+        if isinstance(each, LOOPS):
+            return each
+        if isinstance(each, FUNCTIONS):
+            break
+    return module.statement(node)
 
 
-def _own_loaders(module: Module) -> Iterator[Finding]:
+def _own_loaders(module: Module) -> list[ast.ClassDef]:
     """Classes that derive from DataLoader hand on what their users give them."""
-    for each in module.all(ast.ClassDef):
-        if any(module.name(base) == LOADER for base in each.bases):
-            yield remark(
-                module,
-                each,
-                "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
-                "DistributedSampler of what it samples",
-            )
+    return [
+        each for each in module.all(ast.ClassDef) if any(module.name(base) == LOADER for base in each.bases)
+    ]
 
 
 def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
-    module, call = loader.module, loader.call.node
-    words, dataset, size = words_of(module), loader.argument("dataset"), loader.argument("batch_size")
+    module, call, words = loader.module, loader.call.node, words_of(loader.module)
+    dataset, size = loader.argument("dataset"), loader.argument("batch_size")
     assert dataset is not None
     assert size is not None
     name = module.text(dataset)
@@ -148,22 +157,38 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
         name = next(
             each for each in ("train_dataset", "train_set", "training_data") if each not in words.taken
         )
-        yield Change(
-            InsertBefore(module.statement(call), f"{name} = {_moved(module, dataset)}", BECAUSE, False)
-        )
+        indent = " " * module.statement(dataset).col_offset
+        text = module.text(dataset).replace(f"\n{indent}", "\n")
+        yield Change(InsertBefore(module.statement(call), f"{name} = {text}", BECAUSE, False))
         yield Change(Replace(dataset, name, BECAUSE))
-    origins = origins_of(module.program)
-    if last_word(size) not in origins:
-        code = "{size}" if isinstance(size, SIMPLE) else "({size})"
-        yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}), ("dist",))
-    sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
+    code = "{size}" if isinstance(size, SIMPLE) else "({size})"
+    yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}))
+    sampler = f"sampler={words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
     shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
     if shuffle is not None:
-        yield Change(Replace(shuffle, f"sampler={sampler}", BECAUSE), ("DistributedSampler",))
+        yield Change(Replace(shuffle, sampler, BECAUSE))
         return
     if given is not None:
         yield Change(Replace(given, "False", BECAUSE))
-    yield Change(SetArgument(call, "sampler", sampler, BECAUSE), ("DistributedSampler",))
+    code = sampler.removeprefix("sampler=")
+    yield Change(SetArgument(call, "sampler", code, BECAUSE))
+
+
+def _said(loader: FoundLoader) -> Iterator[Finding]:
+    """Comments on what is not seen to be told its epoch, and on a batch size that is read elsewhere, too."""
+    module, size = loader.module, loader.argument("batch_size") or loader.call.node
+    loops = loops_of(module.program).items()
+    is_seen = any(loop.trains and loop.has_name and loader in through for loop, through in loops)
+    if loader.shuffles and not is_seen:
+        yield remark(module, loader.call.node, UNSEEN)
+    of_loaders = {each.argument("batch_size") for each in loaders_of(module.program)}
+    for home in module.program.modules if isinstance(size, (ast.Name, ast.Attribute)) else ():
+        for node in home.by_word.get(last_word(size), ()):
+            calls = (each.func for each in home.around(node) if isinstance(each, ast.Call))
+            is_shown = any(last_word(each) in SHOWS for each in calls)
+            if isinstance(node.ctx, ast.Load) and node not in of_loaders and not is_shown:
+                yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))
+                return
 
 
 def _settings(loader: FoundLoader) -> Iterator[str]:
@@ -172,29 +197,33 @@ def _settings(loader: FoundLoader) -> Iterator[str]:
         yield "shuffle=False"
     elif not isinstance(shuffle, ast.Constant) and shuffle is not None:
         yield f"shuffle={loader.module.text(shuffle)}"
-    if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
+    if drop is not None and is_true(drop):
         yield f"drop_last={loader.module.text(drop)}"
 
 
-def _moved(module: Module, node: ast.expr) -> str:
-    """The text of an expression that moves to a line above: its other lines keep their place in the block."""
-    indent = " " * module.statement(node).col_offset
-    first, *rest = module.text(node).split("\n")
-    return "\n".join([first, *(line.removeprefix(indent) for line in rest)])
+# --- epochs
 
 
-def _set_epoch(
-    module: Module, loop: Loop, reshuffled: list[FoundLoader], is_alone: bool
-) -> Iterator[Finding]:
-    """`set_epoch` before the loop; where other loaders come through it too, before the calls that hand in this one."""
-    epochs = list(epochs_of(loop, is_alone, {each.target for each in reshuffled}))
-    for epoch in epochs:
-        if epoch.module is module:
-            line = f"{epoch.loader}.sampler.set_epoch({epoch.number})"
-            why = "another order in each epoch, the same on all ranks"
-            yield Change(InsertBefore(epoch.before, line, why, apart=False))
-    if not epochs:
-        for loader in reshuffled:
-            if loader.module is module:
-                text = "call its sampler.set_epoch(epoch) before each pass, or all passes have the same order"
-                yield remark(module, loader.call.node, text)
+def _set_epoch(loop: Loop, is_alone: bool) -> Change:
+    """`set_epoch` before the loop, by the number of the epoch that is in sight, or else by counting on."""
+    module, loader = loop.module, loop.module.text(loop.shown)
+    line = f"{loader}.sampler.set_epoch({_epoch(module, loop.shown) or f'{loader}.sampler.epoch + 1'})"
+    if is_alone:
+        return Change(InsertBefore(module.statement(loop.shown), line, ORDER, apart=False))
+    kind = words_of(module)["DistributedSampler"]
+    line = f"if isinstance({loader}.sampler, {kind}):\n    {line}"
+    before = InsertBefore(module.statement(loop.shown), line, ORDER, apart=False)
+    return Change(before)
+
+
+def _epoch(module: Module, node: ast.AST) -> str | None:
+    """The variable of a loop around a statement that counts epochs, or a parameter of that name."""
+    for each in module.around(node):
+        match each:
+            case ast.For(target=ast.Name(id=name)) if EPOCH.fullmatch(name) and node not in ast.walk(
+                each.iter
+            ):
+                return name
+            case ast.FunctionDef(args=arguments):
+                return next((arg.arg for arg in arguments.args if EPOCH.fullmatch(arg.arg)), None)
+    return None

@@ -34,15 +34,8 @@ _WRITES_NONE = {
     *("save_for_backward", "save_for_forward", "save_on_cpu", "save_hyperparameters"),
 }
 _OF_PATHS = {
-    "write_text",
-    "write_bytes",
-    "mkdir",
-    "unlink",
-    "rmdir",
-    "touch",
-    "symlink_to",
-    "hardlink_to",
-    "rmtree",
+    *("write_text", "write_bytes", "mkdir", "unlink", "rmdir", "touch", "symlink_to"),
+    *("hardlink_to", "rmtree"),
 }
 _OF_PATHS_AND_OTHERS = {"rename", "replace", "chmod"}
 _DRAWS = {

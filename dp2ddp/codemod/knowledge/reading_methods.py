@@ -7,6 +7,10 @@ def _names(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
+def _homes(words: str) -> tuple[str, ...]:
+    return tuple(f"{word}." for word in words.split())
+
+
 # Give parts of what they are called of, or the thing itself: who changes these, changes it.
 VIEWS = _names(
     "get items values keys data detach view view_as reshape reshape_as expand expand_as flatten unflatten squeeze",
@@ -63,7 +67,7 @@ LOOKING = _names(
     "TypeError KeyError IndexError AssertionError Exception AttributeError ImportError NotImplemented Warning",
 )
 # Of those, what may change what it is given.
-CHANGING_HOMES = ("operator.", "collections.", "itertools.", "random.", "heapq.", "bisect.")
+CHANGING_HOMES = _homes("operator collections itertools random heapq bisect")
 CHANGING = _names(
     "copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters"
 )
@@ -71,46 +75,10 @@ CHANGING = _names(
 HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
-    *(
-        "torch.",
-        "torchvision.",
-        "torchaudio.",
-        "math.",
-        "numpy.",
-        "cmath.",
-        "copy.",
-        "itertools.",
-        "functools.",
+    *_homes(
+        "torch torchvision torchaudio math numpy cmath copy itertools functools einops scipy collections typing"
     ),
-    *(
-        "einops.",
-        "scipy.",
-        "collections.",
-        "typing.",
-        "operator.",
-        "string.",
-        "re.",
-        "timm.",
-        "random.",
-        "types.",
-    ),
-    *(
-        "contextlib.",
-        "dataclasses.",
-        "enum.",
-        "abc.",
-        "numbers.",
-        "time.",
-        "warnings.",
-        "logging.getLogger",
-        "PIL.",
-    ),
+    *_homes("operator string re timm random types contextlib dataclasses enum abc numbers time warnings PIL"),
+    "logging.getLogger",
 )
-MODULE_HOMES = (
-    "torch.nn.",
-    "torchvision.",
-    "timm.",
-    "transformers.",
-    "pretrainedmodels.",
-    "segmentation_models_pytorch.",
-)
+MODULE_HOMES = _homes("torch.nn torchvision timm transformers pretrainedmodels segmentation_models_pytorch")

@@ -147,10 +147,10 @@ class Reader:
         for target, binding in settings(node):
             if isinstance(target, ast.Name):
                 scope.bind(target.id, binding)
-            if isinstance(target, ast.Attribute) and binding.how is not Binds.CHANGE:
-                self.attributes.setdefault(target.attr, []).append(binding)
-            elif isinstance(target, ast.Name) and isinstance(scope.node, ast.ClassDef):
-                self.attributes.setdefault(target.id, []).append(binding)
+            is_of_class = isinstance(target, ast.Name) and isinstance(scope.node, ast.ClassDef)
+            if binding.how is not Binds.CHANGE and (is_of_class or isinstance(target, ast.Attribute)):
+                name = target.attr if isinstance(target, ast.Attribute) else target.id  # type: ignore[attr-defined]
+                self.attributes.setdefault(name, []).append(binding)
 
     def home_of(self, node: ast.ImportFrom) -> str:
         """The absolute name of the module that `from ... import` names."""

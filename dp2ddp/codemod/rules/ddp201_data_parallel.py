@@ -30,10 +30,12 @@ class DataParallelWrap(Rule):
 
     - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
       one backward a step; whatever else happens when it runs, it refuses with an error.
+    - `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
+      so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
+    - `WholeBatch`, which sums them behind backward, where several models are wrapped.
     - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
+      `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
     - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-    - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere; `WholeBatchSharingErrors` where the script
-      may catch what a forward raises, which is then raised on all ranks.
     - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
 
     ## Why

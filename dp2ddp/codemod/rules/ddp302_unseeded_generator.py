@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
@@ -66,6 +67,7 @@ class UnseededGenerator(Rule):
         ),
         Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
         Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
+        Flags('import torch\nnoise = open("/dev/urandom", "rb").read(4)', "draws from the operating system"),
         Untouched(
             """
                 import random
@@ -92,12 +94,20 @@ class UnseededGenerator(Rule):
                     f"{call.name} draws from the operating system: nobody can seed it",
                     "use random.Random",
                 )
+            elif call.name == "builtins.open" and _is_system_noise(call.argument(0, "file")):
+                yield Hazard(
+                    call.node, "this draws from the operating system: nobody can seed it", "use os.urandom(n)"
+                )
             elif row is None and _seeds_generator(module, call):
                 yield Hazard(
                     call.node,
                     f"{module.text(call.node)}: another seed on each rank",
                     "give it a number: manual_seed",
                 )
+
+
+def _is_system_noise(path: ast.expr | None) -> bool:
+    return isinstance(path, ast.Constant) and path.value in ("/dev/urandom", "/dev/random")
 
 
 def _seeds_generator(module: Module, call: Call) -> bool:

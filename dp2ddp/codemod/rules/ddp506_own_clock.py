@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.clock_course import Course
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by
+
+LOOKS = ("os.path.exists", "os.path.isfile")
+LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
 class OwnClock(Rule):
@@ -16,10 +21,12 @@ class OwnClock(Rule):
 
     ## What it does
     `time.time()` becomes `ask_rank0(time.time)` where the time is more than subtracted, formatted, printed or logged.
-    The same for process ids, names of machines, and the memory that is in use.
+    The same for process ids, names of machines, and the memory that is in use; and for `os.path.exists` where somebody
+    ends a loop by a file: it is looked for in each round, under one name.
 
     ## Why
-    Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone.
+    Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
+    comes between two ranks' looks ends the loop on one of them.
 
     ## Safety
     A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
@@ -82,6 +89,39 @@ class OwnClock(Rule):
                     step()
             """,
         ),
+        Rewrites(
+            before="""
+                import os
+                while not os.path.exists("DONE"):
+                    step()
+                for epoch in range(9):
+                    step()
+                    if os.path.exists("STOP"):
+                        break
+            """,
+            after="""
+                import os
+                while not ask_rank0(os.path.exists, "DONE"):
+                    step()
+                for epoch in range(9):
+                    step()
+                    if ask_rank0(os.path.exists, "STOP"):
+                        break
+            """,
+        ),
+        Untouched(
+            """
+                import os
+                for path in candidates:
+                    if os.path.exists(path):
+                        break
+                while os.path.exists(f"run{number}"):
+                    number += 1
+                for epoch in range(9):
+                    if os.path.exists("log.txt"):
+                        step()
+            """
+        ),
         Flags(
             before="""
                 import hydra
@@ -120,6 +160,8 @@ class OwnClock(Rule):
         for call in module.calls:
             if _differs(call) and Course().decides(module, call.node):
                 yield call_by(call.node, "ask_rank0", "rank 0's clock decides for all")
+            elif call.name in LOOKS and _ends_loop(module, call.node):
+                yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
@@ -131,3 +173,25 @@ def _differs(call: Call) -> bool:
         return False
     asks_now = row.does is Does.CALENDAR and call.argument(row.position, row.keyword) is None
     return row.does in (Does.CLOCK, Does.DIFFER) or asks_now
+
+
+def _ends_loop(module: Module, look: ast.Call) -> bool:
+    """Whether a loop ends by a file that it looks for under one name, round by round."""
+    around = [*module.around(look)]
+    loop = next((each for each in around if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
+    statement = next(each for each in around if isinstance(each, ast.stmt))
+    if not isinstance(loop, LOOPS) or _names(look, ast.Load) & _names(loop, ast.Store):
+        return False
+    if statement is loop:
+        return isinstance(loop, ast.While)
+    inside = [*ast.walk(statement)]
+    leaves = any(isinstance(each, ast.Call) and module.name(each.func) in LEAVES for each in inside)
+    return isinstance(statement, ast.If) and (
+        leaves or any(isinstance(each, (ast.Break, ast.Return)) for each in inside)
+    )
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {
+        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)
+    }

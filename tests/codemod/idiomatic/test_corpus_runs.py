@@ -14,19 +14,19 @@ SCRIPTS = scripts()
 OTHERWISE = {
     "data/thread_class_reader": "crash",  # one head a step, two forwards: DDP takes neither with the other
     "data/vqa_dict_batches": "crash",  # a rank adds what it got wrong to its own data set: other numbers of batches
+    "loss/gradual_unfreeze": "crash",  # a frozen model gets the layer that is trained behind its wrap
     "loss/saliency_reducer": "crash",  # reads the losses that DataParallel gathers as a vector
     "loss/wgan_gp": "crash",  # a penalty that leaves a bias out, in a backward pass of its own
-    "models/balanced_gpu0": "refused",  # shares out rows itself
     "models/inputs_and_outputs": "crash",  # reads what DataParallel gathers as a vector
-    "models/scatter_by_hand": "refused",  # copies tensors between GPUs
-    "models/subclass_overrides_scatter": "refused",
-    "models/wideresnet_params_dict": "refused",
+    "models/scatter_by_hand": "crash",  # shares out rows for a number of devices that it counts itself
+    "models/synced_bn_patched": "crash",  # patches `replicate` of the wrapper, which DDP does not have
+    "models/wideresnet_params_dict": "crash",  # copies tensors between GPUs
     "effects/bare_except_goes_on": "apart",  # one rank swallows an error in its step: a comment says so
     "effects/ddp_branch_beside": "refused",  # torchrun starts its own distributed mode
-    "effects/files_read_back": "refused",  # what it reads from a file that it writes decides the learning rate
     "effects/init_distributed_mode": "refused",
     "effects/names_from_the_clock": "crash",  # a folder named by each rank's own number
     "effects/prefix_by_hand": "crash",  # one row is left for a rank's batch norm
+    "effects/questions_behind_flags": "crash",  # asks a person, whom no rank has
     "effects/skip_small_batches": "crash",  # counts its batches by the batch size
     "effects/tokens_drive_the_schedule": "crash",  # ends by a count of the rank's own tokens
     "effects/whole_model_pickled": "crash",  # pickles the wrapper

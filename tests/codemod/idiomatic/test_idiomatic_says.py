@@ -51,9 +51,9 @@ def unseeded(text: str) -> str:
         (script(loss="z = net(x); s = z.mm(z.t()) / 0.1; loss = criterion(s, y)"), "rows are compared"),
         (unseeded(script(before="print(net)\nnet.module.init_weights()")), "changed behind the wrap"),
         (unseeded(script(before="if args.seed: torch.manual_seed(1)\nrows = torch.utils.data.random_split(d, [1, 2])")),
-         "without a seed"),
-        (script(before="import random; random.shuffle(rows)"), "without a seed"),
-        (script(before="seen = []", within="seen.append(loss.item())", log="plateau.step(sum(seen))"),
+         "set a seed of torch"),
+        (script(before="import random; x = random.random()"), "set a seed of random"),
+        (script(before="losses = []", within="losses.append(loss.item())", log="plateau.step(sum(losses))"),
          "each rank's own figure"),
         (script(before="wait = 0", within="wait = wait + 1 if loss > 1 else 0", log="if wait > 3: break"),
          "each rank's own figure"),
@@ -79,12 +79,8 @@ def test_a_comment_says_what_a_person_must_decide(text: str, comment: str) -> No
         (BY_HAND, "whole batches"),
         (script(criterion="nn.CrossEntropyLoss(reduction='sum')"), "loss"),
         (script(loss="z = net(x); loss = (z @ z.t()).mean()"), "loss"),
-        (script(loss="z = criterion(net(x), y); loss = ((1 - torch.exp(-z)) ** 2 * z).mean()"), "loss"),
-        (script(loss="z = net(x); loss = criterion(z - z.mean(0), y)"), "loss"),
-        (script(criterion="pytorch_metric_learning.losses.NTXent()"), "loss"),
-        (script(criterion="Mine()", before="class Mine(lib.Base): pass"), "loss"),
-        (script(before="import random; random.shuffle(rows)"), "no seed"),
-        (script(before="seen = []", within="seen.append(loss.item())", log="plateau.step(sum(seen))"), "decisions"),
+        (script(before="import random; x = random.random()"), "no seed"),
+        (script(before="losses = []", within="losses.append(loss)", log="plateau.step(sum(losses))"), "decisions"),
         (script(before="wait = 0", within="wait = wait + 1 if loss > 1 else 0", log="if wait > 3: break"), "decisions"),
         (script(loss=SWALLOWS),
          "swallowed errors"),
@@ -115,23 +111,23 @@ def test_where_nothing_is_to_be_decided_nothing_is_said(changes: dict[str, objec
 
     assert conversion.changed
     assert "# dp2ddp" not in conversion.after
-    assert conversion.differences == ()
+    assert set(names_of(conversion)) == {"batch size", "last batch"}
 
 
 @pytest.mark.parametrize(
     "uses", ["f.write('x'); f.seek(0); rows = f.readlines()", "f.seek(0); rows = list(f)"]
 )
-def test_a_file_that_is_written_and_read_at_once_is_refused(uses: str) -> None:
-    conversion = idiomatic(script(log=f"with open('notes', 'a+') as f:\n        {uses}"))
+def test_a_file_that_is_written_and_read_at_once_is_left_to_a_person(uses: str) -> None:
+    after = idiomatic(script(log=f"with open('notes', 'a+') as f:\n        {uses}")).after
 
-    assert not conversion.changed
-    assert [one.code for one in conversion.hazards] == ["DDP705"]
+    assert "# dp2ddp: every rank writes this file, as it is read as well" in after
+    assert "with open('notes', 'a+') as f:" in after
 
 
 def test_a_hazard_that_is_answered_lets_it_go_on() -> None:
-    text = script(log="f = open('notes', 'a+'); rows = f.readlines()")
-    line = next(number for number, each in enumerate(text.split("\n"), 1) if "open(" in each)
-    options = Options(style="idiomatic", accept=(AcceptOption("", "DDP705", None, line, "I know"),))
+    text = script(before="torch.distributed.init_process_group('nccl')")
+    line = next(number for number, each in enumerate(text.split("\n"), 1) if "init_process_group" in each)
+    options = Options(style="idiomatic", accept=(AcceptOption("", "DDP701", None, line, "I know"),))
     project = project_of(text)
 
     assert not convert_idiomatic(project, Options(style="idiomatic")).changed
@@ -246,7 +242,7 @@ for x, y in DataLoader(data, batch_size=8):
          "criterion = Mine().cuda()\n"),
         ("Mine()", "class Mine(nn.Module):\n    def __init__(self): self.f = nn.Linear(1, 1)\n"
          "    def forward(self, a, b): return (self.f(a) - b).mean()",
-         "criterion = DDP(Mine().cuda(), device_ids=[local_rank])"),
+         "criterion = Mine().cuda()\n"),
     ],
 )  # fmt: skip
 def test_a_wrapped_loss_without_parameters_is_not_wrapped(loss: str, own: str, after: str) -> None:
@@ -267,7 +263,8 @@ resume()
     [
         ("torch.load('pretrained.pt')", True),  # the saved one has a name that nobody can read off
         ("if os.path.isfile(path): torch.load(path)", True),
-        ("np.load('other.npy')", False),
+        ("np.load('other.npy')", True),
+        ("print(torch.ones(2))", False),
     ],
 )
 def test_a_file_that_rank_zero_may_have_written_is_waited_for(load: str, waits: bool) -> None:

@@ -1,0 +1,5 @@
+"""Gives its argument."""
+
+
+def fix_text(text):
+    return text

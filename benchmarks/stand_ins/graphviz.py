@@ -1,0 +1,3 @@
+"""Imported only."""
+
+Digraph = None

@@ -1,0 +1,50 @@
+"""Forwards that print, or write into weights, and leave nothing else that other replicas see."""
+
+import io
+from contextlib import redirect_stdout
+from typing import Any, Dict, List
+
+import torch
+import torch.distributed as dist
+
+from .broadcast import Rank
+from .model import WholeBatch
+from .replicas import share_tensors
+
+
+class WholeBatchPrinting(WholeBatch):
+    """WholeBatch for a model whose forward prints: all replicas are heard, one after another."""
+
+    stands_for_data_parallel = True
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        with redirect_stdout(io.StringIO()) as printed:
+            outputs = super().run_replica(replica, has_rows, inputs, kwargs)
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, printed.getvalue() if has_rows else "", Rank.host)
+        print(*texts, sep="", end="")
+        return outputs
+
+
+class WholeBatchWriting(WholeBatch):
+    """WholeBatch for a model whose forward writes into the .data of its weights: replica 0's stay."""
+
+    stands_for_data_parallel = True
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        own_parameters(replica, False)
+        outputs = super().run_replica(replica, has_rows, inputs, kwargs)
+        share_tensors([*self.module.parameters()])
+        return outputs
+
+
+def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
+    """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
+    own: Dict[int, torch.Tensor] = {}
+    for part in replica.modules() if dist.get_rank() else ():
+        for name, parameter in [*part._former_parameters.items()]:
+            copy = own.setdefault(id(parameter), parameter.clone())
+            setattr(part, name, copy)
+        for name, buffer in [*part._buffers.items()] if with_buffers else ():
+            part._buffers[name] = buffer if buffer is None else buffer.clone()
+    return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
