@@ -396,7 +396,7 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
     times = sum(map(len, actual)) / len(taken)
     batches = batches_of(evidence.matched_step) if evidence.matched_step else ()
     dropped = sum(len(rows) for each in batches for rows in each.ranks)
-    if len(missing) < dropped and all(map(_goes_round, actual)) and not _goes_round(expected):
+    if len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected):
         yield finding(
             "same-order-each-epoch",
             0.95,
@@ -412,7 +412,7 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
         )
 
 
-def _goes_round(indices: Sequence[int]) -> bool:
+def goes_round(indices: Sequence[int]) -> bool:
     """Whether the samples of an epoch come again in the same order, at least once as a whole."""
     period = indices.index(indices[0], 1) if indices[0] in indices[1:] else len(indices)
     return 2 * period <= len(indices) and all(a == b for a, b in zip(indices, indices[period:], strict=False))
