@@ -23,7 +23,7 @@ from dp2ddp.templates.checkpoints import save_on_rank0
 from dp2ddp.templates.files import open_by_on_rank0, open_on_rank0, open_path_on_rank0, write_on_rank0
 from dp2ddp.templates.held import hold_on_rank0
 from dp2ddp.templates.loader import Rank0Loader
-from dp2ddp.templates.model import WholeBatchParallel
+from dp2ddp.templates.overlapping import WholeBatchParallel
 from dp2ddp.templates.rank0 import TemporaryFolderOnRank0, ask_rank0, rank0_first, run_on_rank0, share_streams
 from dp2ddp.templates.ranks import init_distributed, own_rank
 from dp2ddp.templates.trackers import make_handler_on_rank0, make_on_rank0

@@ -18,14 +18,26 @@ import pytest
 import torch
 import torch.nn.parallel
 import torch.utils.data
-from dp2ddp.templates import checkpoints, ddp, files, functions, loader, model, streams, turns
+from dp2ddp.templates import (
+    checkpoints,
+    files,
+    functions,
+    loader,
+    model,
+    overlapping,
+    parts,
+    streams,
+    turns,
+)
 
 PART_NAMES = ("rank0", "files", "trackers", "held", "streams")
+# WholeBatchDDP is not among them: it takes no `dim`, and no program gets it that gives one.
 STANDS_FOR: dict[Callable[..., Any], Callable[..., Any]] = {
     checkpoints.save_on_rank0: torch.save,
     files.open_on_rank0: open,
-    ddp.WholeBatchDDP: torch.nn.DataParallel,
-    model.WholeBatchParallel: torch.nn.DataParallel,
+    model.WholeBatch: torch.nn.DataParallel,
+    overlapping.WholeBatchParallel: torch.nn.DataParallel,
+    parts.WholeBatchInParts: torch.nn.DataParallel,
     turns.WholeBatchInTurns: torch.nn.DataParallel,
     model.data_parallel_on_ranks: torch.nn.parallel.data_parallel,
     functions.scatter_on_ranks: torch.nn.parallel.scatter,

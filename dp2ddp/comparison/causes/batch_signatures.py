@@ -394,13 +394,28 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
     known, there = _samples_of_all(evidence), _all_rows(evidence)  # a rank's own data set counts from 0 again
     missing = sorted({*expected} - taken - {index for row, index in known.items() if row in there})
     times = sum(map(len, actual)) / len(taken)
-    if len(missing) > evidence.world and times > 1.5:
+    batches = batches_of(evidence.matched_step) if evidence.matched_step else ()
+    dropped = sum(len(rows) for each in batches for rows in each.ranks)
+    if len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected):
+        yield finding(
+            "same-order-each-epoch",
+            0.95,
+            f"each rank takes its {len({*actual[0]})} samples again and again in one order",
+            f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch",
+        )
+    elif len(missing) > evidence.world and times > 1.5:
         yield finding(
             "missing-samples",
             0.945,
             f"{len(missing)} of the {len({*expected})} samples that DataParallel takes are on no rank in the whole "
             f"run: {names_text(missing)}",
         )
+
+
+def goes_round(indices: Sequence[int]) -> bool:
+    """Whether the samples of an epoch come again in the same order, at least once as a whole."""
+    period = indices.index(indices[0], 1) if indices[0] in indices[1:] else len(indices)
+    return 2 * period <= len(indices) and all(a == b for a, b in zip(indices, indices[period:], strict=False))
 
 
 def _all_rows(evidence: Evidence) -> set[int]:

@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from dp2ddp.comparison.causes.batch_signatures import is_in_order, ranks_take_again, takes_again
+from dp2ddp.comparison.causes.batch_signatures import (
+    goes_round,
+    is_in_order,
+    ranks_take_again,
+    takes_again,
+)
 
 SAMPLES = range(60)
 
@@ -42,3 +47,14 @@ def test_an_epoch_in_order_is_told_from_a_shuffled_one() -> None:
     assert is_in_order([1, 3, 5])
     assert not is_in_order([4, 2, 0, 6])
     assert not is_in_order(shuffled(0))
+
+
+def test_an_order_that_comes_again_is_one_order() -> None:
+    """Without set_epoch, a rank's share of an epoch comes again, less what drop_last leaves out."""
+    share = shuffled(0)[:10]
+    assert goes_round(share * 3)
+    assert goes_round([*share, *share, *share[:4]])
+    assert not goes_round(share)
+    assert not goes_round([*share, *share[:4]])  # no second epoch as a whole
+    assert not goes_round([*shuffled(0), *shuffled(1)])
+    assert not goes_round(drawn(0))
