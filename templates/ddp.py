@@ -12,7 +12,7 @@ from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors
-from .rows import Rows, gather_rows
+from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
 
@@ -39,7 +39,7 @@ class WholeBatchDDP(DistributedDataParallel):
             return run_alone(self.module, inputs, kwargs)
         if torch.is_grad_enabled():
             self.check()
-        rows = Rows(bool(inputs or kwargs), self.device)
+        rows = OwnRows(bool(inputs or kwargs), self.device)
         outputs: List[torch.Tensor] = []
 
         def take(tensor: torch.Tensor) -> torch.Tensor:

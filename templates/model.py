@@ -11,7 +11,7 @@ from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
-from .rows import JoinRows, Rows
+from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
 
@@ -108,7 +108,7 @@ def compute_own_rows(
 ) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
     parameters = [*module.parameters()]
-    rows = Rows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
     outputs: List[torch.Tensor] = []
     want_gradients = False
 

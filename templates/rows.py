@@ -9,7 +9,7 @@ from .broadcast import gather_tensors
 from .sums import CopyToRanks
 
 
-class Rows:
+class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number.
 
     A rank that has none computes two of others', and keeps nothing of them.

@@ -13,7 +13,13 @@ from dp2ddp.source.helper_module import IMPORTED
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
 WRAPPERS = frozenset(
     {
-        *("WholeBatchDDP", "WholeBatchParallel", "WholeBatchSharingErrors", "WholeBatch", "WholeBatchInParts"),
+        *(
+            "WholeBatchDDP",
+            "WholeBatchParallel",
+            "WholeBatchSharingErrors",
+            "WholeBatch",
+            "WholeBatchInParts",
+        ),
         *("WholeBatchPrinting", "WholeBatchWriting", "WholeBatchInTurns", "DataParallelOnRanks"),
     }
 )
