@@ -65,6 +65,8 @@ class Forwards:
         )  # methods of a module itself: `layer.register_forward_hook(self.keep)`
         self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._used: set[ast.AST] = set()  # classes and variables that were looked through
+        self._followed: set[tuple[ast.AST, bool, bool]] = set()  # names, of which nothing new can be said
+        self._tainted: set[tuple[ast.AST, int | str | None]] = set()
         self._begin()
         before = -1
         while before != (before := len(self.running) + len(self.building) + len(self.sharing.parameters)):
@@ -288,7 +290,12 @@ class Forwards:
                 self._run(module, node)
             elif later and self._is_of_constant(module, node):
                 continue
-            elif isinstance(node, (ast.Name, ast.Attribute)) and not self._says_nothing(module, node):
+            elif (
+                isinstance(node, (ast.Name, ast.Attribute))
+                and (node, runs, later) not in self._followed
+                and not self._says_nothing(module, node)
+            ):
+                self._followed.add((node, runs, later))
                 if later:
                     self.bound |= {function for _, function in self.functions(module, node)}
                 self._mention(module, node, runs=runs or later)
@@ -365,6 +372,9 @@ class Forwards:
 
     def _taint(self, module: Module, node: ast.expr, place: int | str | None) -> None:
         """Something shared is given to a function, at a place or by a keyword; or it may be anywhere."""
+        if (node, place) in self._tainted:
+            return
+        self._tainted.add((node, place))
         functions = [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
         is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
         if not functions and place is not None and module.name(node) is None and not is_method:
