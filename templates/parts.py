@@ -368,8 +368,8 @@ LOSSES = {
 
 def named(names: str) -> List[Any]:
     """Functions of torch, of tensors and of torch.nn.functional by these names."""
-    found = [getattr(place, name, None) for name in names.split() for place in (torch, T, F)]
-    return [each for each in found if each is not None]
+    functions = [getattr(place, name, None) for name in names.split() for place in (torch, T, F)]
+    return [each for each in functions if each is not None]
 
 
 BY_ROWS: Dict[Any, Handler] = {

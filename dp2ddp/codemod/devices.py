@@ -106,8 +106,8 @@ def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
 def _value(module: Module, node: ast.expr, devices: Devices) -> Use:
     if devices.is_index(module, node):
         return Use(node, node, Change(Replace(node, OWN, BECAUSE)))
-    asked = Replace(node, "own_device({device})", BECAUSE, {"device": node})
-    return Use(node, node, Change(asked, ("own_device",)))
+    requested = Replace(node, "own_device({device})", BECAUSE, {"device": node})
+    return Use(node, node, Change(requested, ("own_device",)))
 
 
 class Devices:
