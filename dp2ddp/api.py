@@ -63,11 +63,11 @@ def convert(
     Raises SourceError for what cannot be read, ConversionError for what cannot be carried out, UnmatchedAcceptanceError
     for an answer to no hazard, OptionError (a ValueError) for options that do not go together or do not exist.
     """
-    from dp2ddp.codemod.acceptance import accept_option
     from dp2ddp.codemod.choices import EXACT, STYLES
     from dp2ddp.codemod.conversion import Options
     from dp2ddp.codemod.convert import convert as convert_project
     from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.codemod.plans.acceptance import accept_option
     from dp2ddp.codemod.result_files import names_file, refuse_other_files
     from dp2ddp.codemod.rule import UnknownRuleError
     from dp2ddp.source.entries import other_entries

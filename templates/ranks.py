@@ -48,8 +48,8 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    told = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*told, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 

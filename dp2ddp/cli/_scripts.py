@@ -14,7 +14,7 @@ from dp2ddp.errors import Dp2DdpError
 from dp2ddp.trial.scripts import conversion_of, mended_files_of
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 
 def warn(text: str) -> None:
@@ -25,7 +25,7 @@ def warn(text: str) -> None:
 def _accept_options(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[AcceptOption, ...]:
-    from dp2ddp.codemod.acceptance import accept_option
+    from dp2ddp.codemod.plans.acceptance import accept_option
 
     try:
         return tuple(accept_option(value) for value in values)

@@ -15,7 +15,7 @@ from dp2ddp.cli.verify import Words, Worlds
 from dp2ddp.errors import OptionError
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 
 @click.command(cls=ScriptCommand)

@@ -18,8 +18,8 @@ from dp2ddp.errors import OptionError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.api import Helpers
-    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.conversion import Conversion
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
     from dp2ddp.report.conversion_report import ConversionReport
 
 

@@ -14,7 +14,7 @@ from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import RunError
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
     from dp2ddp.runtime.stage import Mode
 
 

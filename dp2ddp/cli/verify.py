@@ -16,7 +16,7 @@ from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import OptionError
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
     _Numbers = click.ParamType[tuple[int, ...]]
     _Words = click.ParamType[tuple[str, ...]]

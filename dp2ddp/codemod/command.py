@@ -15,8 +15,8 @@ from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.conversion import MENTION, Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.ours import JOINS
-from dp2ddp.codemod.planned import Planned
+from dp2ddp.codemod.looks.ours import JOINS
+from dp2ddp.codemod.plans.planned import Planned
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import is_helper_module

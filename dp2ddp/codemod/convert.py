@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.acceptance import refuse_unmatched
-from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
 from dp2ddp.codemod.header import make_header
@@ -15,15 +13,17 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
-from dp2ddp.codemod.looked_up import may_look_up
+from dp2ddp.codemod.looks.looked_up import may_look_up
+from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
+from dp2ddp.codemod.looks.start import join_of
+from dp2ddp.codemod.looks.wraps import find_wraps, named_wraps
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.ours import of_the_user, refuse_lone_script, refuse_other_helpers
-from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.acceptance import refuse_unmatched
+from dp2ddp.codemod.plans.checks import check_result
+from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.unused import with_unused_imports
 from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
-from dp2ddp.codemod.start import join_of
-from dp2ddp.codemod.unused import with_unused_imports
-from dp2ddp.codemod.wraps import find_wraps, named_wraps
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import garbage_waits, parse
@@ -161,7 +161,9 @@ def _edited(each: FilePlan, place: HelperPlace) -> str:
     header = make_header(each, place, all_templates())
     if not each.edits and not header:
         return each.module.source.text
-    from dp2ddp.codemod.apply import edit_text  # libcst takes longer to import than most files to convert
+    from dp2ddp.codemod.writing.apply import (
+        edit_text,  # libcst takes longer to import than most files to convert
+    )
 
     return edit_text(each.module, each.edits, header)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dp2ddp.codemod.edits import Header
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
+from dp2ddp.codemod.looks.ours import is_brought
+from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.ours import is_brought
-from dp2ddp.codemod.plan import FilePlan
-from dp2ddp.codemod.start import last_import
+from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAGE
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.looks.orders import hash_orders
+from dp2ddp.codemod.looks.ours import of_the_user
+from dp2ddp.codemod.looks.start import join_of
+from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.orders import hash_orders
-from dp2ddp.codemod.ours import of_the_user
-from dp2ddp.codemod.start import join_of
-from dp2ddp.codemod.visible import visible_text
-from dp2ddp.codemod.wraps import find_wraps, largest_count
 from dp2ddp.launch.job import Job, command_line, standalone_words
 
 

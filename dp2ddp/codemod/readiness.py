@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.convert import OF_OTHERS
 from dp2ddp.codemod.launch import settings_of
+from dp2ddp.codemod.looks.ours import has_joined, of_the_user
+from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.ours import has_joined, of_the_user
-from dp2ddp.codemod.plan import plan_file
+from dp2ddp.codemod.plans.plan import plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import rules_of_style
-from dp2ddp.codemod.visible import visible_text
-from dp2ddp.codemod.wraps import find_wraps
 from dp2ddp.source.projects import Project
 
 

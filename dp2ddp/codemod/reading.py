@@ -9,9 +9,9 @@ from dataclasses import replace
 from dp2ddp.codemod.conversion import MENTION
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.looks.ours import is_of_dp2ddp, read_tree
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.reach import Lookups
-from dp2ddp.codemod.ours import is_of_dp2ddp, read_tree
 from dp2ddp.errors import SourceError
 from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.helper_module import NAME

@@ -116,7 +116,7 @@ def _load(file: IO[bytes]) -> Any:
 
 
 def _content_of_archive(program: Any) -> dict[str, Any]:
-    """What each part of a TorchScript archive computes, by its text, and with which tensors. Any: torch is not imported here."""
+    """What each part of a TorchScript archive computes, and with which tensors. Any: torch is not imported here."""
     texts = {name: getattr(part, "code", "") for name, part in program.named_modules()}
     plain = {name: re.sub(r"___torch_mangle_\d+", "", text) for name, text in texts.items()}
     return {"code": plain, "tensors": dict(program.state_dict())}

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.codemod.acceptance import option_text
 from dp2ddp.codemod.conversion import Conversion
-from dp2ddp.codemod.planned import Planned
+from dp2ddp.codemod.plans.acceptance import option_text
+from dp2ddp.codemod.plans.planned import Planned
 from dp2ddp.codemod.rule import all_rules
 from dp2ddp.report.conversion_text import verdict
 from dp2ddp.report.surroundings import conversion_surroundings

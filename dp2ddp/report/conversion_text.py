@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from dp2ddp.codemod.acceptance import option_text
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
-from dp2ddp.codemod.planned import Planned, listed
+from dp2ddp.codemod.plans.acceptance import option_text
+from dp2ddp.codemod.plans.planned import Planned, listed
 
 VERSION = 1
 OF_MISSING = (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
-from dp2ddp.codemod.plan import FilePlan
-from dp2ddp.codemod.planned import WRAP_RULE, WRAP_RULES, Planned, listed
+from dp2ddp.codemod.plans.plan import FilePlan
+from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem

@@ -37,7 +37,7 @@ def mended(path: str, places: Collection[tuple[str, int]]) -> Mended | None:
     ]
     if not problems:
         return None
-    from dp2ddp.codemod.apply import edit_text  # libcst, for files that change only
+    from dp2ddp.codemod.writing.apply import edit_text  # libcst, for files that change only
 
     try:
         text = edit_text(file.module, [edit for problem in problems for edit in problem.fix])

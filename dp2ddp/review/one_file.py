@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dp2ddp.codemod.acceptance import Comments
 from dp2ddp.codemod.edits import ParsedFile
+from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.own_file import OwnFile

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.ours import read_tree
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import pasted_lines
 from dp2ddp.source.projects import Project

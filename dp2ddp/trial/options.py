@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.errors import OptionError
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 _OF_OWN_VERSIONS = {
     "aligned": "a conversion of ours has to draw the same numbers",
@@ -33,7 +33,7 @@ class VerifyOptions:
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     launcher: str | None = None  # torchrun or python, which starts the version given; None: as its text says
     timeout: float = 120.0  # seconds without progress
-    accept: tuple[str, ...] = ()  # answers to hazards of our conversion (codemod/acceptance.py)
+    accept: tuple[str, ...] = ()  # answers to hazards of our conversion (codemod/plans/acceptance.py)
     as_module: bool = False  # the script is a module, as `python -m` takes it
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class VerifyOptions:
     @property
     def answers(self) -> tuple[AcceptOption, ...]:
         """The answers to hazards, parsed; OptionError for what is none."""
-        from dp2ddp.codemod.acceptance import accept_option
+        from dp2ddp.codemod.plans.acceptance import accept_option
 
         try:
             return tuple(map(accept_option, self.accept))

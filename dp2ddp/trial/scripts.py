@@ -11,9 +11,9 @@ from dp2ddp.errors import HazardError, SourceError
 from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
     from dp2ddp.source.files import SourceFile
     from dp2ddp.source.projects import Project
 

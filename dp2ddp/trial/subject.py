@@ -24,8 +24,8 @@ from dp2ddp.trial.scripts import (
 )
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.conversion import Conversion
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 HASHES = "PYTHONHASHSEED"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dp2ddp.codemod.checks import keeps_other_lines, touched_lines
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
+from dp2ddp.codemod.plans.checks import keeps_other_lines, touched_lines
 from dp2ddp.errors import ConversionError, Dp2DdpError
 from dp2ddp.source.files import decode_source
 from dp2ddp.source.helper_module import NAME

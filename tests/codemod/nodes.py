@@ -16,8 +16,8 @@ from dp2ddp.codemod.edits import (
     SetArgument,
 )
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.planned import Plan
-from dp2ddp.codemod.tree import read_tree
+from dp2ddp.codemod.plans.planned import Plan
+from dp2ddp.codemod.writing.tree import read_tree
 from dp2ddp.errors import ConversionError
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
@@ -20,6 +19,7 @@ from dp2ddp.codemod.edits import (
     TextEdit,
 )
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import ConversionError
 from tests.codemod.scripts import module_of
 

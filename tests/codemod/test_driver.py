@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.acceptance import accept_option
 from dp2ddp.codemod.helpers import HelperPlace
+from dp2ddp.codemod.plans.acceptance import accept_option
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError
 from dp2ddp.report.conversion_text import conversion_text

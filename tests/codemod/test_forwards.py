@@ -11,9 +11,9 @@ import pytest
 import torch
 from corpus.cases import Case, all_cases
 
-from dp2ddp.codemod.forwards import fills_something
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
+from dp2ddp.codemod.looks.forwards import fills_something
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.projects import Project, read_project
 from tests.codemod.forward_mutations import ALL, LOST, MORE, Mutation

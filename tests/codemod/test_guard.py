@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import Guard, InsertBefore, Replace
+from dp2ddp.codemod.writing.apply import edit_text
 from tests.codemod.scripts import module_of
 
 TEST = "rank == 0"

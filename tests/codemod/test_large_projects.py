@@ -10,7 +10,7 @@ from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.start import first_act
+from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project

@@ -9,10 +9,9 @@ from pathlib import Path
 import libcst
 import pytest
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.document import rule_page, rule_text, write_pages
-from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.plans.plan import FilePlan, plan_file
 from dp2ddp.codemod.rule import (
     Example,
     Flags,
@@ -25,6 +24,7 @@ from dp2ddp.codemod.rule import (
     pick_rules,
     rules_of_style,
 )
+from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
 from tests.codemod.nodes import nodes_of, spelled

@@ -9,7 +9,7 @@ import pytest
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import Does, what_is
-from dp2ddp.codemod.wraps import WRAPS
+from dp2ddp.codemod.looks.wraps import WRAPS
 from dp2ddp.source.projects import read_project
 
 SCRIPT = """\

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import InsertBefore
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.tree import read_tree
+from dp2ddp.codemod.writing.apply import edit_text
+from dp2ddp.codemod.writing.tree import read_tree
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import read_source
 from tests.codemod.scripts import module_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.wrapper import wrapper
+from dp2ddp.codemod.looks.wrapper import wrapper
 from tests.codemod.programs import program
 
 ORDINARY = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.codemod.acceptance import accept_option
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.plans.acceptance import accept_option
 from dp2ddp.report.conversion_report import ConversionReport, conversion_report
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import LocalModule, Project

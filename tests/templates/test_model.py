@@ -41,7 +41,7 @@ REFUSED = {
 KINDS = ("WholeBatch", "WholeBatchParallel")
 DONE = [name for name in SCENARIOS if name not in REFUSED]
 # Gradients of several passes add up before they are summed over the ranks: equal but for rounding. The text tells such
-# scripts (codemod/wrapper.py).
+# scripts (codemod/looks/wrapper.py).
 OTHER_ORDER = {"accumulation", "forward_and_module_method", "penalty_under_accumulation"}
 
 

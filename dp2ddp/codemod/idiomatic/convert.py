@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dp2ddp.codemod.apply import edit_text
-from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import IDIOMATIC
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.idiomatic.new_names import make_header
 from dp2ddp.codemod.idiomatic.style_differences import find_differences, find_kept
 from dp2ddp.codemod.launch import launch_line
-from dp2ddp.codemod.ours import of_the_user
-from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.looks.ours import of_the_user
+from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
+from dp2ddp.codemod.plans.checks import check_result
+from dp2ddp.codemod.plans.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_in
 from dp2ddp.codemod.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.rules.ddp911_notebook_only import NotebookOnly
-from dp2ddp.codemod.wraps import find_wraps, largest_count
+from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.projects import Project
 
 

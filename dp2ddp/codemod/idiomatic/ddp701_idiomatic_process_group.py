@@ -10,12 +10,12 @@ from dp2ddp.codemod.idiomatic.loaders import loaders_of
 from dp2ddp.codemod.idiomatic.models import is_seeded, trains_beside, unseeded
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.own_mode import OwnMode
+from dp2ddp.codemod.looks.quiet import LAUNCHER
+from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.own_mode import OwnMode
-from dp2ddp.codemod.quiet import LAUNCHER
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule
-from dp2ddp.codemod.start import first_act
 
 BECAUSE = "each rank joins, and takes its own GPU"
 OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"

@@ -20,7 +20,7 @@ from dp2ddp.codemod.idiomatic.models import (
     wraps_of,
 )
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
-from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 

@@ -12,9 +12,9 @@ from dp2ddp.codemod.idiomatic.looking import inside, last_word, runs_of
 from dp2ddp.codemod.idiomatic.models import wrapped_names
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
+from dp2ddp.codemod.looks.uses import is_harmless, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
-from dp2ddp.codemod.uses import is_harmless, row_of
 
 BECAUSE = "rank 0 writes"
 RETURNS = "every rank does this, as what it returns is used: rank 0's alone?"

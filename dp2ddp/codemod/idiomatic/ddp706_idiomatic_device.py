@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.devices import BECAUSE
 from dp2ddp.codemod.edits import Hazard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
+from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed

@@ -10,11 +10,11 @@ from functools import lru_cache
 from dp2ddp.codemod.edits import Header, InsertBefore
 from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
+from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.plan import FilePlan
+from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.codemod.rule import Change
-from dp2ddp.codemod.start import last_import
 
 # What new code may need, by its usual name: the imports that bring it, the first one preferred.
 IMPORTS = {

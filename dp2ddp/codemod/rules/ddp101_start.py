@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.launch import walks_over_sets
+from dp2ddp.codemod.looks.ours import has_joined, of_the_user
+from dp2ddp.codemod.looks.start import first_act, join_of
+from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
+from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, named_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.ours import has_joined, of_the_user
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
-from dp2ddp.codemod.start import first_act, join_of
-from dp2ddp.codemod.visible import Join, devices_set, settings, visible_text
-from dp2ddp.codemod.wraps import find_wraps, largest_count, named_wraps
 
 # Where scripts look classes and functions up by a name: nothing there writes a file.
 WRITES_NOTHING = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
-from dp2ddp.codemod.mentions import mentions
+from dp2ddp.codemod.looks.mentions import mentions
+from dp2ddp.codemod.looks.wrapper import wrapper
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rename
-from dp2ddp.codemod.wrapper import wrapper
-from dp2ddp.codemod.wraps import find_wraps
 
 WRAP = "torch.nn.DataParallel"
 PARTS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.forwards import fills_something
-from dp2ddp.codemod.mentions import mentions, replaced
+from dp2ddp.codemod.looks.forwards import fills_something
+from dp2ddp.codemod.looks.mentions import mentions, replaced
+from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.replicated import has_callbacks
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 HELPERS = {

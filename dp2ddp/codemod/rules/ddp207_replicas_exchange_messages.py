@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Decorate, Hazard
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.replicated import (
+from dp2ddp.codemod.looks.replicated import (
     CALLBACK,
     has_callbacks,
     is_master,
     replaced_in_torch,
     talks_through_master,
 )
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 
 _LAYER = """

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does
+from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
-from dp2ddp.codemod.uses import row_of
 
 
 class Download(Rule):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.seeds import may_be_none
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by
-from dp2ddp.codemod.seeds import may_be_none
 
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
 

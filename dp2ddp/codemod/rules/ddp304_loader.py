@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
-from dp2ddp.codemod.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
-from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 
 BECAUSE = "rank 0 writes the file"
 NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.mentions import replaced
+from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.mentions import handed_on
+from dp2ddp.codemod.looks.mentions import handed_on
+from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
-from dp2ddp.codemod.uses import is_foreign, is_harmless, is_path, is_used
 
 BECAUSE = "one run does it once"
 QUIET = (

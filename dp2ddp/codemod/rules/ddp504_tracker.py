@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
+from dp2ddp.codemod.looks.start import last_import
+from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
-from dp2ddp.codemod.start import last_import
-from dp2ddp.codemod.uses import base_in_library, is_harmless, is_only_written, row_of
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet

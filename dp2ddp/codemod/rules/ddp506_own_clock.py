@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.clock_course import Course
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
+from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.own_mode import is_guarded
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 

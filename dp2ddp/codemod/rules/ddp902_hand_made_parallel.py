@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.looked_up import lookups
+from dp2ddp.codemod.looks.looked_up import lookups
+from dp2ddp.codemod.looks.wraps import DATA_PARALLEL
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
-from dp2ddp.codemod.wraps import DATA_PARALLEL
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")

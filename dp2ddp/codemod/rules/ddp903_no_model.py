@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
-from dp2ddp.codemod.wraps import find_wraps
 
 
 class NoModel(Rule):

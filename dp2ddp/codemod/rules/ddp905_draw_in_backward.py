@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched

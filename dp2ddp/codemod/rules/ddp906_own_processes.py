@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.own_mode import is_guarded
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by
-from dp2ddp.codemod.threads import (
+from dp2ddp.codemod.looks.own_mode import is_guarded
+from dp2ddp.codemod.looks.threads import (
     MEETING_POINTS,
     WAITS_FOR_MANY,
     is_starter,
@@ -18,6 +15,9 @@ from dp2ddp.codemod.threads import (
     runs_in_pool,
     why_not,
 )
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.forwards import Forwards, forwards_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
+from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
-from dp2ddp.codemod.uses import row_of
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.visible import block_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
-from dp2ddp.codemod.visible import block_of
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 

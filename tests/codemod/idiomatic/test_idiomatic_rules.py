@@ -6,13 +6,13 @@ from textwrap import dedent
 
 import pytest
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.idiomatic.convert import all_rules, convert_idiomatic
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.plan import plan_file
+from dp2ddp.codemod.plans.plan import plan_file
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, UnknownRuleError, code_of
+from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.acceptance import AcceptOption
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.idiomatic.convert import convert_idiomatic
+from dp2ddp.codemod.plans.acceptance import AcceptOption
 from tests.codemod.idiomatic.scripts import idiomatic, names_of, script
 from tests.codemod.scripts import project_of
 

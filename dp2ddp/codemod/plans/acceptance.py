@@ -19,7 +19,7 @@ from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.planned import Planned
+    from dp2ddp.codemod.plans.planned import Planned
 
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
 _OPTION = re.compile(r"(?P<code>[A-Za-z]+\d+):(?:(?P<where>.+?):)?(?P<line>\d+)(?:\s+(?P<reason>.*))?")

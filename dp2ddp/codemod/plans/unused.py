@@ -12,8 +12,8 @@ from pathlib import Path
 from dp2ddp.codemod.edits import DropImport, TextEdit, gone_with, new_code
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.plan import FilePlan, place_of
-from dp2ddp.codemod.planned import WRAP_RULE, place
+from dp2ddp.codemod.plans.plan import FilePlan, place_of
+from dp2ddp.codemod.plans.planned import WRAP_RULE, place
 
 # An owner's word that an import stays although the file itself does not use it.
 STAYS = re.compile(r"#.*(?:\bnoqa(?!\s*:)|\bnoqa\s*:.*F401|unused-import|dp2ddp:\s*ignore)", re.IGNORECASE)

@@ -9,9 +9,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.ours import of_the_user
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
 
 HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.model.program import Program

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from dp2ddp.codemod.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
@@ -23,8 +22,9 @@ from dp2ddp.codemod.edits import (
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.rewriter import NodeEdits, Rewriter
-from dp2ddp.codemod.tree import Tree, deep_recursion, has_own_brackets, read_tree
+from dp2ddp.codemod.writing.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
+from dp2ddp.codemod.writing.rewriter import NodeEdits, Rewriter
+from dp2ddp.codemod.writing.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
 
 

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.acceptance import AcceptOption, Comments
-from dp2ddp.codemod.answered import answered, stale_comments
 from dp2ddp.codemod.edits import Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.looks.ours import is_brought
+from dp2ddp.codemod.looks.own_mode import OwnMode
+from dp2ddp.codemod.looks.waiting import if_together
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
-from dp2ddp.codemod.ours import is_brought
-from dp2ddp.codemod.own_mode import OwnMode
-from dp2ddp.codemod.planned import Plan, Planned, place
+from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments
+from dp2ddp.codemod.plans.answered import answered, stale_comments
+from dp2ddp.codemod.plans.planned import Plan, Planned, place
 from dp2ddp.codemod.rule import Change, Finding, Rule
-from dp2ddp.codemod.waiting import if_together
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, HOLDERS, LOGGERS, SHOWING, SHOWS
+from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, places
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.uses import loads
 
 
 def shows(module: Module, node: ast.Call) -> bool:

@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from dp2ddp.codemod.arguments import NONE, argument_in_place, passed_to, with_argument, without_arguments
-from dp2ddp.codemod.blocks import Blocks
 from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
-from dp2ddp.codemod.imports import without_names
+from dp2ddp.codemod.writing.arguments import (
+    NONE,
+    argument_in_place,
+    passed_to,
+    with_argument,
+    without_arguments,
+)
+from dp2ddp.codemod.writing.blocks import Blocks
+from dp2ddp.codemod.writing.imports import without_names
 
 KEEP_BRACKETS = (cst.NamedExpr, cst.Yield)  # no expressions without them, in most places
 

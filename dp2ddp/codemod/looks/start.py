@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.codemod.looks.quiet import Quiet
+from dp2ddp.codemod.looks.visible import Join, join_place
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard
-from dp2ddp.codemod.quiet import Quiet
-from dp2ddp.codemod.visible import Join, join_place
 
 
 def join_of(entry: Module) -> Join | None:

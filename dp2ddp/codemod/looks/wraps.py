@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.ours import of_the_user
+from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.ours import of_the_user
-from dp2ddp.codemod.own_mode import OwnMode
 from dp2ddp.source.helper_module import pasted_lines
 
 DATA_PARALLEL = "torch.nn.DataParallel"

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.uses import DEPTH
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 

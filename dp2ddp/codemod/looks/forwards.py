@@ -10,8 +10,9 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from dp2ddp.codemod.filling import Filling
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
+from dp2ddp.codemod.looks.filling import Filling
+from dp2ddp.codemod.looks.sharing import Sharing
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -23,7 +24,6 @@ from dp2ddp.codemod.model.nodes import (
     places,
 )
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.sharing import Sharing
 
 MODULE = "torch.nn.Module"
 WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica

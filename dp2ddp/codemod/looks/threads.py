@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.wraps import find_wraps
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dp2ddp.codemod.acceptance import Acceptance
 from dp2ddp.codemod.edits import Finding, Hazard, Note, ParsedFile, TextEdit
+from dp2ddp.codemod.plans.acceptance import Acceptance
 from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"

@@ -23,7 +23,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Scope
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.forwards import Forwards
+    from dp2ddp.codemod.looks.forwards import Forwards
 
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)

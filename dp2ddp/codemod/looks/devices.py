@@ -10,11 +10,11 @@ from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.own_mode import OwnMode
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.own_mode import OwnMode
 from dp2ddp.codemod.rule import Change, rename
-from dp2ddp.codemod.wraps import find_wraps
 
 # What names of numbers look like.
 INDEX = re.compile(r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE)

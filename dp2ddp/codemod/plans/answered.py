@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
-from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
 from dp2ddp.codemod.edits import Hazard, Note, ParsedFile
-from dp2ddp.codemod.planned import Planned
+from dp2ddp.codemod.plans.acceptance import Acceptance, AcceptOption, Comment, Comments
+from dp2ddp.codemod.plans.planned import Planned
 from dp2ddp.codemod.rule import all_rules
 
 

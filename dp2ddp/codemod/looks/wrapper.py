@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.forwards import forwards_of
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.large_outputs import may_give_large_outputs
-from dp2ddp.codemod.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.forwards import forwards_of
+from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.replicated import has_own_parts
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.replicated import has_own_parts
 from dp2ddp.source.parsing import nodes_in
 
 WRAP = "torch.nn.DataParallel"

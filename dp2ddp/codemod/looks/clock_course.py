@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dp2ddp.codemod.clock_places import (
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, UNSEEN
+from dp2ddp.codemod.looks.clock_places import (
     asks_for_all_names,
     builds_text,
     got_by_name,
@@ -21,11 +23,9 @@ from dp2ddp.codemod.clock_places import (
     shows,
     uses_of,
 )
-from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, UNSEEN
+from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS
-from dp2ddp.codemod.uses import loads
 
 THROUGH = (
     *(

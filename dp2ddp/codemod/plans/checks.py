@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dp2ddp.codemod.edits import DropArgument, Guard, ParsedFile
 from dp2ddp.codemod.model.positions import bounds
-from dp2ddp.codemod.planned import Plan
+from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import LINE_END, is_python
 

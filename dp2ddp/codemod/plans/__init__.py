@@ -1,0 +1,1 @@
+"""What rules have found in files, sorted, checked and answered."""

@@ -1,0 +1,1 @@
+"""Edits, carried out on libcst's tree of a file."""
