@@ -5,7 +5,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
-from ddp_helpers import WholeBatchDDP, init_distributed, save_on_rank0, seed_all_streams
+from ddp_helpers import WholeBatchDDP, init_distributed, save_on_rank0
 
 
 class TwoViews(Dataset):
@@ -42,7 +42,7 @@ def info_nce_loss(features, temperature=0.2):
 
 
 def main():
-    seed_all_streams(torch.manual_seed, 11)
+    torch.manual_seed(11)
     device = torch.device("cuda")
     loader = DataLoader(TwoViews(150), batch_size=32, shuffle=True)
     model = Encoder().to(device)

@@ -1,8 +1,6 @@
-"""What scripts need that dp2ddp converted (edition 756e662e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 04029af5): yours now, it needs torch alone."""
 
 import atexit
-import copy
-import copyreg
 import gc
 import multiprocessing
 import os
@@ -14,11 +12,10 @@ import traceback
 import weakref
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -26,6 +23,7 @@ class Rank:
     """This process among the ranks."""
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     is_alone = False  # while rank 0 does something that the others do not
     # its number; workers of loaders and pools have others
     process = 0
@@ -49,21 +47,16 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
     return [each.tolist() for each in gather_tensors(own)]
 
 
-class CannotBeSent(RuntimeError):
-    """Raised on all ranks; one that raised alone would leave the others waiting."""
-
-
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    if dist.get_rank() == source:
-        try:
-            pickle.dumps(news)
-        except Exception as reason:
-            news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-    message = [news]
+    message = [news, ""]
+    try:
+        pickle.dumps(news)
+    except Exception as reason:  # raised here alone, it would leave the others waiting
+        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
     dist.broadcast_object_list(message, source, Rank.host)
-    if isinstance(message[0], CannotBeSent):
-        raise message[0]
+    if message[1]:
+        raise RuntimeError(message[1])
     return message[0]
 
 
@@ -97,45 +90,42 @@ class ReplicaStream:
         cls.seed, cls.state = torch.initial_seed(), state
 
 
-class ReplicaDraws:
-    """Around a replica's forward: it draws from streams of its own, and the script's stay where they are.
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-
-    on_host = on_device = False
-
-    @contextmanager
-    def __call__(self, has_rows: bool) -> Iterator[None]:
-        script, device = host_streams(), None
-        if torch.cuda.is_available():
-            device = torch.cuda.get_rng_state()
-            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
-        seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
-        self.after = torch.get_rng_state()
-        seed_host_streams(seed)
-        first = draw_on_host()
-        seed_host_streams(seed)
-        try:
-            yield
-        finally:
-            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
-            set_host_streams(script)
-            if device is not None:
-                end = torch.cuda.get_rng_state()
-                self.on_device = not torch.equal(device, end)
-                if dist.get_rank():
-                    torch.cuda.set_rng_state(device)
-                    ReplicaStream.state = end if has_rows else ReplicaStream.state
-
-    def go_on(self, on_host: bool, on_device: bool) -> None:
-        """The script's streams go on behind what replica 0 drew."""
-        if on_host:
-            torch.set_rng_state(self.after)
+    drew: List[bool] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        set_host_streams(script)
         if on_device:
-            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+            end = torch.cuda.get_rng_state()
+            drew[1] = not torch.equal(script_on_device, end)
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: Sequence[int]) -> None:
+    """The script's streams go on behind what replica 0 drew."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1]:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -149,12 +139,6 @@ def draw_on_host() -> List[Any]:
     numpy = sys.modules.get("numpy")
     of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
     return [random.random(), of_torch, numpy and numpy.random.random_sample()]
-
-
-LAUNCHER = (  # what torchrun says to the processes that it starts
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
-    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
-)
 
 
 def init_distributed() -> None:
@@ -187,7 +171,8 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
@@ -213,6 +198,9 @@ def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
         Rank.process = 0
+        os.environ["RANK"] = str(
+            dist.get_rank()
+        )  # Python flushes files later: what is rank 0's alone stays so
         dist.destroy_process_group()
 
 
@@ -269,9 +257,26 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
-def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
-    """Numbers that change with buffers and parameters."""
-    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]
+class OwnRows:
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+
+    A rank that has none computes two of others', and keeps nothing of them.
+    """
+
+    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
+        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        self.has_any = self.has_any and rank < len(chunks)
+        own = (
+            chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        )
+        return own.to(self.device or tensor.device, copy=True)
+
+    def keep(self, output: torch.Tensor) -> torch.Tensor:
+        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -286,91 +291,67 @@ def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torc
 class WholeBatchDDP(DistributedDataParallel):
     """DistributedDataParallel that takes a whole batch and gives its outputs, as DataParallel does.
 
-    Rank r computes chunk r of the batch, on a replica; a rank without rows computes two, and keeps nothing of them. All
-    ranks compute the loss of the whole batch. Buffers are rank 0's, as DataParallel's are its first replica's.
+    Rank r computes chunk r of the batch, on a replica. All ranks compute the loss of the whole batch. Buffers are
+    rank 0's, as DataParallel's are its first replica's.
     """
 
-    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None) -> None:
         init_distributed()  # a script that was not converted may import what was
+        # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+        WholeBatchDDP.__name__ = WholeBatchDDP.__qualname__ = "DataParallel"
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
-        refuse(dim != 0, "batches are not cut along dimension 0")
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
         self.trained = [p for p in module.parameters() if p.requires_grad]
-        self.sums = SumsOnce()
-        self.register_comm_hook(None, self.sums.average)
+        self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
-        rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
         if torch.is_grad_enabled():
             self.check()
-        has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
+        rows = OwnRows(bool(inputs or kwargs), self.device)
+        outputs: List[torch.Tensor] = []
 
-        def take_rows(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal has_rows
+        def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
-            chunks = tensor.chunk(world)
-            has_rows = has_rows and rank < len(chunks)
-            return (chunks[rank] if rank < len(chunks) else tensor[:2]).to(self.device, copy=True)
+            return rows.take(tensor)
 
-        def keep_rows(output: torch.Tensor) -> torch.Tensor:
-            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-            sizes.append(len(rows) if has_rows else 0)
-            return rows[: sizes[-1]]
-
-        def gather(rows: torch.Tensor) -> Any:
-            trained = self.trained if rows.requires_grad else []
-            return GatherRows.apply(self.sums, next(counts), rows, *trained)
-
-        inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
-        before = versions_of(self.module)
-        sizes: List[int] = []
-        with draws(has_rows):
-            outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
-        after = versions_of(self.module)
-        refuse(after[1] != before[1], "a forward writes into parameters")
-        writes = self.training or after[0] != before[0]
-        numbers = exchange_numbers([draws.on_host, draws.on_device, writes, *sizes])
-        on_host, on_device, all_writes, *columns = zip(*numbers)
-        draws.go_on(bool(on_host[0]), bool(on_device[0]))
-        if any(all_writes):
-            share_tensors([*self.module.buffers()])
-        counts = iter(columns)
-        return map_tensors(gather, outputs)
+        inputs, kwargs = map_tensors(take, (inputs, kwargs))
+        has_rows = rows.has_any
+        with replica_draws(has_rows) as drew:
+            tree = super().forward(*inputs, **kwargs)
+        map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
+        numbers = exchange_numbers([*drew, *map(len, outputs)])
+        go_on_behind(numbers[0])
+        share_tensors([*self.module.buffers()])
+        counts = [*zip(*numbers)][2:]
+        whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
+        return map_tensors(lambda output: next(whole), tree)
 
     def check(self) -> None:
         """Refuse what DistributedDataParallel does not see."""
         trained = [p for p in self.module.parameters() if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
-        hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
-        refuse(bool(hooked), "a parameter or a layer has a backward hook")
-        self.sums.are_done = False
+        hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
+        refuse(hooked, "a parameter or a layer has a backward hook")
+        self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        copies = {p: p.view_as(p) for p in self.module.parameters()}
-        return make_replica(self.module, copies)(*inputs, **kwargs)
-
-    def _get_name(self) -> str:
-        return "DataParallel"
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = WholeBatchDDP(copy.deepcopy(self.module, memo))
-        new.training = self.training  # its own alone: parts may be in another mode
-        return new
+        parameters = [*self.module.parameters()]
+        versions = [p._version for p in parameters]
+        outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
+        refuse(versions != [p._version for p in parameters], "a forward writes into parameters")
+        return outputs
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
-        state = {**vars(torch.nn.DataParallel(self.module)), "training": self.training}
-        kind = (torch.nn.DataParallel, object, None)
-        return copyreg._reconstructor, kind, state
+        refuse(True, "the model is copied, or saved as a whole")
 
 
 class GatherRows(torch.autograd.Function):
-    """A rank's rows to those of all ranks.
+    """A rank's rows of all outputs to those of all ranks.
 
     All ranks compute the loss of the whole batch, so the gradient of a rank's rows is its part of DataParallel's sum.
     DistributedDataParallel averages, also what is in .grad already: it needs world_size times as much. Parameters that
@@ -378,35 +359,28 @@ class GatherRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, sums: Any, counts: Any, rows: torch.Tensor, *parameters: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.sums, ctx.counts, ctx.others = sums, counts, [None for _ in parameters]
-        return gather_rows(rows, counts)
+    def forward(ctx: Any, model: WholeBatchDDP, counts: Any, *tensors: torch.Tensor) -> Any:
+        ctx.model, ctx.counts = model, counts
+        ctx.set_materialize_grads(False)
+        whole = [*map(gather_rows, tensors, counts)]
+        ctx.mark_non_differentiable(*(each for each, own in zip(whole, tensors) if not own.requires_grad))
+        return tuple(whole)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        trained, may_sum, ctx.model.may_sum = ctx.model.trained, ctx.model.may_sum, False
         refuse(torch.is_grad_enabled(), "gradients of gradients are wanted")
-        refuse(ctx.sums.are_done, "a second backward comes before the next forward")
-        torch.autograd.Variable._execution_engine.queue_callback(ctx.sums.check)
-        return (None, None, gradient.split(ctx.counts)[dist.get_rank()] * dist.get_world_size(), *ctx.others)
+        refuse(not may_sum, "a step has two forwards, or two backwards")
+        ends = [node for node, _ in ctx.next_functions[-len(trained) :]]
+        sums_all = all(map(torch._C._will_engine_execute_node, ends))  # or torch says what it is not made for
+        refuse(not sums_all, "autograd.grad or backward(inputs=...) asks for some gradients")
 
+        def own_part(gradient: Any, counts: Any) -> Any:
+            return (
+                None if gradient is None else gradient.split(counts)[dist.get_rank()] * dist.get_world_size()
+            )
 
-class SumsOnce:
-    """DistributedDataParallel sums gradients once between two forwards: this sees whether it has."""
-
-    are_done = False
-
-    def average(
-        self,
-        group: Any,
-        bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch looks at both annotations
-    ) -> torch.futures.Future[torch.Tensor]:
-        self.are_done = True
-        return allreduce_hook(group, bucket)
-
-    def check(self) -> None:
-        refuse(not self.are_done, "autograd.grad or backward(inputs=...) asks for some gradients")
+        return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 
 
 def drop_reducer(model: Any) -> None:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 756e662e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 04029af5): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -11,9 +11,9 @@ import random
 import sys
 import threading
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
 from weakref import WeakSet
 
 import torch
@@ -24,6 +24,7 @@ class Rank:
     """This process among the ranks."""
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     is_alone = False  # while rank 0 does something that the others do not
     # its number; workers of loaders and pools have others
     process = 0
@@ -47,21 +48,16 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
     return [each.tolist() for each in gather_tensors(own)]
 
 
-class CannotBeSent(RuntimeError):
-    """Raised on all ranks; one that raised alone would leave the others waiting."""
-
-
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    if dist.get_rank() == source:
-        try:
-            pickle.dumps(news)
-        except Exception as reason:
-            news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
-    message = [news]
+    message = [news, ""]
+    try:
+        pickle.dumps(news)
+    except Exception as reason:  # raised here alone, it would leave the others waiting
+        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
     dist.broadcast_object_list(message, source, Rank.host)
-    if isinstance(message[0], CannotBeSent):
-        raise message[0]
+    if message[1]:
+        raise RuntimeError(message[1])
     return message[0]
 
 
@@ -95,45 +91,42 @@ class ReplicaStream:
         cls.seed, cls.state = torch.initial_seed(), state
 
 
-class ReplicaDraws:
-    """Around a replica's forward: it draws from streams of its own, and the script's stay where they are.
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-
-    on_host = on_device = False
-
-    @contextmanager
-    def __call__(self, has_rows: bool) -> Iterator[None]:
-        script, device = host_streams(), None
-        if torch.cuda.is_available():
-            device = torch.cuda.get_rng_state()
-            torch.cuda.set_rng_state(ReplicaStream.current() if dist.get_rank() else device)
-        seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
-        self.after = torch.get_rng_state()
-        seed_host_streams(seed)
-        first = draw_on_host()
-        seed_host_streams(seed)
-        try:
-            yield
-        finally:
-            self.on_host = draw_on_host() != first  # nothing drew if that number comes next
-            set_host_streams(script)
-            if device is not None:
-                end = torch.cuda.get_rng_state()
-                self.on_device = not torch.equal(device, end)
-                if dist.get_rank():
-                    torch.cuda.set_rng_state(device)
-                    ReplicaStream.state = end if has_rows else ReplicaStream.state
-
-    def go_on(self, on_host: bool, on_device: bool) -> None:
-        """The script's streams go on behind what replica 0 drew."""
-        if on_host:
-            torch.set_rng_state(self.after)
+    drew: List[bool] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        set_host_streams(script)
         if on_device:
-            torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+            end = torch.cuda.get_rng_state()
+            drew[1] = not torch.equal(script_on_device, end)
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: Sequence[int]) -> None:
+    """The script's streams go on behind what replica 0 drew."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1]:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -147,47 +140,6 @@ def draw_on_host() -> List[Any]:
     numpy = sys.modules.get("numpy")
     of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
     return [random.random(), of_torch, numpy and numpy.random.random_sample()]
-
-
-AT_ONCE = 8
-
-
-class SideEffects(NamedTuple):
-    """What a replica's forward did beside computing."""
-
-    drew_on_host: bool
-    drew_on_device: bool
-    changed_buffers: bool
-    changed_parameters: bool
-
-
-def meet(
-    error: Optional[Exception], own: SideEffects, sizes: List[int]
-) -> Tuple[SideEffects, List[List[int]]]:
-    """The side effects that count (replica 0's draws, any replica's changes), and each output's rows on each rank.
-
-    What a replica raises is raised on all ranks.
-    """
-    first = [*sizes, *[0] * AT_ONCE][:AT_ONCE]
-    all_numbers = exchange_numbers([error is not None, *own, len(sizes), *first])
-    failed = [numbers[0] for numbers in all_numbers]
-    if any(failed):
-        error_of_all = tell_all(error, failed.index(1))  # by the first of them, to all
-        raise error or error_of_all
-    if len({numbers[5] for numbers in all_numbers}) > 1:
-        raise RuntimeError("replicas give different numbers of outputs: DataParallel cannot gather them")
-    columns = [[*map(bool, column)] for column in zip(*all_numbers)][1:5]
-    effects = SideEffects(columns[0][0], columns[1][0], any(columns[2]), any(columns[3]))
-    counts = [numbers[6:] for numbers in all_numbers]
-    if len(sizes) > AT_ONCE:
-        counts = exchange_numbers(sizes)
-    return effects, [[*column] for column in zip(*counts)][: len(sizes)]
-
-
-LAUNCHER = (  # what torchrun says to the processes that it starts
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
-    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
-)
 
 
 def init_distributed() -> None:
@@ -220,7 +172,8 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    for name in LAUNCHER:  # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
@@ -246,6 +199,9 @@ def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
         Rank.process = 0
+        os.environ["RANK"] = str(
+            dist.get_rank()
+        )  # Python flushes files later: what is rank 0's alone stays so
         dist.destroy_process_group()
 
 
@@ -267,15 +223,6 @@ def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, dict):
         return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
     return tree
-
-
-def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a tree, in order."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list, dict)):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(each)
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
@@ -304,6 +251,18 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     return replicas[module]
 
 
+def without_hooks() -> ContextManager[Any]:
+    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+
+    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    """
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
+            return nullcontext()
+    except RuntimeError:
+        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     """A forward on one device, to which DataParallel moves what it is given."""
     device = next((parameter.device for parameter in module.parameters()), None)
@@ -311,209 +270,83 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
-def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
-    """Numbers that change with buffers and parameters."""
-    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]
-
-
-def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """The rows of all ranks along a dimension, in rank order; counts are the numbers of rows of all ranks."""
-    rows = rows.transpose(0, dim)
-    padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
-    padded[: len(rows)] = rows
-    parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
-    return torch.cat(parts, dim)
-
-
-class TakeRows(torch.autograd.Function):
-    """This rank's rows of a tensor that all ranks hold; counts are the numbers of rows of all ranks."""
-
-    @staticmethod
-    def forward(ctx: Any, whole: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
-        ctx.counts, ctx.dim = counts, dim
-        return whole.split(counts, dim)[dist.get_rank()].clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return JoinRows.apply(gradient, ctx.counts, ctx.dim), None, None
-
-
-class JoinRows(torch.autograd.Function):
-    """The rows of all ranks. All ranks compute the same with them, so a rank's gradient is that of its rows."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
-        ctx.counts, ctx.dim = counts, dim
-        return gather_rows(rows, counts, dim)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return TakeRows.apply(gradient, ctx.counts, ctx.dim), None, None
-
-
-class Rows:
-    """Which rows of a batch this rank computes: DataParallel's chunk of its number."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim, self.has_any, self.want_gradient = dim, True, False
-
-    def take(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
-        """The own rows of a tensor. A rank that has none computes two of others', and keeps nothing of them."""
-        counts = [chunk.shape[self.dim] for chunk in tensor.chunk(dist.get_world_size(), self.dim)]
-        counts += [0] * (dist.get_world_size() - len(counts))
-        self.want_gradient |= tensor.requires_grad
-        if counts[dist.get_rank()]:
-            return TakeRows.apply(tensor, counts, self.dim).to(device or tensor.device)
-        self.has_any = False
-        others = tensor.detach().narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        rows = torch.cat([TakeRows.apply(tensor, counts, self.dim), others], self.dim)
-        return rows.to(device or tensor.device)
-
-    def kept(self, output: torch.Tensor) -> torch.Tensor:
-        """The rows of an output that are this rank's; a number is a row, as DataParallel makes a vector of them."""
-        rows = output if output.dim() else output.reshape(1)
-        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
-
-    def join(self, output: torch.Tensor, counts: List[int]) -> torch.Tensor:
-        return JoinRows.apply(self.kept(output), counts, self.dim)
-
-
-Tensors = Sequence[torch.Tensor]
+def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in parameters]
 
 
 class GradientSums:
-    """The parameters of one forward on their way into a replica, and their gradients on the way back.
+    """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    Sums set out while backward runs, in buckets and in one order on all ranks, as those of DistributedDataParallel do:
-    unless something else that ranks exchange in backward could come between (wait).
-    """
-
-    in_graphs: "WeakSet[GradientSums]" = WeakSet()
-
-    def __init__(self, parameters: Tensors, sparse: Collection[torch.Tensor], wait: bool = False) -> None:
-        self.parameters, self.wait = parameters, wait
-        self.sparse = [
-            i for i, parameter in enumerate(parameters) if any(parameter is table for table in sparse)
-        ]
-        self.buckets = make_buckets(parameters, self.sparse)
-        self.in_graphs.add(self)
-        self.watch_buffers([])
+    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        self.dense = [parameter for parameter in trained if parameter not in sparse]
+        self.tables = [parameter for parameter in trained if parameter in sparse]
+        self.wait, self.buffers = wait, [*module.buffers()]
         self.begin()
 
     def begin(self) -> None:
-        self.own: List[Optional[Tensors]] = [None] * len(self.buckets)
-        self.messages: List[torch.Tensor] = []
-        self.works: List[Any] = []
-
-    def watch_buffers(self, buffers: List[torch.Tensor]) -> None:
-        """Backward may change them: a checkpoint runs its part of the forward again."""
-        self.buffers, self.versions = buffers, [buffer._version for buffer in buffers]
+        """Behind a forward, or a backward: another backward may follow."""
+        self.versions = [buffer._version for buffer in self.buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
-        """What stands for each parameter in the replica of this rank."""
-        copies = [*AwaitSums.apply(self, *self.parameters)]
-        for number, bucket in enumerate(self.buckets):
-            leaving = LeaveRank.apply(self, number, *(copies[i] for i in bucket))
-            if hasattr(
-                leaving[0].grad_fn, "_set_sequence_nr"
-            ):  # autograd runs it once its gradients are there
-                leaving[0].grad_fn._set_sequence_nr(2**62)
-            for i, copy in zip(bucket, leaving):
-                copies[i] = copy
-        return dict(zip(self.parameters, copies))
+        """What stands for each trained parameter in the replica of this rank."""
+        parameters = [*self.dense, *self.tables]
+        return dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
 
-    def arrive(self, number: int, gradients: Tensors) -> None:
-        """Gradients of a bucket are there; its sum sets out once those before it have."""
-        own = self.own[number]
-        if own is not None and len(self.messages) > number:
-            raise RuntimeError("gradients came after their sum: call checkpoint with use_reentrant=False")
-        self.own[number] = gradients if own is None else [a + b for a, b in zip(own, gradients)]
-        if not self.wait and len(self.in_graphs) == 1:
-            self.set_out()
-
-    def set_out(self) -> None:
-        while len(self.messages) < len(self.own):
-            gradients = self.own[len(self.messages)]
-            if gradients is None:
-                return
-            self.messages.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-            self.works.append(dist.all_reduce(self.messages[-1], async_op=True))
-
-    def finish(self, gradients: List[Any]) -> List[torch.Tensor]:
+    def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
-        for number, bucket in enumerate(self.buckets):
-            if self.own[number] is None:
-                self.own[number] = [torch.zeros_like(self.parameters[i]) for i in bucket]
-        self.set_out()
-        for work, message, bucket in zip(self.works, self.messages, self.buckets):
-            work.wait()
-            for i, part in zip(bucket, message.split([self.parameters[i].numel() for i in bucket])):
-                gradients[i] = part.view_as(self.parameters[i])
-        for i in self.sparse:
-            gradients[i] = sum_sparse(gradients[i], self.parameters[i])
+        sums = [*self.sum_dense(gradients[: len(self.dense)])]
+        sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
         if self.versions != [buffer._version for buffer in self.buffers]:
-            share_tensors(self.buffers)
+            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
         self.begin()
-        self.in_graphs.discard(self)
-        return gradients
+        return sums
+
+    def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
+        return sum_over_ranks(or_zeros(gradients, self.dense))
 
 
-def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
+def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+
+
+def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
     """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
     parts: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, gradient, Rank.host)
-    own = [part.to(parameter.device) for part in parts if part is not None]
+    own = [part.to(table.device) for part in parts if part is not None]
     own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
-    return sum(own[1:], own[0]) if own else torch.zeros_like(parameter).to_sparse()
-
-
-def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:
-    """Places of parameters, the last first (they are the first to have gradients): 1 MB, then 25 MB each."""
-    buckets: List[List[int]] = []
-    room = 0
-    for i in reversed(range(len(parameters))):
-        size = parameters[i].numel() * parameters[i].element_size()
-        if i in left_out:
-            continue
-        if not buckets or size > room or parameters[i].dtype != parameters[buckets[-1][0]].dtype:
-            room = 25 * 2**20 if buckets else 2**20
-            buckets.append([])
-        buckets[-1].append(i)
-        room -= size
-    return buckets
-
-
-class LeaveRank(torch.autograd.Function):
-    """Copies of a bucket's parameters; backward brings their gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, sums: GradientSums, number: int, *tensors: torch.Tensor) -> Any:
-        ctx.sums, ctx.number = sums, number
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
-            return (None, None, *gradients)
-        ctx.sums.arrive(ctx.number, gradients)
-        return (None, None, *(None for _ in gradients))
+    return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
 
 
 class AwaitSums(torch.autograd.Function):
-    """Copies of all parameters. It is made before the forward, so its backward runs last, and waits for the sums."""
+    """Copies of all parameters. It is made before the forward, so its backward runs last."""
 
     @staticmethod
-    def forward(ctx: Any, sums: GradientSums, *tensors: torch.Tensor) -> Any:
-        ctx.sums = sums
+    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
+        ctx.sums, ctx.parameters = sums, parameters
         ctx.set_materialize_grads(False)
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         if not torch.is_grad_enabled():
-            return (None, *ctx.sums.finish([*gradients]))
-        pairs = zip(gradients, ctx.sums.parameters)
-        return (None, *SumOverRanks.apply(*(torch.zeros_like(p) if g is None else g for g, p in pairs)))
+            return (None, *ctx.sums.finish(gradients))
+        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.parameters)))
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """What all ranks have, summed: in one message for each type of number."""
+    sums = [*tensors]
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        message = torch.cat([tensors[place].reshape(-1) for place in places])
+        dist.all_reduce(message)
+        for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
+            sums[place] = part.view(tensors[place].shape)
+    return sums
 
 
 class SumOverRanks(torch.autograd.Function):
@@ -521,10 +354,7 @@ class SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
-        sums = [tensor.clone().contiguous() for tensor in tensors]
-        for each in sums:
-            dist.all_reduce(each)
-        return tuple(sums)
+        return tuple(each.clone() for each in sum_over_ranks(tensors))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -543,7 +373,52 @@ class CopyToRanks(torch.autograd.Function):
         return SumOverRanks.apply(*gradients)
 
 
-class WholeBatchParallel(torch.nn.Module):
+class OwnRows:
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+
+    A rank that has none computes two of others', and keeps nothing of them.
+    """
+
+    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
+        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        self.has_any = self.has_any and rank < len(chunks)
+        own = (
+            chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        )
+        return own.to(self.device or tensor.device, copy=True)
+
+    def keep(self, output: torch.Tensor) -> torch.Tensor:
+        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
+
+
+def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of all ranks along a dimension, in rank order; counts are the numbers of rows of all ranks."""
+    rows = rows.transpose(0, dim)
+    padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
+    padded[: len(rows)] = rows
+    parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
+    return torch.cat(parts, dim)
+
+
+class JoinRows(torch.autograd.Function):
+    """The rows of all ranks. All ranks compute the same with them, so a rank's gradient is that of its rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        ctx.counts, ctx.dim = counts, dim
+        return gather_rows(rows, counts, dim)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (whole,) = CopyToRanks.apply(gradient)
+        return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None
+
+
+class WholeBatch(torch.nn.Module):
     """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
     Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
@@ -552,6 +427,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     stands_for_data_parallel = True  # as no class of the script's own does
     of_program: Any = None  # the wrapper that does
+    sums: Any = GradientSums
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -562,22 +438,27 @@ class WholeBatchParallel(torch.nn.Module):
         self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
         first = self.device_ids[0] if self.device_ids else None
         self.output_device = first if output_device is None else output_device
-        share_tensors([*module.parameters(), *module.buffers()])
+        if together():
+            share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
-        torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
+        torch.nn.DataParallel.__setstate__ = WholeBatch.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
-            WholeBatchParallel.of_program = type(self)
+            WholeBatch.of_program = type(self)
+            # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+            type(self).__name__ = type(self).__qualname__ = "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
+        return compute_own_rows(
+            self.module, self.dim, self.sums, self.run_replica, inputs, kwargs, self.join_rows
+        )
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
 
-    def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        return JoinRows.apply(rows, counts, dim)
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -587,7 +468,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatchParallel.of_program:
+        if type(self) is not WholeBatch.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
         kind = (torch.nn.DataParallel, object, None)
@@ -595,53 +476,142 @@ class WholeBatchParallel(torch.nn.Module):
 
     def take_place(self: Any, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatchParallel.of_program
+            self.__class__ = WholeBatch.of_program
         torch.nn.Module.__setstate__(self, state)
 
 
-def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any) -> Any:
+def compute_own_rows(
+    module: torch.nn.Module,
+    dim: int,
+    kind: Any,
+    run_replica: Any,
+    inputs: Any,
+    kwargs: Any,
+    join: Any = JoinRows.apply,
+) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
-    parameters, rows, draws = [*module.parameters()], Rows(dim), ReplicaDraws()
-    if not inputs and not kwargs:  # then DataParallel runs on one device
-        rows.has_any = dist.get_rank() == 0
-    device = parameters[0].device if parameters else None
-    inputs, kwargs = map_tensors(lambda tensor: rows.take(tensor, device), (inputs, kwargs))
-    outputs, error, before = None, None, versions_of(module)
-    sums = sums_of(module, rows)
-    copies = copies_of(module, sums)
-    with draws(rows.has_any):
-        try:
-            outputs = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-        except Exception as raised:
-            error = raised if rows.has_any else None
-    own = SideEffects(draws.on_host, draws.on_device, *changes_of(module, before))
-    sizes = [rows.kept(output).shape[dim] for output in tensors_of(outputs)]
-    effects, counts = meet(error, own, sizes)
-    draws.go_on(effects.drew_on_host, effects.drew_on_device)
-    if effects.changed_buffers:
-        share_tensors([*module.buffers()])
-    if effects.changed_parameters:  # a forward that writes into weights: those of replica 0 stay
-        share_tensors(parameters)
-    if sums:
-        sums.watch_buffers([*module.buffers()])
-    next_counts = iter(counts)
-    return map_tensors(lambda output: rows.join(output, next(next_counts)), outputs)
+    parameters = [*module.parameters()]
+    rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    outputs: List[torch.Tensor] = []
+    want_gradients = False
+
+    def take(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal want_gradients
+        if tensor.requires_grad and torch.is_grad_enabled():
+            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+        return rows.take(tensor)
+
+    inputs, kwargs = map_tensors(take, (inputs, kwargs))
+    sums = kind(module, want_gradients)
+    copies = make_copies(module, sums)
+    versions = versions_of(parameters)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+    map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
+    sizes = [output.shape[dim] for output in outputs]
+    numbers = exchange_numbers([*drew, versions != versions_of(parameters), *sizes])
+    go_on_behind(numbers[0])
+    writes = any(each[2] for each in numbers)  # into weights: those of replica 0 stay
+    share_tensors([*module.buffers(), *(parameters if writes else ())])
+    sums.begin()
+    whole = map(join, outputs, [*zip(*numbers)][3:], [dim] * len(outputs))
+    return map_tensors(lambda output: next(whole), tree)
 
 
-def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:
-    """What sums the gradients of a forward over the ranks, if it leaves any."""
-    trained = [p for p in module.parameters() if p.requires_grad and torch.is_grad_enabled()]
-    sparse: List[Any] = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
-    return GradientSums(trained, sparse, wait=rows.want_gradient) if trained else None
-
-
-def copies_of(module: torch.nn.Module, sums: Optional[GradientSums]) -> Dict[Any, torch.Tensor]:
+def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
     """What stands for parameters in the replica of this rank."""
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
-    return {**copies, **(sums.copies() if sums else {})}
+    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
 
 
-def changes_of(module: torch.nn.Module, before: Any) -> List[bool]:
-    """Whether a forward has changed buffers, and parameters."""
-    now, trains = versions_of(module), any(part.training for part in module.modules())
-    return [trains or now[0] != before[0], now[1] != before[1]]
+class OverlappingSums(GradientSums):
+    """GradientSums that set out while backward runs, in buckets and in one order on all ranks.
+
+    Unless something else that ranks exchange in backward could come between: sums of another forward, or what a wrapper
+    has to wait for.
+    """
+
+    in_graphs: "WeakSet[OverlappingSums]" = WeakSet()
+
+    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
+        super().__init__(module, wait)
+        self.dense.reverse()  # the last parameters are the first to have gradients
+        self.buckets = make_buckets(self.dense)
+        self.in_graphs.add(self)
+
+    def begin(self) -> None:
+        super().begin()
+        self.messages: Dict[int, torch.Tensor] = {}  # gradients of a bucket, then their sums
+        self.works: List[Any] = []
+
+    def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
+        copies = super().copies()
+        for number, bucket in enumerate(self.buckets):
+            leaving = LeaveRank.apply(self, number, *(copies[parameter] for parameter in bucket))
+            if hasattr(leaving[0].grad_fn, "_set_sequence_nr"):  # it runs as soon as its gradients are there
+                leaving[0].grad_fn._set_sequence_nr(2**62)
+            copies.update(zip(bucket, leaving))
+        return copies
+
+    def arrive(self, number: int, gradients: Sequence[torch.Tensor]) -> None:
+        """Gradients of a bucket are there; its sum sets out once those before it have."""
+        if number < len(self.works):
+            raise RuntimeError("gradients came after their sum: call checkpoint with use_reentrant=False")
+        message = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        self.messages[number] = self.messages[number] + message if number in self.messages else message
+        if not self.wait and len(self.in_graphs) == 1:
+            self.set_out()
+
+    def set_out(self) -> None:
+        while len(self.works) in self.messages:
+            self.works.append(dist.all_reduce(self.messages[len(self.works)], async_op=True))
+
+    def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
+        sums: List[torch.Tensor] = []
+        for number, bucket in enumerate(self.buckets):
+            if number not in self.messages:
+                self.messages[number] = torch.cat([torch.zeros_like(p).reshape(-1) for p in bucket])
+        self.set_out()
+        for number, bucket in enumerate(self.buckets):
+            self.works[number].wait()
+            parts = self.messages[number].split([parameter.numel() for parameter in bucket])
+            sums += [part.view_as(parameter) for part, parameter in zip(parts, bucket)]
+        self.in_graphs.discard(self)
+        return sums
+
+
+def make_buckets(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
+    """1 MB of parameters, then 25 MB each."""
+    buckets: List[List[torch.Tensor]] = []
+    room = 0
+    for parameter in parameters:
+        size = parameter.numel() * parameter.element_size()
+        if not buckets or size > room or parameter.dtype != buckets[-1][0].dtype:
+            room = 25 * 2**20 if buckets else 2**20
+            buckets.append([])
+        buckets[-1].append(parameter)
+        room -= size
+    return buckets
+
+
+class LeaveRank(torch.autograd.Function):
+    """Copies of a bucket's parameters; backward brings their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: OverlappingSums, number: int, *tensors: torch.Tensor) -> Any:
+        ctx.sums, ctx.number = sums, number
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
+            return (None, None, *gradients)
+        ctx.sums.arrive(ctx.number, gradients)
+        return (None, None, *(None for _ in gradients))
+
+
+class WholeBatchParallel(WholeBatch):
+    """WholeBatch for a program that wraps one model: its gradients are summed while backward runs."""
+
+    stands_for_data_parallel = True
+    sums = OverlappingSums

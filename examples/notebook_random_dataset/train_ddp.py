@@ -27,7 +27,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import WholeBatchInTurns, count_ranks, init_distributed
+from ddp_helpers import WholeBatchPrinting, count_ranks, init_distributed
 
 # Parameters and DataLoaders
 input_size = 5
@@ -96,7 +96,7 @@ input_size,output_size
 model = Model(input_size, output_size)
 if torch.cuda.device_count()>0:
   print(f"Let's use {count_ranks()} GPUS!")
-  model = WholeBatchInTurns(model)
+  model = WholeBatchPrinting(model)
 
 # %% cell 8
 model.to(device)

@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import WholeBatchInTurns, count_ranks, init_distributed
+from ddp_helpers import WholeBatchPrinting, count_ranks, init_distributed
 
 # Parameters and DataLoaders
 input_size = 5
@@ -46,7 +46,7 @@ model = Model(input_size, output_size)
 if count_ranks() > 1:
     print("Let's use", count_ranks(), "GPUs!")
     # dim = 0 [30, xxx] -> [10, ...], [10, ...], [10, ...] on 3 GPUs
-    model = WholeBatchInTurns(model)
+    model = WholeBatchPrinting(model)
 
 model.to(device)
 

@@ -163,3 +163,24 @@ def train"""
 def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str, name: str) -> None:
     text = ORDINARY.replace("\ndef train", "\nSEEN, NETS, LOG = [], [], None\n" + NET.format(body=body))
     assert wrapper_of(text.replace("nn.Linear(3, 2)", "Net()")) == name
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_large"),
+    [
+        ("up = torch.nn.ConvTranspose2d(2, 2, 2)", True),
+        (
+            "class Up(torch.nn.Module):\n    def forward(self, x):\n        return torch.nn.functional.interpolate(x)",
+            True,
+        ),
+        (
+            "class Data:\n    def __getitem__(self, i):\n        return torch.nn.functional.interpolate(x)",
+            False,
+        ),
+        ("loss = criterion(output.view(-1, words), targets)", True),
+        ("x = layer(x.view(-1, 320))", False),
+    ],
+)
+def test_outputs_of_pixels_and_tokens_stay_in_parts(lines: str, is_large: bool) -> None:
+    text = f"import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n{lines}\n"
+    assert (wrapper(program(text)) == "WholeBatchInParts") is is_large

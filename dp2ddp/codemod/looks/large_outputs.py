@@ -8,19 +8,19 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import functions_of
 from dp2ddp.codemod.model.program import Program
 
-# What layers of images make images with.
-MAKES_IMAGES = {
+# What makes images: layers, and functions in a layer's methods.
+LAYERS = {
     *(f"torch.nn.ConvTranspose{dims}d" for dims in (2, 3)),
     *(
         f"torch.nn.{name}"
         for name in ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "PixelShuffle")
     ),
-    *(
-        f"torch.nn.functional.{name}"
-        for name in ("interpolate", "upsample", "pixel_shuffle", "conv_transpose2d")
-    ),
+}
+FUNCTIONS = {
+    f"torch.nn.functional.{name}" for name in ("interpolate", "upsample", "pixel_shuffle", "conv_transpose2d")
 }
 FLATTENS = {"view", "reshape"}
 
@@ -28,10 +28,21 @@ FLATTENS = {"view", "reshape"}
 def may_give_large_outputs(program: Program) -> bool:
     """Whether the text makes images, or compares rows of tokens: `criterion(output.view(-1, words), targets)`."""
     return any(
-        not MAKES_IMAGES.isdisjoint(module.mentions)
-        or any(_compares_tokens(module, call) for call in module.calls)
+        _makes_images(module) or any(_compares_tokens(module, call) for call in module.calls)
         for module in program.modules
     )
+
+
+def _makes_images(module: Module) -> bool:
+    if not LAYERS.isdisjoint(module.mentions):
+        return True
+    named = (node for name in FUNCTIONS for node in module.mentions.get(name, ()))
+    return any(_is_in_layer(module, node) for node in named)
+
+
+def _is_in_layer(module: Module, node: ast.AST) -> bool:
+    classes = (each for each in module.around(node) if isinstance(each, ast.ClassDef))
+    return any(function.name == "forward" for each in classes for function in functions_of(each))
 
 
 def _compares_tokens(module: Module, call: Call) -> bool:

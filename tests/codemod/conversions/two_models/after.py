@@ -2,7 +2,7 @@
 import os
 import torch, torchvision
 import torch.nn as nn
-from dp2ddp.helpers import WholeBatchParallel, init_distributed, run_on_rank0
+from dp2ddp.helpers import WholeBatch, init_distributed, run_on_rank0
 
 os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
 
@@ -10,8 +10,8 @@ init_distributed()
 
 torch.manual_seed(7)
 
-G = WholeBatchParallel(nn.Linear(16, 64)).cuda()
-D = WholeBatchParallel(nn.Linear(64, 1)).cuda()
+G = WholeBatch(nn.Linear(16, 64)).cuda()
+D = WholeBatch(nn.Linear(64, 1)).cuda()
 opt_g = torch.optim.Adam(G.parameters(), 2e-4)
 opt_d = torch.optim.Adam(D.parameters(), 2e-4)
 bce = nn.BCEWithLogitsLoss()
