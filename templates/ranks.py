@@ -38,6 +38,11 @@ def init_distributed() -> None:
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        if torch.cuda.device_count() > 1:
+            print(
+                f"one process, so one of {torch.cuda.device_count()} GPUs: start it by torchrun",
+                file=sys.stderr,
+            )
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error
@@ -49,7 +54,11 @@ def init_distributed() -> None:
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
+    for name in (
+        *variables,
+        "MASTER_ADDR",
+        "MASTER_PORT",
+    ):  # libraries ask whether there are ranks: no, as before
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 

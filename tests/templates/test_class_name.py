@@ -9,7 +9,8 @@ PROGRAM = """
 from torch import nn
 from dp2ddp.templates.ddp import WholeBatchDDP
 from dp2ddp.templates.functions import DataParallelOnRanks
-from dp2ddp.templates.model import WholeBatchParallel
+from dp2ddp.templates.model import WholeBatch
+from dp2ddp.templates.overlapping import WholeBatchParallel
 from dp2ddp.templates.parts import WholeBatchInParts
 from dp2ddp.templates.turns import WholeBatchInTurns
 
@@ -22,7 +23,7 @@ class BalancedDataParallel(nn.DataParallel):
 def told(model):
     return type(model).__name__, str(type(model)).rpartition(".")[2], str(model)
 
-for kind in (WholeBatchDDP, WholeBatchParallel, WholeBatchInTurns, WholeBatchInParts):
+for kind in (WholeBatch, WholeBatchDDP, WholeBatchParallel, WholeBatchInTurns, WholeBatchInParts):
     assert told(kind(nn.Linear(2, 2))) == told(nn.DataParallel(nn.Linear(2, 2))), kind
 Balanced.__name__ = Balanced.__qualname__ = "BalancedDataParallel"
 assert told(Balanced(nn.Linear(2, 2))) == told(BalancedDataParallel(nn.Linear(2, 2)))

@@ -396,7 +396,8 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
     times = sum(map(len, actual)) / len(taken)
     batches = batches_of(evidence.matched_step) if evidence.matched_step else ()
     dropped = sum(len(rows) for each in batches for rows in each.ranks)
-    if len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected):
+    again = len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected)
+    if again and not all(map(in_order, actual)):
         yield finding(
             "same-order-each-epoch",
             0.95,
@@ -410,6 +411,12 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
             f"{len(missing)} of the {len({*expected})} samples that DataParallel takes are on no rank in the whole "
             f"run: {names_text(missing)}",
         )
+
+
+def in_order(indices: Sequence[int]) -> bool:
+    """Whether the samples of an epoch come as they lie in the data set: nobody has shuffled them."""
+    epoch = [*dict.fromkeys(indices)]
+    return epoch == sorted(epoch)
 
 
 def goes_round(indices: Sequence[int]) -> bool:
