@@ -15,6 +15,9 @@ import torch
 T = TypeVar("T")
 _FAR = 1000  # between the seeds of two ranks; there are fewer devices
 _PlainGenerator = torch._C.Generator
+default_generator_lock = threading.RLock()
+"""Held while a device's state is in torch's default generator: whoever sets its state meanwhile would set the
+device's."""
 
 
 class _GeneratorType(type(_PlainGenerator)):  # type: ignore[misc]  # has a metaclass of its own
@@ -52,7 +55,6 @@ class RandomStreams:
         # (torch/cuda/random.py:112).
         self.generators = tuple(VirtualGenerator(torch.device("cuda", index)) for index in range(count))
         self.seed_all(torch.initial_seed())
-        self._lock = threading.RLock()
 
     def seed_all(self, seed: int) -> None:
         """Seed every generator with the same number."""
@@ -73,7 +75,7 @@ class RandomStreams:
         function.
         """
         default, own = torch.default_generator, self.generators[place]
-        with self._lock:
+        with default_generator_lock:
             host = default.get_state()
             default.set_state(own.get_state())
             try:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.parallel.parallel_apply
 
 from .patches import Patches
+from .random_streams import default_generator_lock
 
 # Any throughout: modules, their arguments, and states of generators.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
@@ -69,16 +70,18 @@ class ReplicaDraws:
 
     @contextmanager
     def _streams(self, replica: int) -> Iterator[None]:
-        before = _states()
-        _seed_all(self._seed + replica)
-        self._begun.append(_states())
+        with default_generator_lock:  # another replica that has given its turn away may draw on its device
+            before = _states()
+            _seed_all(self._seed + replica)
+            self._begun.append(_states())
         try:
             yield
         finally:
-            now = _states()  # another replica's, where one waits for the other
-            if not any(_same(begun, now) for begun in self._begun):
-                self._drew.add(replica)
-            _set(before)
+            with default_generator_lock:
+                now = _states()  # another replica's, where one waits for the other
+                if not any(_same(begun, now) for begun in self._begun):
+                    self._drew.add(replica)
+                _set(before)
 
     def end(self, *, failed: bool = False) -> None:
         """The script goes on."""

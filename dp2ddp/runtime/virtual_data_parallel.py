@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -306,7 +307,9 @@ class ThreadInTurn(threading.Thread):
         look = _Look.at(self)
         while self.is_alive():
             self.join(_TIMEOUT)
-            if not self.is_alive() or self._waits_for_another() or look.shows_waiting(self):
+            if not self.is_alive():
+                return
+            if (self._waits_for_another() or look.shows_waiting(self)) and not wants_a_core(self):
                 return
             if look.is_old:
                 look = _Look.at(self)
@@ -345,6 +348,16 @@ class _Look:
             return False
         now = _Look.at(thread)
         return now.stack == self.stack and now.computed - self.computed < (now.time - self.time) / 4
+
+
+def wants_a_core(thread: threading.Thread) -> bool:
+    """Whether a thread runs, or would if the machine were less busy; False where the system does not say."""
+    try:
+        stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
+    except OSError:
+        return False
+    state = stat.rpartition(b") ")[2][:1]  # behind the name, which may have spaces
+    return state in (b"R", b"D")  # D: it waits for the disk, no other thread
 
 
 def _computed(thread: threading.Thread) -> float:

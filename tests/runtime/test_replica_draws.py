@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -125,3 +126,30 @@ def test_whoever_wants_to_know_is_told_that_replicas_would_race(
     virtual(3)
     run(Noisy(DRAWS[0][0], first, last))
     assert len(calls) == told
+
+
+def test_a_replica_that_begins_leaves_the_draw_of_another_ones_device_alone(virtual: Install) -> None:
+    """On a busy machine a slow replica is taken to wait, and the next one begins beside it."""
+    streams = virtual(2).streams
+    begun, over = threading.Event(), threading.Event()
+    drawn: list[float] = []
+
+    def draw_late() -> None:
+        begun.wait(0.5)
+        drawn.append(float(torch.rand(())))
+
+    class Late(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.get_device() == 1:
+                begun.set()
+                over.wait(20)
+                return x
+            streams.draw(0, draw_late, (), {})
+            drawn.append(float(torch.rand((), device=x.device)))
+            over.set()
+            return x
+
+    torch.manual_seed(5)
+    nn.DataParallel(Late().cuda())(torch.zeros(2, 1))
+    generator = torch.Generator().manual_seed(5)
+    assert drawn == [float(torch.rand((), generator=generator)) for _ in range(2)]

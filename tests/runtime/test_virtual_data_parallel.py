@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import queue
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from dp2ddp.runtime.virtual_data_parallel import wants_a_core
 
 from .conftest import Install
 
@@ -351,6 +355,34 @@ def test_replicas_wait_in_any_way_for_one_that_comes_later(virtual: Install, kin
             return super().forward(x)
 
     assert nn.DataParallel(Waiting(2, 2).cuda())(torch.ones(2, 2)).shape == (2, 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux says what a thread does")
+def test_one_that_lacks_a_core_is_not_taken_to_wait() -> None:
+    ended, lock = threading.Event(), threading.Lock()
+
+    def compute() -> None:
+        while not ended.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000)  # lets other threads go on
+
+    busy, waiting = threading.Thread(target=compute), threading.Thread(target=lock.acquire)
+    with lock:
+        busy.start()
+        waiting.start()
+        try:
+            assert _within_seconds(lambda: wants_a_core(busy))
+            assert _within_seconds(lambda: not wants_a_core(waiting))
+        finally:
+            ended.set()
+    busy.join()
+    waiting.join()
+
+
+def _within_seconds(happens: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.001)
+    return happens()
 
 
 # ---- autograd beyond one backward
