@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 04029af5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 5c9ab92d): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -515,10 +515,10 @@ def parallel_apply_on_ranks(
                 raise
             error = raised if has_rows else None
         raise_on_all(error)
-    numbers = exchange_numbers([*drew, versions != versions_of(parameters)])
-    go_on_behind(numbers[0])
+    effects = exchange_numbers([*drew, versions != versions_of(parameters)])
+    go_on_behind(effects[0])
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[2] for each in numbers)  # into weights: those of the first replica stay
+    writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
     share_tensors([*dict.fromkeys([*buffers, *(parameters if writes else ()), *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),

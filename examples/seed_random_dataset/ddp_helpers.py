@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 04029af5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 5c9ab92d): yours now, it needs torch alone."""
 
 import atexit
 import copy

@@ -166,7 +166,7 @@ class TestWriting:
             b"\xef\xbb\xbfimport torch\r\nfrom dp2ddp.helpers import WholeBatchParallel, init_distributed\r\n"
         )
         assert written.endswith(
-            b"\r\nname = '\xc3\xa9'; init_distributed(); net = WholeBatchParallel(net)\r\nx\t=  1"
+            b"\r\nname = '\xc3\xa9'\r\ninit_distributed()\r\nnet = WholeBatchParallel(net)\r\nx\t=  1"
         )
 
     def test_the_coding_comment_holds(self, script: Path) -> None:

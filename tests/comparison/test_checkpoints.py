@@ -19,7 +19,7 @@ from torch import nn
 from dp2ddp.comparison.checkpoints import difference
 from dp2ddp.comparison.contents import content_hash
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.helpers import WholeBatchDDP
+from dp2ddp.helpers import WholeBatch
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -200,12 +200,17 @@ def test_a_format_of_others_may_say_when_it_was_written(tmp_path: Path) -> None:
     assert "cannot be read" in difference(tmp_path / "a", tmp_path / "c", 1e-9)
 
 
-def test_a_data_parallel_is_one_however_pickle_makes_it(tmp_path: Path) -> None:
+def test_a_data_parallel_is_one_however_pickle_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     net = nn.DataParallel(nn.Linear(2, 2))
+    places = {"device_ids": [0, 1], "src_device_obj": torch.device("cuda", 0)}  # as where there are devices
+    vars(net).update(places)
     torch.save(net, tmp_path / "theirs.pt")
-    wrapped = WholeBatchDDP.__new__(WholeBatchDDP)  # without a process group
+    wrapped = WholeBatch.__new__(WholeBatch)  # without a process group
     nn.Module.__init__(wrapped)
-    wrapped.module = net.module
+    wrapped.module, wrapped.device_ids = net.module, [0, 1]
+    monkeypatch.setattr(WholeBatch, "of_program", WholeBatch)
     torch.save(wrapped, tmp_path / "ours.pt")
     assert difference(tmp_path / "theirs.pt", tmp_path / "ours.pt", 0) == ""
 

@@ -15,6 +15,11 @@ from dp2ddp.source.projects import read_project
 DISTINCTIVE = (
     "WholeBatchDDP",
     "WholeBatchParallel",
+    "WholeBatchSharingErrors",
+    "WholeBatchInParts",
+    "WholeBatch",
+    "WholeBatchPrinting",
+    "WholeBatchWriting",
     "WholeBatchInTurns",
     "DataParallelOnRanks",
     "data_parallel_on_ranks",

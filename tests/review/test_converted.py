@@ -235,7 +235,7 @@ def test_the_names_are_those_of_the_templates() -> None:
 
 def test_every_wrapper_is_known() -> None:
     """What a helper makes of a model: a class of torch's DistributedDataParallel, or of one of ours."""
-    wrappers = {"DistributedDataParallel", "WholeBatchParallel"}  # the latter is a plain module
+    wrappers = {"DistributedDataParallel", "WholeBatch"}  # the latter is a plain module
     classes = [
         node
         for path in sorted((ROOT / "templates").rglob("*.py"))

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from dp2ddp.templates import parts  # noqa: E402
-from dp2ddp.templates.parts import Parts, make_whole  # noqa: E402
+from dp2ddp.templates.parts import Parts, WholeBatchInParts, make_whole  # noqa: E402
 from dp2ddp.templates.rank0 import ask_rank0  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
@@ -137,6 +137,7 @@ WHOLE: dict[str, Case] = {
     "relu_in_place": lambda x: F.relu(x * 1, inplace=True) * 2,
     "smallest": lambda x: x.min() + x.max(),
     "function_of_parts": lambda x: Twice.apply(x.sigmoid()) * x,
+    "given_to_rank0": lambda x: x + ask_rank0(lambda pairs: pairs["x"][0].detach().cumsum(0), {"x": [x]}),
     "between_functions": lambda x: (lambda y: y.sigmoid() + Twice.apply(y))(Twice.apply(x * 3)),
 }
 
@@ -203,6 +204,7 @@ def compare(case: Case, whole: torch.Tensor) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     init_distributed()
+    WholeBatchInParts(nn.Linear(2, 2))  # from here on, what rank 0 gets alone is made whole before
     torch.manual_seed(0)
     images = torch.randn(*IMAGES, dtype=torch.float64)
     found: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 # corpus: idioms = shuffle literal True; drop_last; nn.DataParallel; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; worker_init_fn; AverageMeter; manual adjust_learning_rate; .cuda()
 # corpus: worlds = 2 3 4
-# corpus: helpers = WholeBatchDDP Rank0Loader
+# corpus: helpers = WholeBatchDDP Rank0Loader Rank0SamplerLoader
 # Fine-grained classification with random crops, flips and erasing, loaded by three workers.
 import argparse
 import random

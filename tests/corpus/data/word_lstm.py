@@ -1,7 +1,7 @@
 # corpus: idioms = nn.DataParallel; rebinds the same name; device_count() > 1; isinstance(model, DataParallel); clip_grad; .to(device); device_count() used; torch.manual_seed
 # corpus: worlds = 2 3
-# corpus: helpers = WholeBatchDDP
-"""A word-level LSTM language model: scores of few words go whole to every rank, in the smallest helpers."""
+# corpus: helpers = WholeBatchInParts
+"""A word-level LSTM language model: scores of few words are small, and go whole to every rank."""
 import argparse
 import math
 import time

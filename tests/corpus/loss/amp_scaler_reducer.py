@@ -1,7 +1,7 @@
 # corpus: idioms = torch GradScaler/autocast; clip_grad; EMA / second copy of weights; lr_scheduler; mean over a data-dependent count - full batch level (after gather); tqdm/progress bar
 # corpus: worlds = 2 4
-# corpus: helpers = WholeBatchParallel
-"""Everything that does not forbid the reducer: autocast, GradScaler, clipping, warm-up, EMA, a loss with a data-dependent count."""
+# corpus: helpers = WholeBatchInParts
+"""Images made of images: autocast, GradScaler, clipping, warm-up, EMA, a loss with a data-dependent count."""
 import argparse
 
 import torch

@@ -2,7 +2,7 @@
 # corpus: idioms = manual adjust_learning_rate; tensorboard; AverageMeter; drop_last; from x import *; __name__ guard; val loss of this process drives lr / early stop / rollback; makedirs/mkdir
 # corpus: worlds = 2
 # corpus: module = segkit.train
-# corpus: helpers = WholeBatchDDP
+# corpus: helpers = WholeBatchInParts
 """python -m segkit.train: a package with relative imports, settings in a module, the wrap in the trainer."""
 import os
 
