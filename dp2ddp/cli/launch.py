@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -61,9 +62,13 @@ def command(
 ) -> None:  # fmt: skip
     """Start the converted SCRIPT with a rank on each GPU; with -o only write the file that starts it.
 
+    A script that still uses DataParallel is converted on the way where it is started by torchrun, with its local
+    modules; no file of yours changes.
+
     What is started takes dp2ddp's place: its output, its signals and its exit code are its own.
     Arguments for the script go behind --.
-    Ends with 2 for options that do not fit, with 3 if SCRIPT was not converted or nothing could be started.
+    Ends with 2 for options that do not fit, with 1 if SCRIPT could not be converted, with 3 if nothing could be
+    started.
     """
     place = TARGETS[target]
     given = {
@@ -72,11 +77,13 @@ def command(
         if value is not None and (name in place.options or _is_typed(name))
     }
     _check_options(target, gpus, nodes, given, output)
-    job = _job(script, as_module, arguments, gpus, nodes, restarts, place)
+    job, wrapped = _job(script, as_module, arguments, gpus, nodes, restarts, place)
+    if wrapped and (output or not place.launcher):
+        raise _unconverted(job, wrapped)
     if output:
         _write(place.text(job, given), output, force, place, Path(job.script))
     elif place.launcher:
-        _become(job, given, place.launcher)
+        _become(job, given, place.launcher, _converted(job, as_module, wrapped) if wrapped else job)
     else:
         _hand_over(list(place.takes_file), place.text(job, given))
 
@@ -111,8 +118,8 @@ def _check_options(target: str, gpus: int | None, nodes: int, given: Given, outp
 def _job(
     script: Path, as_module: bool, arguments: tuple[str, ...], gpus: int | None, nodes: int, restarts: int,
     place: Target,
-) -> Job:  # fmt: skip
-    """What to start; a SourceError for a script that must be converted first."""
+) -> tuple[Job, str | None]:  # fmt: skip
+    """What to start, and the place where it must be converted first, if any."""
     from dp2ddp.codemod.readiness import readiness
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import module_of, script_file
@@ -130,12 +137,33 @@ def _job(
     job = Job(str(path), module, arguments, gpus, nodes, restarts, settings)
     for remark in _remarks(path, ready, job, place):
         warn(f"{path}: {remark}")
-    if job.world != 1 and ready.still_wrapped and not ready.joins:
-        raise SourceError(
-            f"{ready.still_wrapped}: still DataParallel, so each rank would train alone on all GPUs; "
-            f"`dp2ddp convert {shlex.quote(str(path))}` first, then launch what it writes"
-        )
-    return job
+    return job, None if job.world == 1 or ready.joins else ready.still_wrapped
+
+
+def _unconverted(job: Job, wrapped: str) -> SourceError:
+    return SourceError(
+        f"{wrapped}: still DataParallel, so each rank would train alone on all GPUs; "
+        f"`dp2ddp convert {shlex.quote(job.script)}` first, then launch what it writes"
+    )
+
+
+def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
+    """What starts the conversion in the script's place; a HazardError if its owner must answer something first."""
+    from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.runtime.on_the_way import start_words
+    from dp2ddp.runtime.scratch import lasting_folder
+    from dp2ddp.source.projects import read_project
+    from dp2ddp.trial.scripts import conversion_of
+
+    conversion = conversion_of(read_project(Path(job.script), as_module), HelperPlace.PACKAGE)
+    if not conversion.changed:
+        raise _unconverted(job, wrapped)
+    warn(
+        f"{job.script}: converted on the way, no file of yours changes; "
+        f"`dp2ddp convert {shlex.quote(job.script)} --diff` shows it"
+    )
+    started, start = start_words(lasting_folder(), job.script, job.module, conversion.written_files)
+    return replace(job, script=started, module=None, arguments=(start, *job.arguments))
 
 
 def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[str]:
@@ -172,8 +200,8 @@ def _write(text: str, output: str, force: bool, place: Target, script: Path) -> 
     click.echo(f"written: {output}; {place.started_by} {shlex.quote(output)}", err=True)
 
 
-def _become(job: Job, given: Given, launcher: Launcher) -> NoReturn:
-    """Be the launcher: nothing stands between it and the terminal."""
+def _become(job: Job, given: Given, launcher: Launcher, started: Job) -> NoReturn:
+    """Be the launcher of what is started for a job: nothing stands between it and the terminal."""
     if importlib.util.find_spec(launcher.module) is None:
         raise RunError(
             f"{launcher.module} is not installed for {sys.executable}: {launcher.install}; -o writes the launch file"
@@ -183,7 +211,7 @@ def _become(job: Job, given: Given, launcher: Launcher) -> NoReturn:
     click.echo(f"starting {launcher.shown(job, given)}", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    words = launcher.command(job, given)
+    words = launcher.command(started, given)
     # torchrun's own number of threads, without its four lines about it
     os.execve(words[0], words, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
 

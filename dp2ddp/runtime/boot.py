@@ -134,7 +134,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     heartbeat.beat()  # the script begins
     end = Ending()
     try:
-        with _end_of_script(end):
+        with end_of_script(end):
             run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
     finally:
         exits.report(end)
@@ -293,7 +293,7 @@ def run_as_main(
 
 
 @contextlib.contextmanager
-def _end_of_script(end: Ending) -> Iterator[None]:
+def end_of_script(end: Ending) -> Iterator[None]:
     """Turn the script's end into an exit code, with the traceback that it would have had without us."""
     try:
         yield

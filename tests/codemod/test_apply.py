@@ -10,6 +10,7 @@ import pytest
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
+    Guard,
     InsertAfter,
     InsertBefore,
     PassTo,
@@ -76,6 +77,57 @@ def replaced(code: str, **holes: int) -> Make:
 )
 def test_calls_are_passed_on(before: str, after: str) -> None:
     assert edited(before, passed) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(a,\n  b)\n", "on_rank_zero(f, a,\n             b)\n"),
+        ("\tx = f(a,\n\t      b)\n", "\tx = on_rank_zero(f, a,\n\t                 b)\n"),
+        ("f(a,\r\n  b)\r\n", "on_rank_zero(f, a,\r\n             b)\r\n"),
+        # with its comments, an empty line and a bracket that closes below the one that opens
+        (
+            "f(a,  # one\n  # two\n\n  b,\n )\n",
+            "on_rank_zero(f, a,  # one\n             # two\n\n             b,\n            )\n",
+        ),
+        # what hangs moves with its line
+        (
+            "f(a,\n  [\n      b,\n  ])\n",
+            "on_rank_zero(f, a,\n             [\n                 b,\n             ])\n",
+        ),
+        ("f({'a': 1,\n   'b': 2})\n", "on_rank_zero(f, {'a': 1,\n                 'b': 2})\n"),
+        ("f(f(a,\n    b))\n", "on_rank_zero(f, on_rank_zero(f, a,\n                             b))\n"),
+        ("f('a'\n  'b')\n", "on_rank_zero(f, 'a'\n             'b')\n"),
+        # a bracket in a string is none, and a string stays as it is
+        ("f(f'({a}', '[',\n  b)\n", "on_rank_zero(f, f'({a}', '[',\n             b)\n"),
+        ('f("""(\n  """, a,\n  b)\n', 'on_rank_zero(f, """(\n  """, a,\n             b)\n'),
+        # what was not aligned stays where it is
+        ("f(a,\n    b)\n", "on_rank_zero(f, a,\n    b)\n"),
+        ("f(\n  a,\n  b)\n", "on_rank_zero(f,\n  a,\n  b)\n"),
+        ("g(f(a),\n  b)\n", "g(on_rank_zero(f, a),\n  b)\n"),
+        ("f(a, \\\n  b)\n", "on_rank_zero(f, a, \\\n  b)\n"),
+    ],
+)
+def test_lines_that_were_aligned_with_their_bracket_are_aligned_anew(before: str, after: str) -> None:
+    head = "if x:\n" if before.startswith("\t") else ""
+    assert edited(head + before, passed) == head + after
+
+
+def test_lines_move_to_the_left_with_a_shorter_name_and_in_what_fills_a_hole() -> None:
+    def make(script: Module) -> list[TextEdit]:
+        outer = call(script, "long.name")
+        return [Replace(outer.func, "f", ""), Replace(outer.args[0], "w({it})", "", {"it": outer.args[0]})]
+
+    before = "x = long.name(g(a,\n                b),\n              c)\n"
+    assert edited(before, make) == "x = f(w(g(a,\n          b)),\n      c)\n"
+
+
+def test_lines_under_a_new_condition_stay_aligned() -> None:
+    def make(script: Module) -> list[TextEdit]:
+        line = statement(script)
+        return [Guard(line, line, "x", "")]
+
+    assert edited("f(a,\n\n  b)\n", make) == "if x:\n    f(a,\n\n      b)\n"
 
 
 @pytest.mark.parametrize(

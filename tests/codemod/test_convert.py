@@ -234,6 +234,9 @@ def test_rules_can_be_left_out() -> None:
 def test_changed_lines_are_found_out() -> None:
     assert keeps_other_lines("a\nb\nc", {2}, "a\nX\nY\nc")
     assert not keeps_other_lines("a\nb\nc", {2}, "a\nX\nC")
+    assert not keeps_other_lines("f(a,\n  b)", {1}, "g(a,\n b)")
+    assert keeps_other_lines("f(a,\n  b)", {1}, "g(a,\n b)", moved={2})
+    assert not keeps_other_lines("f(a,\n  b)", {1}, "g(a,\n c)", moved={2})
 
 
 LINES = st.sampled_from(

@@ -313,6 +313,15 @@ class TestReadiness:
         )
         assert launch(tmp_path, monkeypatch, "-n", "1", "-o", "-", text=text).exit_code == 0
 
+    def test_a_script_that_cannot_be_converted_on_the_way_is_not_started(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = "import os, torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(1, 1))\nos._exit(0)\n"
+        result = launch(tmp_path, monkeypatch, "-n", "2", text=text)
+        assert result.exit_code == 1
+        assert "DDP906" in result.output
+        assert "starting" not in result.output
+
     def test_a_script_with_both_is_launched_with_a_word(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -26,10 +26,10 @@ if __name__ == "__main__":
 """
 BOOT = """
 import sys
-from dp2ddp.runtime.boot import _end_of_script, run_as_main
+from dp2ddp.runtime.boot import end_of_script, run_as_main
 from dp2ddp.runtime.stacks import Ending
 end = Ending()
-with _end_of_script(end):
+with end_of_script(end):
     run_as_main(sys.argv[1], sys.argv[2], tuple(sys.argv[4:]), sys.argv[3] or None)
 print("code", end.code, end.error)
 """

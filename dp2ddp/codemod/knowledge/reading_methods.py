@@ -49,6 +49,8 @@ _OF_MODULES = _names(
 )
 _OF_CONTEXTS = _names("save_for_backward mark_dirty mark_non_differentiable set_materialize_grads")
 READING = _OF_CONTAINERS | _OF_TEXTS | _OF_TENSORS | _OF_MODULES | _OF_CONTEXTS
+# Of arrays and texts, on no device, and without a draw.
+COMPUTING = (_OF_TENSORS | _OF_TEXTS) - _names("cuda to type multinomial zero_grad")
 
 # Change what they are called of, also where they are mentioned and called later: `add = self.seen.append`.
 FILLING = _names(

@@ -144,6 +144,19 @@ class Devices:
         sources = (each for each in self.program.flow.origins(module, index) if self._is_index(*each))
         return {self._key(source) for _, source in sources} - self.homes
 
+    def is_used(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is a number by which the program names a device somewhere."""
+        sources = self.program.flow.origins(module, node)
+        is_used = all(self._is_index(*each) and self._key(each[1]) in self._used for each in sources)
+        return is_used and self._is_index(module, node)  # by its own name, too
+
+    @cached_property
+    def _used(self) -> set[str | int]:
+        indices = (
+            (module, use.index) for module in self.program.modules for use in uses(module, self) if use.index
+        )
+        return {self._key(source) for each in indices for _, source in self.program.flow.origins(*each)}
+
     @cached_property
     def named_elsewhere(self) -> set[str | int]:
         """All devices of the program that are not the model's."""

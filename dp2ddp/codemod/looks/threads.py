@@ -13,7 +13,7 @@ from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_obje
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS = (
@@ -71,7 +71,7 @@ def why_not(module: Module, call: Call) -> str | None:
         return "runs the wrapped model beside the main flow"
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    leak = next(_leaks(parts, target[1]), None)
+    leak = next(_leaks(parts, target[1]), None) or next(_filled_arguments(*target), None)
     if leak:
         return f"changes `{leak}`, which the other ranks do not see"
     streams = {stream for part in parts for stream in _draws(*part)}
@@ -126,6 +126,17 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
             changed = _changed(module, node)
             if changed is not None and (root := _root(changed)) and root not in own:
                 yield ast.unparse(changed)
+
+
+def _filled_arguments(module: Module, target: ast.AST) -> Iterator[str]:
+    """What a thread's function changes of that which it is given."""
+    nodes = [*ast.walk(target)] if isinstance(target, NAMED_FUNCTIONS) else []
+    given = {each.arg for each in places(target)} - {"self"}
+    given -= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    for node in nodes:
+        changed = _changed(module, node)
+        if changed is not None and _root(changed) in given:
+            yield ast.unparse(changed)
 
 
 def _changed(module: Module, node: ast.AST) -> ast.expr | None:

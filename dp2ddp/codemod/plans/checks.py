@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Collection
+
 from dp2ddp.codemod.edits import DropArgument, Guard, ParsedFile
 from dp2ddp.codemod.model.positions import bounds
 from dp2ddp.codemod.plans.planned import Plan
@@ -16,7 +19,7 @@ def check_result(file: ParsedFile, plan: Plan, after: str) -> None:
         raise ConversionError(
             f"{name}: the result would not be Python; nothing was written. Please report this script"
         )
-    if not keeps_other_lines(file.source.text, touched_lines(plan), after):
+    if not keeps_other_lines(file.source.text, touched_lines(plan), after, moved_lines(file, plan)):
         raise ConversionError(
             f"{name}: a line would change that no rule asked for. Please report this script"
         )
@@ -35,8 +38,33 @@ def touched_lines(plan: Plan) -> set[int]:
     return touched
 
 
-def keeps_other_lines(before: str, touched: set[int], after: str) -> bool:
-    """Whether all lines that are not touched stand in the result, in their order, to the last blank."""
+def moved_lines(file: ParsedFile, plan: Plan) -> set[int]:
+    """The lines that may begin elsewhere: those of a statement, or of the head of a block, with an edit in it."""
+    moved: set[int] = set()
+    for edit in plan.text_edits():
+        statement = file.statement(edit.node)
+        first, _, last, _ = bounds(statement)
+        body = getattr(statement, "body", None)
+        if body and _begins_its_line(file, body[0]):
+            last = bounds(body[0])[0] - 1
+        moved.update(range(first + 1, last + 1))
+    return moved
+
+
+def _begins_its_line(file: ParsedFile, statement: ast.stmt) -> bool:
+    positions = file.positions
+    line_start = positions.line_starts[bounds(statement)[0] - 1]
+    return not positions.text[line_start : positions.span(statement).start].strip()
+
+
+def keeps_other_lines(before: str, touched: set[int], after: str, moved: Collection[int] = ()) -> bool:
+    """Whether all lines that are not touched stand in the result, in their order, to the last blank.
+
+    Of those that may have moved, the blanks before them may differ.
+    """
     rest = iter(LINE_END.split(after))
-    lines = enumerate(LINE_END.split(before), start=1)
-    return all(line in rest for number, line in lines if number not in touched)
+    lines = [each for each in enumerate(LINE_END.split(before), start=1) if each[0] not in touched]
+    return all(
+        any(each.lstrip() == line.lstrip() for each in rest) if number in moved else line in rest
+        for number, line in lines
+    )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
+from dp2ddp.codemod.looks.shown_devices import shown_numbers
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
+
+SHOWN = "shows `{}` as the device in use; every rank uses a device of its own, whatever that number is"
 
 
 class DeviceIndexed(Rule):
@@ -25,7 +29,7 @@ class DeviceIndexed(Rule):
 
     ## Safety
     The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
-    second name of one, may be model parallelism: a hazard.
+    second name of one, may be model parallelism: a hazard. A text that shows such a number stays: a note.
 
     ## References
     torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
@@ -83,6 +87,8 @@ class DeviceIndexed(Rule):
         for use in uses(module, devices):
             message = _is_another(module, devices, use)
             yield Hazard(use.node, message, SPREAD) if message else use.own
+        for call, number in shown_numbers(module, devices):
+            yield Note(call, SHOWN.format(ast.unparse(number)))
 
 
 def _is_another(module: Module, devices: Devices, use: Use) -> str | None:

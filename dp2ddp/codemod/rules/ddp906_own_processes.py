@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.own_mode import is_guarded
+from dp2ddp.codemod.looks.own_threads import is_own
 from dp2ddp.codemod.looks.threads import (
     MEETING_POINTS,
     WAITS_FOR_MANY,
@@ -40,7 +41,8 @@ class OwnProcesses(Rule):
 
     ## Safety
     Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
-    error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
+    error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order. Threads that only
+    compute, into places of a local array of the function that joins them, stay: every rank has its own.
 
     ## References
     docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
@@ -80,6 +82,8 @@ class OwnProcesses(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
+            if is_own(module, call):
+                continue
             if is_starter(module, call):
                 why = why_not(module, call)
                 if why:

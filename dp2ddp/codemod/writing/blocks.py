@@ -301,6 +301,9 @@ def _deeper(statement: Statement) -> Statement:
 class _NoBlanks(cst.CSTTransformer):
     """At the top of a module an empty line is as indented as all others; further in it must have no blanks."""
 
+    def visit_ParenthesizedWhitespace(self, node: cst.ParenthesizedWhitespace) -> bool:
+        return False  # these lines are laid out when they are printed
+
     def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
         is_empty = updated_node.comment is None and not updated_node.whitespace.value
         return updated_node.with_changes(indent=False) if is_empty else updated_node

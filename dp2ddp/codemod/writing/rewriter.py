@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
-from libcst.helpers import parse_template_expression
 
 from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
 from dp2ddp.codemod.writing.arguments import (
@@ -103,7 +102,7 @@ class Rewriter(cst.CSTTransformer):
 
     def _replaced(self, node: cst.BaseExpression, edit: Replace) -> cst.BaseExpression:
         """Brackets around an expression stay around what takes its place."""
-        new = parse_template_expression(edit.code, self.config, **self._filled(edit))
+        new = _filled_in(edit.code, self._filled(edit), self.config)
         outside = len(node.lpar) - (edit.node in self.bracketed)
         return new.with_changes(
             lpar=[*node.lpar[:outside], *new.lpar],
@@ -114,7 +113,7 @@ class Rewriter(cst.CSTTransformer):
         self, node: cst.Arg, edit: Replace
     ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
         """`path` by `stream=open(path)`, or by two arguments."""
-        call = parse_template_expression(f"_({edit.code})", self.config, **self._filled(edit))
+        call = _filled_in(f"_({edit.code})", self._filled(edit), self.config)
         assert isinstance(call, cst.Call)
         *others, last = call.args
         arguments = [*others, argument_in_place(last, node)]
@@ -135,6 +134,36 @@ class Rewriter(cst.CSTTransformer):
             return edited
         kept = 1 if node in self.bracketed else 0
         return edited.with_changes(lpar=edited.lpar[len(edited.lpar) - kept :], rpar=edited.rpar[:kept])
+
+
+def _filled_in(
+    code: str, holes: Mapping[str, cst.BaseExpression | cst.Arg], config: cst.PartialParserConfig
+) -> cst.BaseExpression:
+    """A piece of code with nodes in its holes; the nodes themselves, not copies, so that their lines are known."""
+    for name in holes:
+        code = code.replace(f"{{{name}}}", _hole_name(name))
+    filled = cst.parse_expression(code, config).visit(_Filling(holes))
+    assert isinstance(filled, cst.BaseExpression)
+    return filled
+
+
+class _Filling(cst.CSTTransformer):
+    def __init__(self, holes: Mapping[str, cst.BaseExpression | cst.Arg]) -> None:
+        super().__init__()
+        self.holes = {_hole_name(name): hole for name, hole in holes.items()}
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        hole = self.holes.get(updated_node.value)
+        return hole if isinstance(hole, cst.BaseExpression) else updated_node
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        name = original_node.value
+        hole = self.holes.get(name.value) if isinstance(name, cst.Name) else None
+        return hole if isinstance(hole, cst.Arg) else updated_node
+
+
+def _hole_name(name: str) -> str:
+    return f"__dp2ddp_hole_{name}__"
 
 
 def in_brackets(node: cst.BaseExpression | cst.Arg) -> cst.BaseExpression | cst.Arg:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 import libcst as cst
-from libcst._nodes.internal import CodegenState
 
 from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.codemod.model.positions import Positions
+from dp2ddp.codemod.writing.layout import LayoutPrinter, LayoutReader, Starts
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
 
@@ -46,11 +46,14 @@ class Tree:
     ways: frozenset[int]  # ids of the nodes themselves and of all around them
     has_async: bool  # `x.cuda(async=True)`, which is no Python any more: another word stands for it
     tail: str  # what stands behind the module
+    starts: Starts  # of continuation lines
 
     def printed(self, module: cst.Module) -> str:
         """The text of the module after edits."""
+        printer = LayoutPrinter(module, self.starts)
         with deep_recursion():
-            text = module.code
+            module._codegen(printer)
+        text = "".join(printer.tokens)
         return (text.replace(STAND_IN, "async") if self.has_async else text) + self.tail
 
 
@@ -80,7 +83,7 @@ def read_tree(script: ParsedFile, nodes: Iterable[ast.AST]) -> Tree:
     for node in places.keys() - matched.keys():
         line = getattr(node, "lineno", 1)
         raise ConversionError(f"{name}: line {line}: libcst has no node for {positions.source(node)!r}")
-    return Tree(module, matched, frozenset(printer.ways), has_async, tail)
+    return Tree(module, matched, frozenset(printer.ways), has_async, tail, printer.starts)
 
 
 def _odd_tail(script: ParsedFile) -> str:
@@ -190,32 +193,21 @@ def _without_comments(text: str) -> str:
     return re.sub(r"#[^\r\n]*", "", text)
 
 
-class _Printer(CodegenState):
+class _Printer(LayoutReader):
     """Prints a tree, and notes the nodes at the places that are asked for."""
 
     def __init__(self, module: cst.Module, places: Iterable[_Place]) -> None:
-        super().__init__(module.default_indent, module.default_newline)
+        super().__init__(module)
         self.offset = 0
         self.matched: dict[_Place, cst.CSTNode] = {}
         self.ways: set[int] = set()
-        self._around: list[cst.CSTNode] = []
         self._starts: dict[int, list[_Place]] = {}
         for place in places:
             self._starts.setdefault(place.start, []).append(place)
 
-    def add_indent_tokens(self) -> None:
-        for token in self.indent_tokens:
-            self.add_token(token)
-
     def add_token(self, value: str) -> None:
-        self.tokens.append(value)
+        super().add_token(value)
         self.offset += len(value)
-
-    def before_codegen(self, node: cst.CSTNode) -> None:
-        self._around.append(node)
-
-    def after_codegen(self, node: cst.CSTNode) -> None:
-        self._around.pop()
 
     def record_syntactic_position(  # type: ignore[override]  # a context manager, but no generator: they are slow
         self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
@@ -227,7 +219,7 @@ class _Printer(CodegenState):
 
     def note(self, place: _Place, node: cst.CSTNode) -> None:
         self.matched[place] = node
-        for around in reversed(self._around):
+        for around in reversed(self.around):
             if id(around) in self.ways:
                 return
             self.ways.add(id(around))

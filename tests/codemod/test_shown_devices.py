@@ -1,0 +1,68 @@
+"""Texts that show the number of a device: a note where it surely is one, and never a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.scripts import converted
+
+SCRIPT = """\
+import argparse
+import logging
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+gpu_ids = [0, 1]
+logger = logging.getLogger()
+net = torch.nn.DataParallel(torch.nn.Linear(4, 2).cuda(args.gpu), device_ids=gpu_ids)
+memory = 4
+LINE
+net(torch.ones(4, 4).cuda(gpu_ids[0])).sum().backward()
+"""
+
+
+def noted(line: str) -> list[str]:
+    conversion = converted(SCRIPT.replace("LINE", line))
+    assert line in conversion.after
+    assert not conversion.hazards
+    return [f"{note.line}: {note.because}" for note in conversion.notes if note.code == "DDP102"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'print("Use GPU: {} for training".format(args.gpu))',
+        'print("Use GPU: cuda:{:d}".format(args.gpu))',
+        'print(f"Use GPU {args.gpu} for training")',
+        'print("=> using cuda:%d, %s" % (args.gpu, "now"))',
+        'print("GPU id:", args.gpu)',
+        'print("device " + str(args.gpu))',
+        'logger.info("rank %d, GPU %d", 0, args.gpu)',
+        'logging.info("gpu = %s" % args.gpu)',
+    ],
+)
+def test_a_shown_device_number_is_noted_with_its_line(line: str) -> None:
+    assert [each.partition(" as ")[0] for each in noted(line)] == ["11: shows `args.gpu`"]
+
+
+def test_the_first_of_device_ids_is_one() -> None:
+    assert len(noted('print("GPU", gpu_ids[0])')) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'print("Use GPUs: {}".format(gpu_ids))',
+        'print("GPU memory: {}".format(memory))',
+        'print("GPU:", memory)',
+        'print("epoch", args.gpu)',
+        'print("{1} on GPU {0}".format(args.gpu, memory))',  # not read
+        'print("GPU: %d")',
+        'print("GPU:", args.gpu_memory)',
+        'print("GPU:", *gpu_ids)',
+        'found = "GPU: {}".format(args.gpu)',
+    ],
+)
+def test_other_texts_are_not(line: str) -> None:
+    assert noted(line) == []
