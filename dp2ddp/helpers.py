@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dp2ddp.templates.meeting import *
     from dp2ddp.templates.model import *
     from dp2ddp.templates.one_rank import *
+    from dp2ddp.templates.overlapping import *
+    from dp2ddp.templates.parts import *
     from dp2ddp.templates.rank0 import *
     from dp2ddp.templates.ranks import *
     from dp2ddp.templates.replicas import *
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from dp2ddp.templates.trackers import *
     from dp2ddp.templates.trees import *
     from dp2ddp.templates.turns import *
+    from dp2ddp.templates.writing import *
 
 
 @cache

@@ -39,10 +39,7 @@ def init_distributed() -> None:
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
         if torch.cuda.device_count() > 1:
-            print(
-                f"one process, so one of {torch.cuda.device_count()} GPUs: start it by torchrun",
-                file=sys.stderr,
-            )
+            sys.stderr.write("one process trains on one GPU: start it by torchrun\n")
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error
@@ -53,12 +50,9 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
     variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (
-        *variables,
-        "MASTER_ADDR",
-        "MASTER_PORT",
-    ):  # libraries ask whether there are ranks: no, as before
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 

@@ -29,6 +29,8 @@ SHARED_BY_FILE = {
     "tests/templates/test_functions.py",
     "tests/templates/test_loader.py",
     "tests/templates/test_model.py",
+    "tests/templates/test_nested.py",
+    "tests/templates/test_parts.py",
     "tests/templates/test_rank0.py",
     "tests/templates/test_turns.py",
     "tests/test_checkpoints.py",

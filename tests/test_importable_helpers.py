@@ -53,8 +53,8 @@ def test_type_checkers_are_shown_every_template() -> None:
 
 
 def test_an_unknown_name_is_refused_in_the_usual_words() -> None:
-    with pytest.raises(ImportError, match="cannot import name 'WholeBatch' from 'dp2ddp.helpers'"):
-        exec("from dp2ddp.helpers import WholeBatch")
+    with pytest.raises(ImportError, match="cannot import name 'WholeBatches' from 'dp2ddp.helpers'"):
+        exec("from dp2ddp.helpers import WholeBatches")
 
 
 def test_what_it_imports_is_torch_and_pythons_own() -> None:
@@ -76,4 +76,4 @@ def test_an_ordinary_script_loads_what_it_needs() -> None:
     )
     own = {name.rpartition(".")[2] for name in every if name.startswith("dp2ddp.templates.")}
     assert {"ddp", "ranks", "rank0", "checkpoints"} <= own
-    assert not {"model", "sums", "turns", "loader", "batches", "files", "trackers", "synced"} & own
+    assert not {"model", "overlapping", "parts", "turns", "loader", "batches", "files", "trackers", "synced"} & own

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c9ab92d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f7f29377): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -162,6 +162,8 @@ def init_distributed() -> None:
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        if torch.cuda.device_count() > 1:
+            sys.stderr.write("one process trains on one GPU: start it by torchrun\n")
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error
@@ -172,8 +174,9 @@ def init_distributed() -> None:
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
     variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):  # libraries ask whether there are ranks: no, as before
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
