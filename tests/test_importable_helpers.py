@@ -76,4 +76,7 @@ def test_an_ordinary_script_loads_what_it_needs() -> None:
     )
     own = {name.rpartition(".")[2] for name in every if name.startswith("dp2ddp.templates.")}
     assert {"ddp", "ranks", "rank0", "checkpoints"} <= own
-    assert not {"model", "overlapping", "parts", "turns", "loader", "batches", "files", "trackers", "synced"} & own
+    assert (
+        not {"model", "overlapping", "parts", "turns", "loader", "batches", "files", "trackers", "synced"}
+        & own
+    )
