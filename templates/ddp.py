@@ -119,4 +119,6 @@ def drop_reducer(model: Any) -> None:
 
 def refuse(condition: bool, reason: str) -> None:
     if condition:
-        raise RuntimeError(f"{reason}: wrap the model in WholeBatchParallel, not in WholeBatchDDP")
+        raise RuntimeError(
+            f"{reason}: convert anew with --import, and take WholeBatchParallel for WholeBatchDDP"
+        )

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition f7f29377): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e1e6f29e): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -465,4 +465,6 @@ def drop_reducer(model: Any) -> None:
 
 def refuse(condition: bool, reason: str) -> None:
     if condition:
-        raise RuntimeError(f"{reason}: wrap the model in WholeBatchParallel, not in WholeBatchDDP")
+        raise RuntimeError(
+            f"{reason}: convert anew with --import, and take WholeBatchParallel for WholeBatchDDP"
+        )
