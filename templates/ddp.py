@@ -119,6 +119,4 @@ def drop_reducer(model: Any) -> None:
 
 def refuse(condition: bool, reason: str) -> None:
     if condition:
-        raise RuntimeError(
-            f"{reason}: convert anew with --import, and take WholeBatchParallel for WholeBatchDDP"
-        )
+        raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")

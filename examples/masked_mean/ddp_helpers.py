@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition e1e6f29e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 3f8574f4): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -470,6 +470,4 @@ def drop_reducer(model: Any) -> None:
 
 def refuse(condition: bool, reason: str) -> None:
     if condition:
-        raise RuntimeError(
-            f"{reason}: convert anew with --import, and take WholeBatchParallel for WholeBatchDDP"
-        )
+        raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition e1e6f29e): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 3f8574f4): yours now, it needs torch alone."""
 
 import atexit
 import copy
