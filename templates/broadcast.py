@@ -37,12 +37,13 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    message = [news, ""]
-    try:
-        pickle.dumps(news)
-    except Exception as reason:  # raised here alone, it would leave the others waiting
-        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
+    is_source, message = dist.get_rank() == source, [b"", ""]
+    if is_source:
+        try:
+            message[0] = pickle.dumps(news)
+        except Exception as reason:  # raised here alone, it would leave the others waiting
+            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return message[0]
+    return news if is_source else pickle.loads(message[0])  # type: ignore[arg-type]  # the first one is bytes

@@ -47,8 +47,7 @@ class WholeBatchDDP(DistributedDataParallel):
             return rows.take(tensor)
 
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
-        has_rows = rows.has_any
-        with replica_draws(has_rows) as drew:
+        with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
         numbers = exchange_numbers([*drew, *map(len, outputs)])

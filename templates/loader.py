@@ -1,6 +1,5 @@
 """A DataLoader whose batches rank 0 makes for all."""
 
-import functools
 import pickle
 from contextlib import suppress
 from typing import Any, Callable, Iterator, List
@@ -14,6 +13,9 @@ from .rank0 import ask_rank0
 from .ranks import ranks_apart, together
 from .streams import host_streams, set_host_streams
 
+# samplers that draw when a loop begins, and keep nothing
+TORCHS_OWN = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
+
 
 class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without any, all ranks load alike.
@@ -24,18 +26,14 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
-        if self.generator or kinds - {
-            "RandomSampler",
-            "SequentialSampler",
-            "BatchSampler",
-            "_InfiniteConstantSampler",
-        }:
-            raise RuntimeError(
-                "Rank0Loader knows no sampler or generator of your own: convert the script again"
-            )
         self.pin_memory = False  # ranks map what workers have made
-        return Rank0Batches(super().__iter__)
+        return self.rank0_batches(super().__iter__)
+
+    def rank0_batches(self, start: Callable[[], Any]) -> "Rank0Batches":
+        kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
+        if self.generator or kinds - TORCHS_OWN:
+            raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
+        return Rank0Batches(start)
 
 
 class Rank0Batches:
@@ -64,11 +62,8 @@ class Rank0Batches:
 class Rank0SamplerLoader(Rank0Loader):
     """A Rank0Loader with a sampler, or a generator, of the script's: it may count, or draw from its own stream."""
 
-    def __iter__(self) -> Any:
-        if self.num_workers == 0 or not together():
-            return super().__iter__()
-        self.pin_memory = False
-        batches = FollowedBatches(functools.partial(DataLoader.__iter__, self), self.follow_sampler())
+    def rank0_batches(self, start: Callable[[], Any]) -> Rank0Batches:
+        batches = FollowedBatches(start, self.follow_sampler())
         if self.generator is not None:  # a seed for the workers was drawn from it
             self.generator.set_state(tell_all(self.generator.get_state()))
         return batches

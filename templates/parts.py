@@ -13,6 +13,7 @@ from .rows import gather_rows
 from .trees import map_tensors, tensors_of
 
 LARGE = 2**20  # bytes; less is gathered at once
+NARROW = (torch.float16, torch.bfloat16)
 F: Any = torch.nn.functional
 
 
@@ -58,7 +59,9 @@ class Parts(torch.Tensor):
             if function in ABOUT_ALL_ROWS:
                 return function(*args, **kwargs)
             if parts and all(each.is_in_parts() for each in parts):
-                answer = BY_ROWS.get(function, leave)(function, parts[0], args, kwargs)
+                compute = BY_ROWS.get(function, leave)
+                is_first = args[:1] and args[0] is parts[0] or compute in (by_element, loss)
+                answer = compute(function, parts[0], args, kwargs) if is_first else NotImplemented
                 if answer is not NotImplemented:
                     for each in parts:
                         each.was_used = True
@@ -102,7 +105,7 @@ class HoldRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        if isinstance(gradient, Parts) and gradient.everything is None:
+        if isinstance(gradient, Parts) and gradient.is_in_parts():
             return gradient.rows, None
         return make_whole(gradient).split(ctx.counts)[dist.get_rank()], None
 
@@ -150,13 +153,12 @@ class WholeBatchInParts(WholeBatchParallel):
 
 
 def make_all_whole(tree: Any) -> Any:
-    return (
-        map_tensors(make_whole, tree) if any(isinstance(each, Parts) for each in tensors_of(tree)) else tree
-    )
+    has_parts = any(isinstance(each, Parts) for each in tensors_of(tree))
+    return map_tensors(make_whole, tree) if has_parts else tree
 
 
-# What can be computed of parts: each takes a function, one of its arguments that is in parts, and all of them. It gives
-# NotImplemented where it cannot tell that the function takes each row by itself.
+# What can be computed of parts: each takes a function, one of its arguments that is in parts (the first, but for
+# by_element and loss), and all of them. It gives NotImplemented where it cannot tell that rows are taken one by one.
 
 
 def leave(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
@@ -194,10 +196,8 @@ def in_parts(result: Any, like: Parts, counts: Optional[Sequence[int]] = None) -
 
 
 def memory_of(tensor: Any) -> int:
-    storage = (
-        tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-    )  # until torch 2
-    return int(storage.data_ptr())
+    is_old = not hasattr(tensor, "untyped_storage")  # until torch 2
+    return int((tensor.storage() if is_old else tensor.untyped_storage()).data_ptr())
 
 
 def along(place: int, default: Any = None, new_dims: int = 0) -> Callable[..., Any]:
@@ -205,9 +205,7 @@ def along(place: int, default: Any = None, new_dims: int = 0) -> Callable[..., A
 
     def compute(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
         dims = dims_of(args, kwargs, place, default)
-        if args[:1] == () or args[0] is not like or not dims:
-            return NotImplemented
-        if any(each % (like.dim() + new_dims) == 0 for each in dims):
+        if not dims or any(each % (like.dim() + new_dims) == 0 for each in dims):
             return NotImplemented
         return in_parts(function(like.rows, *args[1:], **kwargs), like)
 
@@ -223,23 +221,18 @@ def dims_of(args: Any, kwargs: Any, place: int, default: Any = None) -> List[int
 
 def add_up(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     """sum and mean: of everything, or along dimensions."""
-    if args[:1] == () or args[0] is not like or {*kwargs} - {"dim", "keepdim"}:
-        return NotImplemented
     dims = dims_of(args, kwargs, 1, [*range(like.dim())])
-    if dims and all(each % like.dim() for each in dims):
+    if not dims or {*kwargs} - {"dim", "keepdim"}:
+        return NotImplemented
+    if all(each % like.dim() for each in dims):
         return in_parts(function(like.rows, *args[1:], **kwargs), like)
     keepdim = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
-    if not dims:
-        return NotImplemented
     return over_ranks(like.rows.sum(dims, keepdim), mean_of=like.numel() if function in MEANS else 0)
 
 
 def over_ranks(own: torch.Tensor, mean_of: int = 0) -> Any:
     """The sum of what each rank has, or the mean of so many elements."""
-    if own.dtype in (
-        torch.float16,
-        torch.bfloat16,
-    ):  # too narrow for sums: torch adds wider numbers for a mean
+    if own.dtype in NARROW:  # torch adds wider numbers for a mean
         return NotImplemented
     added = AddUp.apply(own)
     return added / (mean_of // added.numel()) if mean_of else added
@@ -247,7 +240,7 @@ def over_ranks(own: torch.Tensor, mean_of: int = 0) -> Any:
 
 def by_shape(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     """view, reshape and flatten, where each rank's elements are whole rows of the result, too."""
-    if args[0] is not like or any(isinstance(each, (torch.Tensor, torch.dtype)) for each in args[1:]):
+    if any(isinstance(each, (torch.Tensor, torch.dtype)) for each in args[1:]):
         return NotImplemented
     shape = function(torch.empty(like.shape, device="meta"), *args[1:], **kwargs).shape
     elements = [count * (like.numel() // len(like)) for count in like.counts]
@@ -281,8 +274,6 @@ def swap(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
 
 
 def resize(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
-    if not args or args[0] is not like:
-        return NotImplemented
     return in_parts(function(like.rows, *args[1:], **kwargs), like)
 
 

@@ -108,9 +108,8 @@ def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
         Rank.process = 0
-        os.environ["RANK"] = str(
-            dist.get_rank()
-        )  # Python flushes files later: what is rank 0's alone stays so
+        # Python flushes files later: what is rank 0's alone stays so
+        os.environ["RANK"] = str(dist.get_rank())
         dist.destroy_process_group()
 
 

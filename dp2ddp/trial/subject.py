@@ -46,9 +46,7 @@ class Subject:
     local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
     steps: int | None = None
     timeout: float | None = None
-    own_hashes: bool = (
-        True  # strings have other hashes on each rank, as under torchrun: the user has set none
-    )
+    own_hashes: bool = True  # each rank has other hashes of strings, as under torchrun: the user has set none
     sample_streams: bool = (
         False  # every sample draws from a stream of its own, in both runs (runtime/sample_streams.py)
     )

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 3f8574f4): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 741defd1): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -51,15 +51,16 @@ def exchange_numbers(numbers: List[int]) -> List[List[int]]:
 
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    message = [news, ""]
-    try:
-        pickle.dumps(news)
-    except Exception as reason:  # raised here alone, it would leave the others waiting
-        message = [None, f"rank {source} cannot send this to the other ranks: {reason}"]
+    is_source, message = dist.get_rank() == source, [b"", ""]
+    if is_source:
+        try:
+            message[0] = pickle.dumps(news)
+        except Exception as reason:  # raised here alone, it would leave the others waiting
+            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
     dist.broadcast_object_list(message, source, Rank.host)
     if message[1]:
         raise RuntimeError(message[1])
-    return message[0]
+    return news if is_source else pickle.loads(message[0])
 
 
 def host_streams() -> List[Any]:
@@ -166,9 +167,8 @@ def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
         Rank.process = 0
-        os.environ["RANK"] = str(
-            dist.get_rank()
-        )  # Python flushes files later: what is rank 0's alone stays so
+        # Python flushes files later: what is rank 0's alone stays so
+        os.environ["RANK"] = str(dist.get_rank())
         dist.destroy_process_group()
 
 
@@ -393,8 +393,7 @@ class WholeBatchDDP(DistributedDataParallel):
             return rows.take(tensor)
 
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
-        has_rows = rows.has_any
-        with replica_draws(has_rows) as drew:
+        with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
         numbers = exchange_numbers([*drew, *map(len, outputs)])

@@ -137,6 +137,7 @@ WHOLE: dict[str, Case] = {
     "relu_in_place": lambda x: F.relu(x * 1, inplace=True) * 2,
     "smallest": lambda x: x.min() + x.max(),
     "function_of_parts": lambda x: Twice.apply(x.sigmoid()) * x,
+    "by_keywords": lambda x: torch.reshape(input=x, shape=(5, -1)) + torch.mean(input=x),
     "given_to_rank0": lambda x: x + ask_rank0(lambda pairs: pairs["x"][0].detach().cumsum(0), {"x": [x]}),
     "between_functions": lambda x: (lambda y: y.sigmoid() + Twice.apply(y))(Twice.apply(x * 3)),
 }
