@@ -335,4 +335,4 @@ def _numbers(devices: int | Sequence[int]) -> tuple[int, ...]:
     numbers = (devices,) if isinstance(devices, int) else tuple(devices)
     if any(number < 1 for number in numbers):
         raise OptionError(f"devices={devices!r}: numbers of devices from 1 up")
-    return numbers
+    return tuple(dict.fromkeys(numbers))

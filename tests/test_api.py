@@ -121,6 +121,17 @@ def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
     assert "train.py" in caught.value.report
 
 
+def test_a_number_of_devices_that_is_given_twice_is_verified_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(
+        "dp2ddp.trial.all_trials.verify", lambda options, progress: (asked.append(options.devices), None)
+    )
+    dp2ddp.verify("train.py", devices=[2, 3, 2])
+    assert asked == [(2, 3)]
+
+
 def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path) -> None:
     (folder / "ddp.py").write_text(
         "import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"

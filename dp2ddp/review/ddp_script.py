@@ -138,7 +138,7 @@ class DDPScript:
         for loader in self.loaders:
             given = loader.argument(3, "sampler")
             for value in self.values_of(given) if given is not None else ():
-                if value in makers:
+                if value in makers and self._may_mean(given, value):
                     samplers[loader.node] = makers[value]
         return samplers
 
@@ -336,11 +336,22 @@ class DDPScript:
             if isinstance(mention.ctx, ast.Load) and self.file.variable(mention) == variable
         ]
 
+    def _may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
+        """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
+        if not isinstance(use, (ast.Name, ast.Attribute)):
+            return True
+        own, maker = self.module.statement(value), self.sites.owner_class(value)
+        others = [store for store in self._stores(use) if self.module.statement(store) is not own]
+        home = self.sites.owner_class(use)
+        has_own = home is not maker and any(self.sites.owner_class(store) is home for store in others)
+        is_attribute = isinstance(use, ast.Attribute)
+        return not (is_attribute and has_own) and not any(self._comes_after(use, other) for other in others)
+
     # --- loops over data
 
     def loops_over(self, loader: ast.Call) -> Iterator[ast.For]:
         """The loops of this file that run through a loader, by its name or by a parameter that it is handed to."""
-        for use in (loader, *self.uses_of(loader)):
+        for use in (loader, *(use for use in self.uses_of(loader) if self._may_mean(use, loader))):
             parent = self.module.parents[use]
             if isinstance(parent, ast.Call) and isinstance(
                 function := self.file.definition(parent.func), NAMED_FUNCTIONS

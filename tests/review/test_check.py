@@ -69,6 +69,49 @@ def codes(*arguments: str) -> list[tuple[str, str, int]]:
     return [(problem["file"], problem["code"], problem["line"]) for problem in document["problems"]]
 
 
+class TestWhatIsToldOnce:
+    """What is one decision for a whole repository is one entry as text, and whole for programs."""
+
+    @staticmethod
+    def repository() -> None:
+        for name in ("a", "b", "c"):
+            Path(f"{name}.py").write_text(PORT + "    torch.cuda.amp.GradScaler()\n")
+
+    def test_the_same_words_once_with_a_count(self) -> None:
+        self.repository()
+
+        result = check()
+
+        lines = result.stdout.splitlines()
+        told = [line for line in lines if line.endswith(("(DDP611)", "(DDP620)", "(DDP624)"))]
+        assert [line.partition(":")[0] for line in told if "DDP611" in line] == ["a.py", "b.py", "c.py"]
+        assert [line.partition(": warning: ")[2].split()[0] for line in told if "DDP611" not in line] == [
+            "nothing",
+            "torch.distributed.reduce_op",
+            "torch.cuda.amp.GradScaler",
+        ]
+        assert lines.count("    ... and 2 more like it, 3 files in all: --all lists them") == 3
+        assert result.exit_code == 1
+        assert lines[-1].startswith("3 files: 15 problems")
+
+    def test_all_lists_each(self) -> None:
+        self.repository()
+
+        places = [line.split(":")[0] for line in check("--all").stdout.splitlines() if "(DDP624)" in line]
+
+        assert places == ["a.py", "a.py", "b.py", "b.py", "c.py", "c.py"]
+
+    @pytest.mark.parametrize("form", ["json", "sarif", "github", "gitlab"])
+    def test_programs_get_each(self, form: str) -> None:
+        self.repository()
+
+        result = check("--format", form)
+
+        code = {"json": '"code": "DDP620"', "sarif": '"ruleId": "DDP620"', "github": "title=DDP620"}
+        assert result.stdout.count(code.get(form, '"check_name": "DDP620"')) == 3
+        assert result.exit_code == 1
+
+
 class TestWhatIsFound:
     def test_hand_written_ddp(self) -> None:
         Path("train.py").write_text(PORT)
