@@ -78,6 +78,13 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("    model.train()", "    model.fc.weight.requires_grad = False"),
         ("nn.Linear(3, 2)", "nn.Embedding(3, 2, sparse=True)"),
         ("    model.train()", "    torch.autograd.Function.apply(model)"),
+        # other parameters than at the wrap
+        (
+            "    model.train()",
+            "    from torch.nn.utils import prune\n    prune.l1_unstructured(model.module, 'weight', 0.4)",
+        ),
+        ("    model.train()", "    nn.utils.parametrize.remove_parametrizations(model.module, 'weight')"),
+        ("    model.train()", "    model.module.head = nn.Linear(2, 5)"),
         # other sums
         ("loss = criterion(output", "loss = criterion(output + model(images)"),
         ("loss = criterion(output", "loss = criterion(output + model.module.encode(images)"),

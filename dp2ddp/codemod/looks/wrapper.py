@@ -36,6 +36,7 @@ SPECIAL_HOMES = (
     ),
     *("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply", "torch.nn.parallel.replicate"),
     *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
+    *("torch.nn.utils.prune", "torch.nn.utils.parametrize."),  # other parameters than at the wrap
 )
 SPECIAL_NAMES = {
     *(
@@ -137,8 +138,18 @@ def _has_special(module: Module) -> bool:
     return (
         any(node.attr in SPECIAL_NAMES for node in attributes)
         or any(node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) for node in attributes)
+        or any(_sets_part_of_wrapped(node) for node in attributes)
         or any(given.arg in SPECIAL_KEYWORDS for given in module.all(ast.keyword))
         or any(name.startswith(SPECIAL_HOMES) for name in module.mentions)
+    )
+
+
+def _sets_part_of_wrapped(node: ast.Attribute) -> bool:
+    """`net.module.head = nn.Linear(8, 5)`: other parameters than at the wrap, perhaps."""
+    return (
+        isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "module"
     )
 
 
