@@ -154,10 +154,15 @@ def parallel_apply_on_ranks(
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
-    rows, named = map_tensors(lambda tensor: entered.get(id(tensor), tensor), (inputs[place], options[place]))
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
+        return entered.get(id(tensor), tensor.clone() if place else tensor)
+
+    rows, named = map_tensors(own, (inputs[place], options[place]))
     outputs, error = None, None
     parameters = [p for network in networks for p in network.parameters()]
-    versions = versions_of(parameters)
+    first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
+    versions, before = versions_of(parameters), versions_of(first)
     with replica_draws(has_rows) as drew, without_hooks():
         try:
             outputs = mine(*rows, **named)
@@ -166,11 +171,12 @@ def parallel_apply_on_ranks(
                 raise
             error = raised if has_rows else None
         raise_on_all(error)
-    effects = exchange_numbers([*drew, versions != versions_of(parameters)])
+    effects = exchange_numbers([*drew, versions != versions_of(parameters), before != versions_of(first)])
     go_on_behind(effects[0])
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    share_tensors([*dict.fromkeys([*buffers, *(parameters if writes else ()), *in_use(Broadcasts.others)])])
+    written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch
+    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
         *entered.values(),

@@ -1,11 +1,12 @@
 """Rows of a batch: a rank's own, and those of all."""
 
-from typing import Any, Sequence
+from typing import Any, List, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .broadcast import gather_tensors
+from .replicas import share_tensors
 from .sums import CopyToRanks
 
 
@@ -17,6 +18,7 @@ class OwnRows:
 
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -24,7 +26,20 @@ class OwnRows:
         own = (
             chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         )
-        return own.to(self.device or tensor.device, copy=True)
+        own = own.to(self.device or tensor.device, copy=True)
+        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
+            self.in_place.append((chunks[0], own))
+        return own
+
+    def are_written(self) -> bool:
+        """Whether the forward has written into its rows."""
+        return any(own._version for _, own in self.in_place)
+
+    def give_back(self) -> None:
+        """What the first replica has written into its rows stands in the batch, as under DataParallel."""
+        for first, own in self.in_place if dist.get_rank() == 0 else ():
+            first.detach().copy_(own.detach())
+        share_tensors([first for first, _ in self.in_place])
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers

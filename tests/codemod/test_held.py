@@ -191,6 +191,49 @@ def test_what_a_pool_of_threads_runs_may_change_nothing_of_the_main_flow() -> No
     assert said(converted(text.replace("seen.append(path)", "return path"))) == []
 
 
+CHANGES_ITS_ARGUMENT = {
+    "an item": ("load", "row['x'] *= 2"),
+    "a part of it": ("load", "x, y = row\n    x[0] = y"),
+    "each of it": ("load", "for x in row:\n        x.append(1)"),
+    "by a function": ("load", "other(row)"),
+    "a lambda": ("lambda row: row.fill_(1)", "pass"),
+    "a partial": ("partial(load, 1)", "row.y = 1"),
+    "a method of a library": ("rows.sort", "pass"),
+    "a method of the program": ("rows[0].double", "pass"),
+}
+
+
+@pytest.mark.parametrize(("given", "does"), CHANGES_ITS_ARGUMENT.values(), ids=CHANGES_ITS_ARGUMENT)
+def test_what_a_pool_changes_of_what_it_is_given_is_a_hazard_for_threads_alone(given: str, does: str) -> None:
+    text = f"""
+from concurrent.futures import ThreadPoolExecutor as Pool
+from functools import partial
+import torch
+net = torch.nn.DataParallel(net)
+class Item:
+    def double(self):
+        self.x *= 2
+def other(row):
+    row.append(1)
+def load(row, *more):
+    {does}
+with Pool(2) as pool:
+    found = list(pool.map({given}, rows))
+"""
+    line = len(text.splitlines())
+    assert said(converted(text)) == [f"hazard DDP906:{line}"]
+    assert "row" not in does or said(converted(text.replace("ThreadPool", "ProcessPool"))) == []
+
+
+def test_a_pool_may_change_copies() -> None:
+    lines = ("row = row.copy()", "row[0] = 1", "out = {}", "out['x'] = row", "return out")
+    body = "".join(f"    {line}\n" for line in lines)
+    start = "from multiprocessing.pool import ThreadPool\n"
+    assert (
+        said(converted(f"{start}{WRAP}def load(row):\n{body}found = ThreadPool(2).map(load, rows)\n")) == []
+    )
+
+
 @pytest.mark.parametrize("line", ["os._exit(0)", "os.fork()", "torch.multiprocessing.spawn(work, nprocs=2)"])
 def test_what_makes_the_ranks_differ_is_a_hazard(line: str) -> None:
     assert said(converted(f"import os\n{WRAP}def work(rank):\n    pass\n{line}\n")) == ["hazard DDP906:6"]

@@ -20,6 +20,7 @@ from dp2ddp.templates import functions, synced  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices  # noqa: E402
+from scenarios import Centered  # noqa: E402
 from torch import nn  # noqa: E402
 from turns_program import ReplicasOfOneProcess  # noqa: E402
 
@@ -88,6 +89,24 @@ def parts_by_hand(world: int) -> Any:
     own, other = net(), net()
     reference = ReplicasOfOneProcess(other, Devices(), world)
     return numbers_of(own, by_hand(own)), numbers_of(other, reference)
+
+
+def inputs_written(world: int) -> Any:
+    """The first replica's rows are the caller's own, and those of others are copies."""
+
+    def train(module: nn.Module, call: Any) -> Iterator[torch.Tensor]:
+        for rows in SIZES:
+            x = torch.arange(20.0 * rows).reshape(rows, 20).sin()
+            output = call(x)
+            (output * x[:, :5]).sum().backward()
+            yield from (output.detach(), x)
+        yield from (p.grad for p in module.parameters())  # type: ignore[misc]
+
+    torch.manual_seed(4)
+    own, other = Centered(), Centered()
+    other.load_state_dict(own.state_dict())
+    reference = ReplicasOfOneProcess(other, Devices(), world)
+    return train(own, by_hand(own)), train(other, reference)
 
 
 class Functional(nn.Module):
@@ -165,7 +184,7 @@ def synced_layer(world: int) -> Any:
     return train(own, wrapped), train(other, other)
 
 
-CHECKS = (subclass, parts_by_hand, broadcast_by_hand, synced_layer)
+CHECKS = (subclass, parts_by_hand, broadcast_by_hand, synced_layer, inputs_written)
 
 
 def of_another_rank() -> str:
