@@ -43,9 +43,9 @@ def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
         return (_cause(finding("dataparallel-unsteady", 1.0, evidence.unsteady), evidence),)
     best: dict[str, Finding] = {}
     for family in FAMILIES:
-        for found in family(evidence):
-            if found.code not in best or found.weight > best[found.code].weight:
-                best[found.code] = found
+        for each in family(evidence):
+            if each.code not in best or each.weight > best[each.code].weight:
+                best[each.code] = each
     trained = evidence.comparison.same
     ranked = sorted(
         best.values(), key=lambda finding: (not trained and _is_outside(finding.code), -finding.weight)
