@@ -20,8 +20,10 @@ HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
 _HOOKS = tuple(
     f"{_RUNTIME}/{name}.py"
-    for name in ("written_files", "guard", "stacks", "virtual_saving", "function_mode")
-)
+    for name in (
+        "written_files", "guard", "stacks", "virtual_saving", "function_mode", "unseeded", "sample_streams",
+    )
+)  # fmt: skip
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 

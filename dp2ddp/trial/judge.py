@@ -12,7 +12,8 @@ from pathlib import Path
 from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_taken
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.causes.words import names_text
+from dp2ddp.comparison.compare import Comparison, Difference, compare
 from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.output_comparison import (
@@ -24,12 +25,13 @@ from dp2ddp.comparison.output_comparison import (
     compare_text,
 )
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
+from dp2ddp.comparison.tolerance import FLOAT64, HIDING, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.report.comparison import difference_text
 from dp2ddp.runtime.collective_calls import read_calls
 from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.run_folder import read_status
+from dp2ddp.runtime.run_folder import read_status, unseeded_places
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
@@ -113,6 +115,24 @@ class Pair:
         steps = comparison.stepped and comparison.hides_from is not None
         return comparison.same and steps and in_order and self._same_names
 
+    def may_be_unsteady(self, single: Pair | None) -> bool:
+        """Whether DataParallel may train differently each time: it has begun otherwise in single precision, or rounding
+        grows far."""
+        first = self.compared.first
+        if first is None or single is None:
+            return first is not None or self.may_hide_a_fault
+        double, other = (
+            [loss for line in each.traces[0].lines[: first.step + 1] for loss in line["losses"]]
+            for each in (self, single)
+        )
+        close = (math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(double, other, strict=False))
+        return len(double) != len(other) or not all(close)
+
+    def parting_from(self, again: tuple[Prepared, Run]) -> Difference | None:
+        """Where DataParallel parts from itself, by more than a race between its threads rounds."""
+        first = Pair(self.left, again, self.tolerance).compared.first
+        return None if first is None or first.size <= HIDING else first
+
     @property
     def _same_names(self) -> bool:
         reference, ranks = self.traces
@@ -126,6 +146,7 @@ class Pair:
 
 
 _LAST_LINES = 5
+_ALIKE = 1e-3  # losses in single precision
 _EXACT = ("layout", "learning rate", "steps")
 _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could not be trained in float32
 
@@ -179,6 +200,7 @@ def judge(
     scratch: Path,
     aligned: Aligned | None = None,
     lockstep: Pair | None = None,
+    unsteady: Difference | None = None,
 ) -> Verdict:
     """The verdict: `free` is judged, `single` shown beside it; `aligned` tells why `free` differs.
 
@@ -211,8 +233,18 @@ def judge(
         aligned=aligned,
         hidden=tuple(_hidden_by_aligning(reference.stage)),
         met=_met(free.other),
+        unshared=tuple(_unshared(reference.stage)),
+        unsteady=unsteady,
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _unshared(stage: Stage) -> Iterator[str]:
+    if places := unseeded_places(Path(stage.run_folder)):
+        yield (
+            f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
+            "here both versions were given the same"
+        )
 
 
 def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
@@ -316,6 +348,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         files=verdict.files,
         codes=verdict.codes,
         random_only=_random_only(subject, verdict),
+        unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
         other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )
