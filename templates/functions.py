@@ -45,6 +45,16 @@ class DataParallelOnRanks(WholeBatch):
         return gather_on_ranks(outputs, output_device, self.dim)
 
 
+class LibrarysOnRanks(DataParallelOnRanks):
+    """The base of a library's subclass of DataParallel: whatever device it names by a number is the rank's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = torch.cuda.current_device() if torch.cuda.is_available() else 0
+        self.device_ids, self.output_device = [own for _ in self.device_ids], own
+        self.src_device_obj = torch.device("cuda", own)
+
+
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
     """torch.nn.parallel.scatter."""
     if isinstance(inputs, torch.Tensor):

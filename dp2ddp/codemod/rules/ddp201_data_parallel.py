@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
-from dp2ddp.codemod.looks.mentions import mentions
+from dp2ddp.codemod.edits import Hazard, Note, Replace
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.wrapper import wrapper
-from dp2ddp.codemod.looks.wraps import find_wraps
+from dp2ddp.codemod.looks.wraps import CLASSES, DATA_PARALLEL, find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
 
-WRAP = "torch.nn.DataParallel"
+BECAUSE = "each rank computes its rows of the batch"
 PARTS = {
     "scatter",
     "gather",
@@ -92,11 +92,14 @@ class DataParallelWrap(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
-        for node, _ in mentions(module, [WRAP]):
+        for node, name in mentions(module, CLASSES):
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
                 continue
-            yield rename(node, _helper(module, node), "each rank computes its rows of the batch")
+            if name == DATA_PARALLEL:
+                yield rename(node, _helper(module, node), BECAUSE)
+            elif not is_type_test(module, node):
+                yield rebase(node, "LibrarysOnRanks", BECAUSE)
 
 
 def _for_one_device(node: ast.expr, are_all: bool) -> Finding:

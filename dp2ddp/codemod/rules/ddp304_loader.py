@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.codemod.knowledge.derived import LOADERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
 
 LOADER = "torch.utils.data.DataLoader"
 NO_WORKERS = ((5, "num_workers", 0),)
@@ -58,7 +59,7 @@ class Loader(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        for node, _ in mentions(module, [LOADER]):
+        for node, name in mentions(module, [LOADER, *LOADERS]):
             call = _call_of(module, node)
             if is_type_test(module, node) or call and _is_without(call, NO_WORKERS):
                 continue
@@ -66,7 +67,8 @@ class Loader(Rule):
             around = module.parents[node]
             whole = around if isinstance(around, ast.Subscript) and around.value is node else node
             helper = "Rank0Loader" if is_plain else "Rank0SamplerLoader"
-            yield rename(whole, helper, "rank 0 loads each batch for all ranks")
+            change = rename if name == LOADER else rebase
+            yield change(whole, helper, "rank 0 loads each batch for all ranks")
 
 
 def _call_of(module: Module, node: ast.expr) -> Call | None:
