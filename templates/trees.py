@@ -1,5 +1,7 @@
 """Tensors in tuples, lists and dicts, as DataParallel's scatter and gather find them."""
 
+import gc
+from types import ModuleType
 from typing import Any, Callable, Iterator
 
 import torch
@@ -27,3 +29,17 @@ def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
     elif isinstance(tree, (tuple, list, dict)):
         for each in tree.values() if isinstance(tree, dict) else tree:
             yield from tensors_of(each)
+
+
+def refuse_hidden(tree: Any) -> None:
+    """Refuse tensors that need gradients inside of other objects, in which nobody finds them."""
+    seen, pending = {id(tensor): tensor for tensor in tensors_of(tree)}, [tree]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, torch.Tensor) and each.requires_grad and id(each) not in seen:
+            raise RuntimeError(
+                "an object holds tensors that need gradients: give them in tuples, lists or dicts"
+            )
+        if id(each) not in seen and not callable(each) and not isinstance(each, (torch.Tensor, ModuleType)):
+            seen[id(each)] = each
+            pending += gc.get_referents(each)

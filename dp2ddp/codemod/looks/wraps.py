@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dp2ddp.codemod.knowledge.derived import WRAPPERS
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -15,8 +15,6 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.helper_module import pasted_lines
 
-DATA_PARALLEL = "torch.nn.DataParallel"
-CLASSES = (DATA_PARALLEL, *WRAPPERS)
 WRAPS = (*CLASSES, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
 
 

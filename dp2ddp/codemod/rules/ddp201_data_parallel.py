@@ -5,21 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note, Replace
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_classes, is_own_class
 from dp2ddp.codemod.looks.wrapper import wrapper
-from dp2ddp.codemod.looks.wraps import CLASSES, DATA_PARALLEL, find_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
 
 BECAUSE = "each rank computes its rows of the batch"
-PARTS = {
-    "scatter",
-    "gather",
-    "replicate",
-    "parallel_apply",
-    "forward",
-}  # of DataParallel, that a subclass overrides
+IN_PARTS = ("DataParallelOnRanks", "LibrarysOnRanks")
 
 
 class DataParallelWrap(Rule):
@@ -93,13 +90,16 @@ class DataParallelWrap(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
         for node, name in mentions(module, CLASSES):
+            is_test = is_type_test(module, node)
+            helper = _helper(module, node, name, is_test)
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
-                continue
-            if name == DATA_PARALLEL:
-                yield rename(node, _helper(module, node), BECAUSE)
-            elif not is_type_test(module, node):
-                yield rebase(node, "LibrarysOnRanks", BECAUSE)
+            elif name == DATA_PARALLEL:
+                yield rename(node, helper, BECAUSE)
+            elif not is_test:
+                yield rebase(node, helper, BECAUSE)
+            if helper in IN_PARTS:
+                yield from _unseen(module, node)
 
 
 def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
@@ -112,10 +112,22 @@ def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
     )
 
 
-def _helper(module: Module, node: ast.AST) -> str:
-    parent = module.parents[node]
-    if isinstance(parent, ast.ClassDef) and node in parent.bases:
-        own = {each.name for each in parent.body if isinstance(each, ast.FunctionDef)}
-        if own & PARTS:
-            return "DataParallelOnRanks"
-    return wrapper(module.program)
+def _helper(module: Module, node: ast.expr, name: str, is_test: bool) -> str:
+    if is_test and has_own_classes(module.program):
+        return "AnyDataParallel"
+    if name != DATA_PARALLEL:
+        return "LibrarysOnRanks"
+    return "DataParallelOnRanks" if is_own_class(module, node) else wrapper(module.program)
+
+
+def _unseen(module: Module, node: ast.AST) -> Iterator[Hazard]:
+    """Replicas that run by parts take no turns."""
+    filling = None if has_callbacks(module.program) else next(forwards_of(module.program).fillings(), None)
+    if filling:
+        home, place = filling
+        where = f"line {getattr(place, 'lineno', 0)} of {home.shown}"
+        yield Hazard(
+            node,
+            f"a forward changes what other ranks do not see ({where}), and replicas of this class take no turns",
+            "take that out of the forward, or wrap the model in nn.DataParallel itself, whose replicas take turns",
+        )

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.looked_up import lookups
-from dp2ddp.codemod.looks.wraps import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
