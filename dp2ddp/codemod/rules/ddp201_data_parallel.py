@@ -13,7 +13,7 @@ from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_classes, is_o
 from dp2ddp.codemod.looks.wrapper import wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags, notes, rebase, rename
 
 BECAUSE = "each rank computes its rows of the batch"
 IN_PARTS = ("DataParallelOnRanks", "LibrarysOnRanks")
@@ -33,13 +33,16 @@ class DataParallelWrap(Rule):
     - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
       `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
     - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-    - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
+    - `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
+      library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs.
+      `AnyDataParallel`, under all of these, where the script asks for the type.
 
     ## Why
     Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
 
     ## Safety
-    Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+    Names are followed from file to file; what is found by a computed name is a hazard (DDP902). So is a forward that
+    changes what outlives it, under a class that overrides parts: its replicas take no turns.
 
     ## References
     docs/semantics.md#batch-size, docs/semantics.md#replicas.
@@ -66,15 +69,30 @@ class DataParallelWrap(Rule):
             + class Mine(DataParallelOnRanks):
                   def gather(self, outputs, output_device):
                       return outputs
-              sizes = []
-              class Net(torch.nn.Module):
-                  def forward(self, x):
-                      sizes.append(len(x))
-                      return x
-              net = Mine(Net())
+              net = Mine(torch.nn.Linear(2, 2))
             - if isinstance(net, torch.nn.DataParallel):
-            + if isinstance(net, WholeBatchInTurns):
+            + if isinstance(net, AnyDataParallel):
                   net = net.module
+        """),
+        diff("""
+              from torch_geometric.nn import DataParallel
+            - net = DataParallel(net)
+            + net = rebase(DataParallel, LibrarysOnRanks)(net)
+              for graphs in loader:
+                  loss(net(graphs)).backward()
+        """),
+        flags("""
+            # changes what other ranks do not see (line 8
+            import torch
+            class Mine(torch.nn.DataParallel):
+                def gather(self, outputs, output_device):
+                    return outputs
+            sizes = []
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    sizes.append(len(x))
+                    return x
+            net = Mine(Net())
         """),
         notes("""
             # one device

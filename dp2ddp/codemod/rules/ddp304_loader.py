@@ -21,7 +21,8 @@ class Loader(Rule):
     ## What it does
     `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. Where it may have
     a sampler or a generator of the script's, it becomes `Rank0SamplerLoader`, whose ranks ask these as rank 0 does. A
-    loader without workers stays: all ranks load alike, from the same random numbers.
+    loader of torch_geometric derives from one of these. One without workers stays: all ranks load alike, from the same
+    random numbers.
 
     ## Why
     Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
@@ -38,13 +39,15 @@ class Loader(Rule):
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
         diff("""
-              import torch
+              import torch, torch_geometric
               from torch.utils.data import DataLoader
             - train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
             + train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
               test = DataLoader(data)
             - drawn = DataLoader(data, sampler=sampler, num_workers=8)
             + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
+            - graphs = torch_geometric.loader.DataListLoader(data, num_workers=8)
+            + graphs = rebase(torch_geometric.loader.DataListLoader, Rank0Loader)(data, num_workers=8)
             - class Endless(DataLoader[int]):
             + class Endless(Rank0SamplerLoader):
                   pass
