@@ -13,7 +13,7 @@ from dp2ddp.codemod.convert import convert
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
 
-HERE = Path(__file__).parent / "library_classes"
+HERE = Path(__file__).parent / "library_wrappers"
 pytestmark = pytest.mark.torchrun
 
 
