@@ -9,15 +9,15 @@ import torch.distributed as dist
 from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
-from .model import WholeBatch, make_copies
+from .model import AnyDataParallel, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors, versions_of, without_hooks
 from .sums import CopyToRanks, GradientSums
-from .trees import map_tensors, tensors_of
+from .trees import map_tensors, refuse_hidden, tensors_of
 
 
-class DataParallelOnRanks(WholeBatch):
+class DataParallelOnRanks(AnyDataParallel):
     """The base of classes that override parts of DataParallel."""
 
     stands_for_data_parallel = True
@@ -43,6 +43,16 @@ class DataParallelOnRanks(WholeBatch):
 
     def gather(self, outputs: Any, output_device: Any) -> Any:
         return gather_on_ranks(outputs, output_device, self.dim)
+
+
+class LibrarysOnRanks(DataParallelOnRanks):
+    """The base of a library's subclass of DataParallel: whatever device it names by a number is the rank's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = torch.cuda.current_device() if torch.cuda.is_available() else 0
+        self.device_ids, self.output_device = [own for _ in self.device_ids], own
+        self.src_device_obj = torch.device("cuda", own)
 
 
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
@@ -82,7 +92,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies
-        if number != dist.get_rank() and dist.get_world_size() > 1:
+        if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
 
@@ -138,7 +148,7 @@ def parallel_apply_on_ranks(
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
     options = [each or {} for each in kwargs_tup or [None] * len(modules)]
-    if dist.get_world_size() == 1:
+    if dist.get_world_size() == 1 or not together():
         return [module(*rows, **named) for module, rows, named in zip(modules, inputs, options)]
     numbers = [getattr(module, "of_all_ranks", (place,))[0] for place, module in enumerate(modules)]
     if max(numbers) >= dist.get_world_size():
@@ -165,7 +175,9 @@ def parallel_apply_on_ranks(
     versions, before = versions_of(parameters), versions_of(first)
     with replica_draws(has_rows) as drew, without_hooks():
         try:
+            refuse_hidden((rows, named))
             outputs = mine(*rows, **named)
+            refuse_hidden(outputs)
         except Exception as raised:
             if Running.exchange_messages:
                 raise

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
@@ -161,7 +162,7 @@ def _wraps(program: Program) -> list[tuple[Module, ast.AST]]:
     return [
         (module, node)
         for module in program.modules
-        for node, _ in mentions(module, [WRAP])
+        for node, _ in mentions(module, CLASSES)
         if not is_type_test(module, node)
     ]
 

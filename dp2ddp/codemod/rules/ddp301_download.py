@@ -10,6 +10,8 @@ from dp2ddp.codemod.looks.uses import DEPTH, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
 
+DOWNLOADING = "torch_geometric.datasets."  # and they process what they have, into files
+
 
 class Download(Rule):
     """Download once.
@@ -33,7 +35,7 @@ class Download(Rule):
     nodes = ("Call",)
     examples = (
         diff("""
-              import torch
+              import torch, torch_geometric
               from torchvision import datasets
               class Pairs(datasets.CIFAR10):
                   def __getitem__(self, i): ...
@@ -43,6 +45,8 @@ class Download(Rule):
             + pairs = rank0_first(Pairs, "data", download=True)
             - net = torch.hub.load("pytorch/vision", "resnet50")
             + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
+            - graphs = torch_geometric.datasets.TUDataset("data", "PROTEINS")
+            + graphs = rank0_first(torch_geometric.datasets.TUDataset, "data", "PROTEINS")
             - words = Words.from_pretrained("bert-base")
             + words = rank0_first(Words.from_pretrained, "bert-base")
         """),
@@ -79,7 +83,7 @@ def _downloads(module: Module, call: Call) -> bool:
         return False
     given = call.keyword("download")
     may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return may_download or call.method == "from_pretrained"
+    return may_download or call.method == "from_pretrained" or (call.name or "").startswith(DOWNLOADING)
 
 
 def _is_own(module: Module, call: Call) -> bool:
