@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp2ddp.errors import HazardError, SourceError
+from dp2ddp.errors import HazardError, RunError, SourceError
 from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
@@ -83,6 +83,23 @@ def conversion_of(
             conversion_text(conversion, None),
         )
     return conversion
+
+
+def hidden_library(project: Project) -> str:
+    """The library that wraps a script's model by itself, and runs it by DDP under torchrun as it is; "" if none.
+
+    RunError where the script shows it one GPU, so that it wraps nothing.
+    """
+    from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, shows_one_gpu
+    from dp2ddp.codemod.reading import read_program
+
+    program = read_program(project)
+    names = [wrap.library.name for wrap in hidden_wraps(program) if wrap.starts_ddp]
+    if names and shows_one_gpu(program):
+        raise RunError(
+            f"{project.entry.name}: makes one GPU visible, on which {names[0]} wraps nothing, so nothing to compare"
+        )
+    return next(iter(names), "")
 
 
 def mended_files_of(project: Project, progress: Callable[[str], None]) -> Mapping[Path, bytes]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT, Progress
-from dp2ddp.source.projects import Project, read_project
+from dp2ddp.source.projects import read_project
 from dp2ddp.trial.launcher import launch_line, starts_its_ranks
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
     folder_of,
+    hidden_library,
     mended_files_of,
     module_of,
     script_file,
@@ -25,7 +26,6 @@ from dp2ddp.trial.scripts import (
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 HASHES = "PYTHONHASHSEED"
 
@@ -61,6 +61,7 @@ class Subject:
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
+    hidden: str = ""  # "transformers.Trainer", which wraps by itself: DataParallel, and DDP under torchrun
     variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original
@@ -68,15 +69,31 @@ class Subject:
     changed_since: Path | None = None  # a converted script that lies there, and is another one
 
     @property
+    def rows_by_rank(self) -> bool:
+        """Whether each rank may load and judge rows of its own, and still mean the same.
+
+        What convert writes in DataParallel's place draws the same numbers, and has to show it.
+        """
+        return self.port is not None or bool(self.hidden)
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """What its owner may take for verified, and is not."""
-        if self.changed_since is None:
-            return ()
-        name = self.changed_since.name
-        text = f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
-        return (
-            f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}",
-        )
+        """What was compared, where its owner may think otherwise."""
+        return *self._remark_on_library, *self._remark_on_changes
+
+    @property
+    def _remark_on_library(self) -> Iterator[str]:
+        if self.hidden:
+            yield f"{self.hidden} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
+
+    @property
+    def _remark_on_changes(self) -> Iterator[str]:
+        if self.changed_since:
+            name = self.changed_since.name
+            text = (
+                f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
+            )
+            yield f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}"
 
     @property
     def arguments_of_converted(self) -> tuple[str, ...]:
@@ -106,8 +123,15 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
     script = script_file(options.script, options.as_module)
     module = module_of(script, options.as_module)
     project = read_project(script, options.as_module)
-    port = options.converted
-    version = _given(port, options.launcher) if port else _converted(script, project, options.answers)
+    port, hidden = options.converted, ""
+    if port is None:
+        hidden, conversion = hidden_library(project), conversion_of(project, accept=options.answers)
+        if not conversion.changed and not hidden:
+            raise RunError(
+                f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
+            )
+        port = None if conversion.changed else script
+    version = _given(port, options.launcher) if port else _converted(script, conversion)
     return Subject(
         script=script,
         name=str(script),
@@ -116,9 +140,8 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         modules=version.modules,
         mended=mended_files_of(project, progress.warn),
         local_files=tuple(each.source.path.resolve() for each in project.modules if each.source.path),
-        # A version of the user's own may load each row on another rank than DataParallel's one process did, and
-        # still mean the same. What convert writes draws the same numbers, and has to show it.
-        sample_streams=port is not None,
+        sample_streams=port is not None or bool(hidden),
+        hidden=hidden,
         module=module,
         arguments=options.arguments,
         converted_arguments=options.converted_arguments,
@@ -169,12 +192,7 @@ def _given(converted: Path, launcher: str | None) -> _Converted:
     return _Converted(converted.read_bytes(), converted.name, {}, launch, None, starts_ranks=own)
 
 
-def _converted(script: Path, project: Project, accept: tuple[AcceptOption, ...]) -> _Converted:
-    conversion = conversion_of(project, accept=accept)
-    if not conversion.changed:
-        raise RunError(
-            f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
-        )
+def _converted(script: Path, conversion: Conversion) -> _Converted:
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name
