@@ -13,6 +13,8 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
+from dp2ddp.codemod.looks.hidden_wraps import may_wrap_hidden
+from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
 from dp2ddp.codemod.looks.looked_up import may_look_up
 from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.looks.start import join_of
@@ -32,6 +34,21 @@ from dp2ddp.source.settings_files import find_mentions
 
 # Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
 OF_OTHERS = ("DDP902", "DDP912")
+# Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
+# are its own, and these convert what the script does around it.
+OF_LIBRARIES = ("DDP208", "DDP305")
+AROUND_LIBRARIES = (
+    "DDP101",
+    "DDP102",
+    "DDP301",
+    "DDP302",
+    "DDP5",
+    "DDP904",
+    "DDP906",
+    "DDP910",
+    "DDP911",
+    "DDP912",
+)
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
@@ -46,6 +63,8 @@ class ProgramPlan:
     def converts(self) -> bool:
         """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
         joins = join_of(self.program.entry) is not None
+        if library_wraps(self.program):
+            return joins and (does_its_own(self.program) or any(map(_is_around, self.plans)))
         return joins and any(each.plan.wraps_converted for each in self.plans)
 
     @property
@@ -127,12 +146,19 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
 
 
+def _is_around(each: FilePlan) -> bool:
+    """Whether anything changes in a file beside the place where the ranks join."""
+    return any(edit.code != "DDP101" for edit in each.plan.edits)
+
+
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
     """All rules; where nothing is wrapped for several devices, those that say what may be DataParallel all the same."""
     wraps = find_wraps(program)
     if any(not wrap.is_single for wrap in wraps):
         return rules
-    codes = {*OF_OTHERS, *(["DDP201"] if wraps else [])}
+    if library_wraps(program):
+        return [rule for rule in rules if rule.code.startswith((*OF_LIBRARIES, *AROUND_LIBRARIES))]
+    codes = {*OF_OTHERS, *OF_LIBRARIES, *(["DDP201"] if wraps else [])}
     is_named = any(True for module in of_the_user(program) for _ in named_wraps(module))
     if not wraps and is_named and join_of(program.entry) is None:
         codes.add("DDP101")  # nothing runs, so nothing wraps
@@ -142,7 +168,7 @@ def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
 def _may_matter(project: Project) -> bool:
     """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    if any(MENTION.search(text) or FOREIGN.search(text) for text in texts):
+    if any(MENTION.search(text) or FOREIGN.search(text) or may_wrap_hidden(text) for text in texts):
         return True
     path = project.entry.path
     return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))

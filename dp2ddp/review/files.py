@@ -18,6 +18,9 @@ COMMON = (b"arallel", b"istributed")
 MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
 HELPERS = (b"ddp_helpers", b"dp2ddp.helpers")  # that a converted script imports
 IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
+# Libraries that wrap by themselves, and what of them does (dp2ddp/codemod/knowledge/wrapping_libraries.py).
+WRAPPING = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
+USES = (b"Trainer", b"Fabric", b"Lite", b"auto_model", b"to_parallel", b"parallel_ctx", b".fit(")
 CHUNK = 1 << 18
 
 
@@ -68,6 +71,8 @@ def may_matter(path: str) -> bool:
     except OSError:
         return True
     if b"helpers" in data and any(name in data for name in HELPERS):
+        return True
+    if any(name in data for name in WRAPPING) and any(word in data for word in USES):
         return True
     if COMMON[0] not in data and COMMON[1] not in data:
         return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, shows_one_gpu
-from tests.codemod.programs import program
+from tests.codemod.programs import program, project
 
 HIDDEN = {
     "from transformers import Trainer\nTrainer(model).train()": ("transformers.Trainer", 2),
@@ -41,7 +42,7 @@ HIDDEN = {
 PLAIN = (
     "from transformers import Trainer, AutoModel\nAutoModel.from_pretrained(name)",
     "from transformers import Trainer\nclass Mine(Trainer): pass",  # nothing makes one
-    "from transformers import Trainer\ndef show(trainer: Trainer):\n    print(isinstance(trainer, Trainer))\nshow(None)",
+    "from transformers import Trainer\ndef show(it: Trainer):\n    print(isinstance(it, Trainer))\nshow(0)",
     "from transformers import Trainer\ndef unused():\n    Trainer(model)",
     "from transformers import TrainerCallback, TrainingArguments\nTrainerCallback()\nTrainingArguments()",
     "from own import Trainer\nTrainer(model)",
@@ -71,7 +72,8 @@ def test_a_class_is_followed_from_file_to_file() -> None:
 
     (wrap,) = hidden_wraps(program(script, trainers=module))
 
-    assert wrap.own_class is not None and wrap.own_class[1].name == "Mine"
+    assert wrap.own_class
+    assert wrap.own_class[1].name == "Mine"
 
 
 def test_one_visible_gpu_is_seen() -> None:
@@ -83,3 +85,128 @@ def test_one_visible_gpu_is_seen() -> None:
         True,
     ]
     assert not shows_one_gpu(program("import os\n"))
+
+
+AROUND = """
+import os
+import json
+import wandb
+from transformers import Trainer, TrainingArguments
+{own}
+args = TrainingArguments("out", dataloader_drop_last=True)
+trainer = Trainer(model, args)
+os.makedirs("plots")
+trainer.train()
+trainer.save_model("out/best")
+trainer.model.save_pretrained("out/bare")
+trainer.accelerator.save_state("out/state")
+if trainer.is_world_process_zero():
+    wandb.log({{"run": wandb.run.name}})
+    with open("done.txt", "w") as file:
+        file.write("done")
+with args.main_process_first():
+    os.makedirs("cache")
+"""
+
+
+def lines_of(text: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+    """The new lines of a script, without its imports; the codes of its hazards; its notes."""
+    conversion = convert(project(text))
+    before = conversion.entry.before.text.splitlines()
+    new = [
+        each for each in conversion.entry.after.splitlines() if each not in before and " import " not in each
+    ]
+    return (
+        new,
+        tuple(each.code for each in conversion.hazards),
+        tuple(each.because for each in conversion.notes),
+    )
+
+
+def test_what_is_around_the_library_is_converted_and_what_is_the_library_s_is_not() -> None:
+    new, hazards, notes = lines_of(AROUND.format(own=""))
+
+    assert [line for line in new if line] == [
+        "wandb = library_on_rank0(wandb)",
+        "join_ranks()",
+        'run_on_rank0(os.makedirs, "plots")',
+        'write_on_rank0(trainer.model.save_pretrained, "out/bare")',
+    ]
+    assert not hazards
+    assert [each.partition(",")[0] for each in notes] == [
+        "transformers.Trainer wraps the model by itself: started by python with several GPUs",
+        "started by torchrun",
+    ]
+
+
+def test_a_tracker_that_rank_0_alone_uses_is_not_asked_by_the_others() -> None:
+    text = AROUND.format(own="")
+    held = text.replace("args.main", "wandb.config.x or args.main")
+
+    assert (
+        "wandb = HeldByRank0(wandb)"
+        in lines_of(
+            text.replace("args = ", "print(wandb.run.id)\nargs = ")
+            .replace("trainer.is_w", "is_w")
+            .replace("is_world_process_zero()", "True")
+        )[0]
+    )
+    assert not any("wandb =" in each for each in lines_of(held)[0])
+
+
+def test_a_method_that_the_trainer_calls_on_one_rank_stays() -> None:
+    own = """
+class Mine(Trainer):
+    def _save(self, output_dir, state_dict=None):
+        with open(output_dir + "/note.txt", "w") as file:
+            file.write("note")
+    def log(self, logs, start_time=None):
+        self.save_state()
+        with open("log.txt", "a") as file:
+            file.write(json.dumps(logs))
+trainer = Mine(model)
+"""
+    new, _, _ = lines_of(AROUND.format(own=own))
+
+    assert [each.strip() for each in new if "open" in each] == ['with open_on_rank0("log.txt", "a") as file:']
+    assert not any("save_state" in each for each in new)
+
+
+ONE_GPU = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
+BOTH = "import torch\nfrom transformers import Trainer\nTrainer(torch.nn.DataParallel(model)).train()\nprint(1)\n"
+FABRIC = 'import os\nfrom lightning.fabric import Fabric\nFabric(strategy="dp")\nos.mkdir("a")\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "hazards"), [(ONE_GPU + AROUND.format(own=""), ()), (FABRIC, ()), (BOTH, ("DDP208",))]
+)
+def test_where_torchrun_alone_does_not_do_nothing_is_joined(script: str, hazards: tuple[str, ...]) -> None:
+    new, open_ones, notes = lines_of(script)
+
+    assert "join_ranks()" not in new
+    assert open_ones == hazards
+    assert notes or hazards
+
+
+def test_a_script_that_does_nothing_of_its_own_stays_as_it_is() -> None:
+    script = "from transformers import Trainer\nTrainer(model).train()\n"
+
+    assert not lines_of(script)[0]
+    assert "join_ranks()" in lines_of(script + "print('done')\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_hazard"),
+    [
+        ('TrainingArguments("out")', True),
+        ('TrainingArguments("out", dataloader_drop_last=True)', False),
+        ("parser.parse_args_into_dataclasses()[0]", True),
+        ('TrainingArguments("out")\nargs.dataloader_drop_last = True', False),
+    ],
+)
+def test_a_short_last_batch_is_a_hazard_unless_it_is_dropped(arguments: str, is_hazard: bool) -> None:
+    script = "from transformers import Trainer, TrainingArguments\n"
+    script += f"args = {arguments}\nTrainer(model, args=args).train()\n"
+
+    assert lines_of(script)[1] == (("DDP305",) if is_hazard else ())
+    assert not lines_of(script.replace(".train()", ".evaluate()"))[1]

@@ -54,11 +54,19 @@ def shows_one_gpu(program: Program) -> bool:
 @lru_cache(maxsize=1)
 def hidden_wraps(program: Program) -> tuple[HiddenWrap, ...]:
     """All uses of libraries that wrap, that can run, in the order of the files."""
-    wraps = (wrap for module in of_the_user(program) for wrap in _wraps_of(module))
+    wraps = (wrap for module in of_the_user(program) for wrap in wraps_in(module))
     return tuple(wrap for wrap in wraps if wrap.module.program.reach.runs(wrap.module, wrap.node))
 
 
-def _wraps_of(module: Module) -> Iterator[HiddenWrap]:
+def derived_in(module: Module) -> Iterator[HiddenWrap]:
+    """The classes of a file that are derived from one that wraps."""
+    for node in module.all(ast.ClassDef):
+        if library := _library_of(module, node):
+            yield HiddenWrap(module, node.bases[0], library, None, (module, node))
+
+
+def wraps_in(module: Module) -> Iterator[HiddenWrap]:
+    """The uses in a file, whether they can run or not."""
     if not any(may_wrap_hidden(each.source.text) for each in module.program.modules):
         return
     called = set()

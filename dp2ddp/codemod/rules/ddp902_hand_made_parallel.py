@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
 from dp2ddp.codemod.looks.wraps import DATA_PARALLEL
 from dp2ddp.codemod.model.modules import Call, Module
@@ -96,7 +97,7 @@ def _is_foreign(module: Module, call: Call) -> bool:
         return False
     name = call.name or ast.unparse(call.node.func)
     last = name.rpartition(".")[2]
-    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in TORCHS
+    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in (*TORCHS, *STRATEGIES)
     is_wrapper = "DataParallel" in last or last == "patch_replication_callback"
     is_function = "data_parallel" in last and "." in (call.name or "")
     if is_torchs or not (is_wrapper or is_function):
