@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT, Progress
-from dp2ddp.source.projects import read_project
+from dp2ddp.source.projects import Project, read_project
 from dp2ddp.trial.launcher import launch_line, starts_its_ranks
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.scripts import (
@@ -61,7 +61,9 @@ class Subject:
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
-    hidden: str = ""  # "transformers.Trainer", which wraps by itself: DataParallel, and DDP under torchrun
+    hidden: tuple[
+        str, ...
+    ] = ()  # of a library that wraps by itself: what it does, and does otherwise on ranks
     variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original
@@ -74,26 +76,19 @@ class Subject:
 
         What convert writes in DataParallel's place draws the same numbers, and has to show it.
         """
-        return self.port is not None or bool(self.hidden)
+        return bool(self.port or self.hidden)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What was compared, where its owner may think otherwise."""
-        return *self._remark_on_library, *self._remark_on_changes
-
-    @property
-    def _remark_on_library(self) -> Iterator[str]:
-        if self.hidden:
-            yield f"{self.hidden} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
-
-    @property
-    def _remark_on_changes(self) -> Iterator[str]:
-        if self.changed_since:
-            name = self.changed_since.name
-            text = (
-                f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
-            )
-            yield f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}"
+        if self.changed_since is None:
+            return self.hidden
+        name = self.changed_since.name
+        text = f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
+        return (
+            *self.hidden,
+            f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}",
+        )
 
     @property
     def arguments_of_converted(self) -> tuple[str, ...]:
@@ -123,15 +118,22 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
     script = script_file(options.script, options.as_module)
     module = module_of(script, options.as_module)
     project = read_project(script, options.as_module)
-    port, hidden = options.converted, ""
+    port = options.converted
+    hidden: tuple[str, ...] = ()
     if port is None:
-        hidden, conversion = hidden_library(project), conversion_of(project, accept=options.answers)
+        conversion = conversion_of(project, accept=options.answers)
+        hidden = tuple(_of_library(project, conversion))
         if not conversion.changed and not hidden:
             raise RunError(
-                f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
+                "\n  ".join(
+                    (
+                        f"{script}: nothing to convert, so nothing to compare; name your own version with --converted",
+                        *(f"line {each.line}: {each.because}" for each in conversion.notes),
+                    )
+                )
             )
         port = None if conversion.changed else script
-    version = _given(port, options.launcher) if port else _converted(script, conversion)
+    version = _converted(script, conversion) if port is None else _given(port, options.launcher)
     return Subject(
         script=script,
         name=str(script),
@@ -160,6 +162,15 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         port=port,
         changed_since=None if port else _changed_since(version),
     )
+
+
+def _of_library(project: Project, conversion: Conversion) -> Iterator[str]:
+    if library := hidden_library(project):
+        yield f"{library} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
+        yield from (
+            f"{each.file or conversion.before.name}:{each.line}: {each.because}"
+            for each in conversion.hazards
+        )
 
 
 def chosen_hashes() -> str:
