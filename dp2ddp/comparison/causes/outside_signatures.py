@@ -131,6 +131,7 @@ def _number_finding(evidence: Evidence, each: FileDifference, text: str) -> Find
     if " differs by " in each.what:
         return finding(_tensor_cause(each.what, evidence), 0.86, text)
     line = re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what)
+    line = line or re.match(r"\[.*\] is (.*) instead of (.*)", each.what)
     if line is None:
         return finding("other-output", 0.4, text)
     same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
