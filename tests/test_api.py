@@ -139,11 +139,11 @@ def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path)
         "loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
         "for epoch in range(3):\n    for x in loader:\n        net(x).sum().backward()\n"
     )
-    checked = dp2ddp.check("ddp.py", cache=False)
+    checked = dp2ddp.check("ddp.py")
     assert "DDP601" in {problem.code for problem in checked.problems}
     assert checked.fails
     assert "DDP601" not in {
-        problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"], cache=False).problems
+        problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"]).problems
     }
     with pytest.raises(dp2ddp.SourceError, match="DDP777"):
         dp2ddp.check("ddp.py", select=["DDP777"])

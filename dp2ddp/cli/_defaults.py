@@ -33,7 +33,7 @@ FROM_FILE: Mapping[str, frozenset[str]] = {
     "bench": frozenset(
         {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"}
     ),
-    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "all", "no-cache"}),
+    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "all"}),
     "doctor": frozenset({"json", "timeout"}),
 }
 # What stands on the command line alone, and what it does.

@@ -54,10 +54,9 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     help="Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
 )
 @click.option("--all", "each", is_flag=True, help="List what text tells once, with a count (DDP620, DDP624).")
-@click.option("--no-cache", is_flag=True, help="Look at every file anew, and keep nothing.")
 def command(
     paths: tuple[str, ...], select: tuple[str, ...], ignore: tuple[str, ...], fix: bool, diff: bool, form: str,
-    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, each: bool, no_cache: bool,
+    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, each: bool,
 ) -> None:  # fmt: skip
     """Look through files, folders and notebooks (default: the current folder) without running or importing them.
 
@@ -74,7 +73,7 @@ def command(
         try:
             result = check(
                 stdin_filename or paths or (".",), select=select, ignore=ignore, fix=fix, diff=diff, baseline=baseline,
-                write_baseline=write_baseline, cache=not no_cache, text=text, progress=progress,
+                write_baseline=write_baseline, text=text, progress=progress,
             )  # fmt: skip
         except OptionError as error:
             raise click.UsageError(str(error)) from error

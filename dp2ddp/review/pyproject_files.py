@@ -1,12 +1,9 @@
-"""The pyproject.toml files that count for a folder; without `typing` and what imports it, as first_look.py says."""
+"""The pyproject.toml files that count for a folder."""
 
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False  # as in dp2ddp/__init__.py
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 FILE = "pyproject.toml"
 

@@ -25,7 +25,6 @@ model(torch.ones(4, 2)).sum().backward()
 @pytest.fixture(autouse=True)
 def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Path("train.py").write_text(SCRIPT)
 
 
