@@ -16,6 +16,7 @@ from dp2ddp.report.comparison import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
+from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.file_writers import shared_files
@@ -50,10 +51,16 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
     steps = _steps(run)
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []
-    return BeforeFailure(tuple(lines), _what_now(steps, port))
+    return BeforeFailure(tuple(lines), _what_now(steps, port, failure.positions))
 
 
-def _what_now(steps: Sequence[int], port: bool) -> str:
+def _what_now(steps: Sequence[int], port: bool, positions: Sequence[RankPosition]) -> str:
+    inside = next((each for each in positions if each.inside), None)
+    if inside:
+        return (
+            f"rank {inside.rank} is inside {inside.helper} ({inside.inside}), and the others wait until that is over: "
+            "what it calls there must not wait for them, and must have an end"
+        )
     if not port:
         return _OF_CONVERSIONS
     idle = [rank for rank, taken in enumerate(steps) if not taken]

@@ -131,7 +131,9 @@ def _division(whole: int, ranks: Sequence[int]) -> str:
     """How each rank's batch is DataParallel's, divided by another number than there are ranks, or rounded; else ""."""
     rows, world = ranks[0], len(ranks)
     parts = round(whole / rows) if rows and {*ranks} == {rows} else 1
-    if parts in (1, world * world) or rows not in (whole // parts, -(-whole // parts)):
+    if parts == 1 or rows not in (whole // parts, -(-whole // parts)):
+        return ""
+    if parts != world and parts % world == 0:  # divided twice, or a step in each micro-batch
         return ""
     if parts == world:
         chunks = [chunk_size(whole, rank, world) for rank in range(world)]
