@@ -586,7 +586,8 @@ MORE = [
              after="net.module.s.close()\nprint(open('log.bin', 'rb').read())"),
     *(Mutation(f"written_by_{library}", f"self.s = {library}.open('log.{end}', 'w{text}')",
                f"self.s.write({line})\nself.s.writelines([{line}, {line}])\n{LAST}",
-               after=f"net.module.s.close()\nprint({library}.open('log.{end}', 'r{text}').read())", module=f"import {library}")
+               module=f"import {library}",
+               after=f"net.module.s.close()\nprint({library}.open('log.{end}', 'r{text}').read())")
       for library, end, text, line in (("gzip", "gz", "t", "f'{len(x)} '"), ("bz2", "bz2", "b", "b'%d' % len(x)"),
                                        ("lzma", "xz", "t", "f'{len(x)} '"), ("codecs", "txt", "", "f'{len(x)} '"))),
     Mutation("logged", "", f"print(len(x))\nLOG.info('%.6f', x.sum().item())\nLOG.debug('no')\n{LAST}", module=LOG),
