@@ -117,6 +117,7 @@ _OUTSIDE = {
         *_of("multiprocessing.dummy", "Pool"),
     ]),
     "subprocess.Popen": FunctionRow(Does.START_PROGRAM),
+    "os.popen": FunctionRow(Does.START_PROGRAM, 0, "cmd", harmless="stty size"),  # all ranks have one terminal
     **_all(Does.START_TRAINING, ["wandb.agent", "swanlab.agent", "mlflow.projects.run"]),
     **_all(Does.ASK_PERSON, [
         *_of("pdb", "set_trace post_mortem"), "builtins.breakpoint", "ipdb.set_trace", "pudb.set_trace", "code.interact", "IPython.embed",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
@@ -20,8 +18,6 @@ WAITING = {
     *("open_by_on_rank0", "open_path_on_rank0", "make_on_rank0", "make_handler_on_rank0", "hold_on_rank0"),
     *("share_streams", "TemporaryFolderOnRank0"),
 }
-Part = tuple[Module, ast.AST]
-HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 
 
 def if_together(module: Module, finding: Finding) -> Finding:
@@ -38,11 +34,11 @@ def if_together(module: Module, finding: Finding) -> Finding:
 
 @lru_cache(maxsize=1)
 def _in_forwards(program: Program) -> frozenset[ast.AST]:
-    """The functions that forwards and their hooks call; of objects that are not known, all methods of that name.
+    """The functions that forwards and hooks call; of objects that are not known, all methods of that name.
 
     Not what is only handed on (tables of functions that build models): nearly all of a program is.
     """
-    pending, seen = [*forwards_of(program).surely_running, *_hooks(program)], set()
+    pending, seen = [*forwards_of(program).surely_running], set()
     while pending:
         home, function = pending.pop()
         if function in seen:
@@ -61,10 +57,3 @@ def _in_forwards(program: Program) -> frozenset[ast.AST]:
                 origins = program.flow.origins(home, call)
                 pending += [made for other, each in origins if (made := other.definition(each))]
     return frozenset(each for each in seen if isinstance(each, FUNCTIONS))
-
-
-def _hooks(program: Program) -> Iterator[Part]:
-    for module in program.modules:
-        for call in module.calls if HOOKS.search(module.source.text) else ():
-            for given in call.node.args if HOOKS.fullmatch(call.method) else ():
-                yield module.definition(given) or (module, given)
