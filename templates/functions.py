@@ -1,12 +1,14 @@
 """The parts of DataParallel over ranks: all hold all chunks, replicas and outputs, and replica r runs on rank r."""
 
+import io
 import weakref
+from contextlib import redirect_stdout
 from typing import Any, List, Tuple
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers
+from .broadcast import Rank, exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
 from .model import AnyDataParallel, make_copies
@@ -173,7 +175,7 @@ def parallel_apply_on_ranks(
     parameters = [p for network in networks for p in network.parameters()]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    with replica_draws(has_rows) as drew, without_hooks():
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
         try:
             refuse_hidden((rows, named))
             outputs = mine(*rows, **named)
@@ -182,9 +184,15 @@ def parallel_apply_on_ranks(
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-        raise_on_all(error)
-    effects = exchange_numbers([*drew, versions != versions_of(parameters), before != versions_of(first)])
+    text = printed.getvalue() if has_rows else ""
+    writes_own = [versions != versions_of(parameters), before != versions_of(first)]
+    effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])
+    if any(each[4] for each in effects):
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, text, Rank.host)
+        print(*texts, sep="", end="")
+    raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
     written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch

@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_classes, is_own_class
-from dp2ddp.codemod.looks.wrapper import wrapper
+from dp2ddp.codemod.looks.wrapper import only_prints, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags, notes, rebase, rename
@@ -112,7 +112,8 @@ class DataParallelWrap(Rule):
             helper = _helper(module, node, name, is_test)
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
-            elif name == DATA_PARALLEL:
+                continue
+            if name == DATA_PARALLEL:
                 yield rename(node, helper, BECAUSE)
             elif not is_test:
                 yield rebase(node, helper, BECAUSE)
@@ -139,10 +140,9 @@ def _helper(module: Module, node: ast.expr, name: str, is_test: bool) -> str:
 
 
 def _unseen(module: Module, node: ast.AST) -> Iterator[Hazard]:
-    """Replicas that run by parts take no turns."""
-    filling = None if has_callbacks(module.program) else next(forwards_of(module.program).fillings(), None)
-    if filling:
-        home, place = filling
+    """Replicas that run by parts are all heard, and take no turns."""
+    fillings = () if has_callbacks(module.program) else forwards_of(module.program).fillings()
+    for home, place in [each for each in fillings if not only_prints(*each)][:1]:
         where = f"line {getattr(place, 'lineno', 0)} of {home.shown}"
         yield Hazard(
             node,

@@ -10,7 +10,8 @@ from dp2ddp.codemod.looks.uses import DEPTH, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
 
-DOWNLOADING = "torch_geometric.datasets."  # and they process what they have, into files
+# They download, and process what they have, into files; their subclasses, too.
+GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "torch_geometric.data.Dataset")
 
 
 class Download(Rule):
@@ -24,7 +25,8 @@ class Download(Rule):
 
     ## Safety
     A function or class of the program is left alone, what it does is converted there; but not where it hands
-    `download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's.
+    `download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
+    data set of torch_geometric: the library calls its `process`, and keeps the files.
 
     ## References
     docs/semantics.md#downloads.
@@ -79,11 +81,20 @@ class Download(Rule):
 def _downloads(module: Module, call: Call) -> bool:
     if (row := row_of(module, call)) is not None:
         return row.does is Does.DOWNLOAD
+    if (call.name or "").startswith(GRAPHS) or _derives_from_graphs(module, call):
+        return True
     if _is_own(module, call):
         return False
     given = call.keyword("download")
     may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return may_download or call.method == "from_pretrained" or (call.name or "").startswith(DOWNLOADING)
+    return may_download or call.method == "from_pretrained"
+
+
+def _derives_from_graphs(module: Module, call: Call) -> bool:
+    """Whether a class of the program says how such a data set is made."""
+    home, made = module.program.definition(call.name) or (module, None)
+    bases = made.bases if isinstance(made, ast.ClassDef) else []
+    return any((home.name(base) or "").startswith(GRAPHS) for base in bases)
 
 
 def _is_own(module: Module, call: Call) -> bool:
