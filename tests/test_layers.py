@@ -26,7 +26,7 @@ ALLOWED = {
     "trace": {"errors"},
     "costs": {"errors"},
     "launch": {"errors", "masks"},
-    "doctor": {"errors", "runtime", "installed"},
+    "doctor": {"errors", "runtime", "installed", "codemod"},
     "codemod": {"errors", "source", "launch", "copies"},
     "review": {"errors", "source", "codemod"},
     "runtime": {"errors", "trace", "costs", "copies"},

@@ -855,3 +855,16 @@ class TestDocumentation:
             (match[pattern["file"]], match[pattern["code"]], int(match[pattern["line"]])) for match in found
         ] == codes()
         assert {match[pattern["severity"]] for match in found} == {"error", "warning", "note"}
+
+
+def test_a_library_that_wraps_by_itself_is_a_note_once_a_file() -> None:
+    Path("own.py").write_text("import transformers\nclass Mine(transformers.Trainer):\n    pass\n")
+    Path("train.py").write_text(
+        "from transformers import Trainer\ndef main(model):\n    Trainer(model).train()\n    Trainer(model).train()\n"
+    )
+    Path("other.py").write_text("from transformers import AutoModel, TrainerCallback\nprint(AutoModel)\n")
+
+    result = check(".")
+
+    assert result.exit_code == 0
+    assert codes(".") == [("own.py", "DDP208", 2), ("train.py", "DDP208", 3)]

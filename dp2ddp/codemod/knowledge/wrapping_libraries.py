@@ -69,10 +69,15 @@ LIBRARIES = (
     _other("fastai", "2.0", r"fastai\.(\w+\.)*\w*[Ll]earner", method="parallel_ctx", instead=_FASTAI),
     _other("fastai", "2.0", r"fastai\.(\w+\.)*ParallelTrainer", instead=_FASTAI),
 )  # fmt: skip
+UNASKED = (
+    "transformers",
+    "trl",
+    "sentence_transformers",
+    "setfit",
+)  # the packages that wrap without being told
 # A text search rejects what cannot matter, before anything is parsed.
 IMPORTS = re.compile(
-    r"^\s*(?:from|import)\s+(?:transformers|trl|sentence_transformers|setfit|lightning|lightning_fabric|"
-    r"pytorch_lightning|ignite|fastai)\b",
+    rf"^\s*(?:from|import)\s+(?:{'|'.join(UNASKED)}|lightning|lightning_fabric|pytorch_lightning|ignite|fastai)\b",
     re.MULTILINE,
 )
 
