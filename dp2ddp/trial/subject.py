@@ -161,11 +161,14 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
 
 
 def _of_library(project: Project, conversion: Conversion) -> Iterator[str]:
+    from dp2ddp.codemod.edits import Hazard
+
     if library := hidden_library(project):
         yield f"{library} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
         yield from (
-            f"{each.file or conversion.before.name}:{each.line}: {each.because}"
+            f"{each.file or conversion.before.name}:{each.line}: {each.because}; {each.finding.advice}"
             for each in conversion.hazards
+            if isinstance(each.finding, Hazard)
         )
 
 
