@@ -106,4 +106,4 @@ def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
     assert not found.same
     first = found.float64.first
     assert first is not None
-    assert (first.step, first.kind) == (1, "gradient")
+    assert (first.step, first.kind) == (1, "gradient before clipping")
