@@ -85,7 +85,7 @@ def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> Any:
     pytest.importorskip("transformers")
     monkeypatch.chdir(folder)
     Path("train.py").write_text(TRAINER.replace("ROWS", str(rows)))
-    (found,) = verify("train.py", devices=2).verdicts
+    (found,) = verify("train.py", devices=2, timeout=500.0).verdicts
     return found
 
 
