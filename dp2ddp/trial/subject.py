@@ -124,13 +124,9 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         conversion = conversion_of(project, accept=options.answers)
         hidden = tuple(_of_library(project, conversion))
         if not conversion.changed and not hidden:
+            why = "".join(f"\n  line {each.line}: {each.because}" for each in conversion.notes)
             raise RunError(
-                "\n  ".join(
-                    (
-                        f"{script}: nothing to convert, so nothing to compare; name your own version with --converted",
-                        *(f"line {each.line}: {each.because}" for each in conversion.notes),
-                    )
-                )
+                f"{script}: nothing to convert, so nothing to compare; name your own version with --converted{why}"
             )
         port = None if conversion.changed else script
     version = _converted(script, conversion) if port is None else _given(port, options.launcher)
@@ -165,11 +161,14 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
 
 
 def _of_library(project: Project, conversion: Conversion) -> Iterator[str]:
+    from dp2ddp.codemod.edits import Hazard
+
     if library := hidden_library(project):
         yield f"{library} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
         yield from (
-            f"{each.file or conversion.before.name}:{each.line}: {each.because}"
+            f"{each.file or conversion.before.name}:{each.line}: {each.because}; {each.finding.advice}"
             for each in conversion.hazards
+            if isinstance(each.finding, Hazard)
         )
 
 
