@@ -240,7 +240,7 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
     assert (plain.same, spelled.same) == (False, True)
 
 
-def test_each_sort_of_line_that_differs_is_told_once() -> None:
+def test_each_sort_of_line_that_differs_is_reported_once() -> None:
     epochs = [f"epoch {epoch}: loss 0.{epoch}\nvalid accuracy 0.5\n" for epoch in range(3)]
     expected = "".join(epochs) + "best 0.5\n"
     actual = "start on rank 0\n" + expected.replace("loss 0.", "loss 1.").replace("best 0.5", "best 0.6")

@@ -109,4 +109,4 @@ def is_wrapper(module: Module, node: ast.expr) -> bool:
         and last.func.attr in ("cuda", "to")
     ):
         last = last.func.value
-    return isinstance(last, ast.Call) and module.name(last.func) == DATA_PARALLEL
+    return isinstance(last, ast.Call) and module.name(last.func) in CLASSES
