@@ -178,7 +178,9 @@ def _filled_arguments(
             yield ast.unparse(changed)
         called = module.definition(node.func) if isinstance(node, ast.Call) else None
         if called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
-            yield from _filled_arguments(*called, seen | {called[1]})
+            pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
+            of_others = {each.arg for each, argument in pairs if _root(argument) not in given}
+            yield from _filled_arguments(*called, seen | {called[1]}, of_others)
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
