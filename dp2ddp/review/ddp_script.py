@@ -187,32 +187,12 @@ class DDPScript:
         return None
 
     def values_of(self, node: ast.AST) -> list[ast.AST]:
-        """The expressions that a name may stand for in its own scope; the expression itself if it is no name."""
-        if isinstance(node, ast.IfExp):
-            return [*self.values_of(node.body), *self.values_of(node.orelse)]
-        if isinstance(node, ast.Name):
-            values = self.file.values(node)
-            return [branch for value in values if value is not None for branch in self._branches(value)]
-        if isinstance(node, ast.Attribute):
-            variable = self.file.variable(node)
-            return [
-                branch
-                for assign in self.module.nodes(ast.Assign)
-                if isinstance(assign, ast.Assign)
-                and any(
-                    isinstance(target, ast.Attribute) and self.file.variable(target) == variable
-                    for target in assign.targets
-                )
-                for branch in self._branches(assign.value)
-            ]
-        return [node]
-
-    def _branches(self, value: ast.AST) -> list[ast.AST]:
-        return (
-            [*self._branches(value.body), *self._branches(value.orelse)]
-            if isinstance(value, ast.IfExp)
-            else [value]
-        )
+        """The expressions that a name may stand for, wherever they come from; itself if it is no name."""
+        if not isinstance(node, ast.expr):
+            return [node]
+        found: list[ast.AST] = [each for _, each in self.module.program.flow.origins(self.module, node)]
+        is_unknown = found == [node] and isinstance(node, (ast.Name, ast.Attribute))
+        return [] if is_unknown else found
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
