@@ -35,7 +35,7 @@ def _together(problems: Sequence[PlacedProblem]) -> list[list[PlacedProblem]]:
         return []
     from dp2ddp.review.check_rule import check_rules  # which are loaded where there are problems
 
-    once = {rule.code for rule in check_rules() if rule.reported_once}
+    once = {rule.code for rule in check_rules() if rule.shown_once}
     groups: dict[tuple[object, ...], list[PlacedProblem]] = {}
     for problem in problems:
         key = (problem.code, problem.message) if problem.code in once else problem.order
