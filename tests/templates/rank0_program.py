@@ -128,7 +128,7 @@ def archived() -> Any:
     """An archive that rank 0 writes is complete for every rank that reads it next, in a block and closed by hand."""
     with open_by_on_rank0(SlowArchive, FOLDER / "a.zip", "w") as archive:
         archive.writestr("a", "1")
-    found = [zipfile.ZipFile(FOLDER / "a.zip").namelist()]
+    found: list[Any] = [zipfile.ZipFile(FOLDER / "a.zip").namelist()]
     archive = open_by_on_rank0(SlowArchive, FOLDER / "b.zip", mode="w")
     archive.writestr("b", "1")
     archive.comment = b"seen"
