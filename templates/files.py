@@ -76,6 +76,34 @@ class FileOnRank0:
             raise self.error
 
 
+class MadeFile:
+    """An archive, a sound: rank 0 has it. All ranks go on when it is complete, and may read it."""
+
+    def __init__(self, made: Any) -> None:
+        vars(self)["made"] = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["made"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.made, name, value)
+
+    def __enter__(self) -> Any:
+        return self.made.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.end(error[0], self.made.__exit__, *error)
+
+    def close(self) -> None:
+        self.end(sys.exc_info()[0], self.made.close)
+
+    def end(self, error: Any, method: Callable[..., Any], *args: Any) -> None:
+        if error is None:
+            run_on_rank0(method, *args)
+        else:  # the other ranks may not come here
+            method(*args)
+
+
 def open_on_rank0(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
     """The built-in open: what is written goes to rank 0's file alone."""
     return (
@@ -98,7 +126,9 @@ def open_by_on_rank0(
     if not writes(mode):
         return opener(path, mode, *args, **options)
     is_like_open = opener is open or getattr(opener, "__module__", "") in ("gzip", "bz2", "lzma", "codecs")
-    return (FileOnRank0 if is_like_open else make_on_rank0)(opener, path, mode, *args, **options)
+    if is_like_open:
+        return FileOnRank0(opener, path, mode, *args, **options)
+    return MadeFile(make_on_rank0(opener, path, mode, *args, **options))
 
 
 def open_path_on_rank0(method: Callable[..., Any], /, mode: str = "r", *args: Any, **options: Any) -> Any:

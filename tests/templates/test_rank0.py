@@ -64,6 +64,10 @@ def test_files_are_complete_behind_their_blocks(found: Any) -> None:
     assert found("written") == [[10, *texts, "FileExistsError True", texts[0], "TextIOWrapper"]] * 2
 
 
+def test_archives_are_complete_where_they_are_closed(found: Any) -> None:
+    assert found("archived") == [[["a"], ["b"], "seen", "none True", "ValueError True"]] * 2
+
+
 def test_methods_by_whose_names_files_are_written(found: Any) -> None:
     for each in found("called_by_name"):
         assert each[:6] == [3, "abc", "a3", "1;2", "1,2", "1,2"]

@@ -125,7 +125,10 @@ def is_ordinary(program: Program) -> bool:
     if any(_has_special(module) for module in program.modules):
         return False
     name = _name_of_wrapped(program)
-    if name is None or any(_copies_whole(module, _names_of(program, name)) for module in program.modules):
+    if name is None:
+        return False
+    names = _names_of(program, name)
+    if _trains_more(program, names) or any(_copies_whole(module, names) for module in program.modules):
         return False
     backwards = [
         (module, call) for module in program.modules for call in module.calls if call.method == "backward"
@@ -224,6 +227,17 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     return any(
         _last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )
+
+
+def _trains_more(program: Program, names: set[str]) -> bool:
+    """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
+    wrapping, node = _wraps(program)[0]
+    raw = _last_name(Call(wrapping.parents[node], WRAP).argument(0, "module"))  # type: ignore[arg-type]
+    owners = [
+        call.node.func for each in program.modules for call in each.calls if call.method == "parameters"
+    ]
+    chains = [{_last_name(node) for node in nodes_in(owner)} - {"parameters", None} for owner in owners]
+    return any(chain != {"self"} and not chain & {*names, raw} for chain in chains)
 
 
 # --- the step
