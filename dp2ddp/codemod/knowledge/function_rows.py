@@ -45,6 +45,7 @@ _FILES = {
         *_of("urllib.request", "urlretrieve"), *_of("urllib", "urlretrieve"), *_of("gdown", "download"), *_of("wget", "download"),
     ]),
     "logging.basicConfig": FunctionRow(Does.WRITE, None, "filename", usual="None", harmless="None"),
+    "loguru.logger.remove": FunctionRow(Does.WRITE, 0, "handler_id", usual="None", harmless="None"),  # by rank 0's number
     "torch.save": FunctionRow(Does.SAVE, 1, "f"),
     **_all(Does.OPEN, ["builtins.open", "codecs.open", "io.FileIO", "bz2.BZ2File", "lzma.LZMAFile", "zipfile.ZipFile", "soundfile.SoundFile"],
            position=1, keyword="mode", usual="r", harmless=READS),
