@@ -20,9 +20,7 @@ SQL_CHANGES = (
     r"(?i)\.commit\(|\.executescript\(|\bto_sql\(|\b(insert|replace)\s+(or\s+\w+\s+)?into\b|\bupdate\s+\w+\s+set\b"
     r"|\bdelete\s+from\b|\b(create|drop|alter)\s+((temp\w*|unique|virtual)\s+)?(table|index|view|trigger)\b"
 )
-LMDB_CHANGES = (
-    r"\bwrite\s*=(?!=)|\.begin\([^()]*,[^()]*,|\.open_db\("  # whatever is put needs such a transaction
-)
+LMDB_CHANGES = r"\bwrite\s*=(?!=|\s*False\b)|\.begin\([^()]*,[^()]*,|\.open_db\("  # whatever is put needs such a transaction
 
 _FILES = {
     **_all(Does.WRITE, [
