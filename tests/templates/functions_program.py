@@ -173,6 +173,25 @@ def inputs_written(world: int) -> Any:
     return train(own, by_hand(own)), train(other, reference)
 
 
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = net()
+        self.register_buffer("seen", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.net(x)
+        self.seen += y.detach().mean(0)
+        return y + self.seen
+
+
+def scripted(world: int) -> Any:
+    """Compiled by torch.jit, as a whole: what a replica has is in C++."""
+    own, other = torch.jit.script(Counting()), torch.jit.script(Counting())
+    call, reference = by_hand(own), ReplicasOfOneProcess(other, Devices(), world)
+    return (each for each in (*numbers_of(own, call), own.seen)), (*numbers_of(other, reference), other.seen)
+
+
 class Functional(nn.Module):
     """No module does the work: a dict of tensors is broadcast; the first replica's averages stay."""
 
@@ -248,7 +267,15 @@ def synced_layer(world: int) -> Any:
     return train(own, wrapped), train(other, other)
 
 
-CHECKS = (library, subclass, parts_by_hand, broadcast_by_hand, synced_layer, inputs_written)
+CHECKS = (
+    library,
+    subclass,
+    parts_by_hand,
+    broadcast_by_hand,
+    synced_layer,
+    inputs_written,
+    scripted,
+)
 
 
 def of_another_rank() -> str:

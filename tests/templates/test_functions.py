@@ -36,7 +36,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
-    "check", ["library", "subclass", "parts_by_hand", "broadcast_by_hand", "synced_layer", "inputs_written"]
+    "check",
+    [
+        "library",
+        "subclass",
+        "parts_by_hand",
+        "broadcast_by_hand",
+        "synced_layer",
+        "inputs_written",
+        "scripted",
+    ],
 )
 def test_outputs_gradients_and_parameters_are_those_of_one_process(
     found: Any, world: int, check: str

@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, defaults, places
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
@@ -25,11 +25,40 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.edit.node
-    if _in_forwards(module.program).isdisjoint(module.around(node)):
+    if _in_forwards(module.program).isdisjoint(module.around(node)) or _is_left_out(module, node):
         return finding
     code = ast.unparse(node).partition("(")[0]
     message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
     return Hazard(node, message, "do it outside of the forward, with what that returns")
+
+
+def _is_left_out(module: Module, node: ast.AST) -> bool:
+    """Whether it is done `if path is not None`, a parameter that no call in a forward gives."""
+    function, in_forwards = module.function_around(node), _in_forwards(module.program)
+    if function is None:
+        return False
+    stored = {
+        each.id
+        for each in ast.walk(function)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"} - stored
+    child, tests = node, set()
+    for parent in module.around(node):
+        if isinstance(parent, ast.If) and child in parent.body:
+            tests.add(ast.unparse(parent.test))
+        child = parent
+    names = [each.arg for each in places(function)]
+    calls = [
+        call
+        for home, call in module.program.calls_of(module, function)
+        if not in_forwards.isdisjoint(home.around(call.node))
+    ]
+    return any(
+        {name, f"{name} is not None"} & tests
+        and not any(call.may_have_more or call.argument(names.index(name), name) for call in calls)
+        for name in usual & {*names}
+    )
 
 
 @lru_cache(maxsize=1)
