@@ -89,6 +89,17 @@ def test_its_loader(call: str, helper: str | None, home: str) -> None:
     assert f"loader = {new}\n" in after
 
 
+def test_what_is_converted_stays_as_it_is() -> None:
+    text = "from torch_geometric.loader import DataListLoader\nfrom torch_geometric.nn import DataParallel\n"
+    once = converted(
+        f"{text}loader = DataListLoader(graphs, num_workers=2)\nnet = DataParallel(Net())"
+    ).entry.after
+    assert "rebase(DataParallel, " in once
+    again = scripts.converted(once)
+    assert again.hazards == ()
+    assert again.entry.after == once
+
+
 def test_the_idiomatic_style_says_that_it_cannot() -> None:
     conversion = converted(
         "from torch_geometric.nn import DataParallel\nnet = DataParallel(Net())", style="idiomatic"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
+from dp2ddp.codemod.knowledge.derived import CLASSES, WRAPPERS
 from dp2ddp.codemod.looks.mentions import mentions
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
@@ -39,12 +39,8 @@ def is_own_class(module: Module, node: ast.expr) -> bool:
 @lru_cache(maxsize=1)
 def has_own_classes(program: Program) -> bool:
     """Whether there are classes of libraries or of its own that have parts of DataParallel in ways of their own."""
-    own = (
-        is_own_class(module, node)
-        for module in program.modules
-        for node, _ in mentions(module, [DATA_PARALLEL])
-    )
-    return any(own) or any(name in module.mentions for module in program.modules for name in WRAPPERS)
+    named = ((module, *each) for module in program.modules for each in mentions(module, CLASSES))
+    return any(name in WRAPPERS or is_own_class(module, node) for module, node, name in named)
 
 
 @lru_cache(maxsize=1)  # each file's rules ask
