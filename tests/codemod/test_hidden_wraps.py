@@ -154,6 +154,27 @@ def test_a_tracker_that_rank_0_alone_uses_is_not_asked_by_the_others() -> None:
     assert not any("wandb =" in each for each in lines_of(held)[0])
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_left"),
+    [
+        ("if trainer.is_world_process_zero():\n    os.mkdir('a')", True),
+        ("first = trainer.args.process_index == 0\nif first:\n    os.mkdir('a')", True),
+        ("if int(os.environ.get('LOCAL_RANK', 0)) == 0:\n    os.mkdir('a')", True),
+        ("def keep():\n    os.mkdir('a')\nif is_rank0():\n    keep()", True),
+        ("def keep():\n    if not args.should_save:\n        return\n    os.mkdir('a')\nkeep()", True),
+        ("with args.main_process_first(local=True):\n    os.mkdir('a')", True),
+        ("if args.do_train:\n    os.mkdir('a')", False),
+        ("def keep():\n    os.mkdir('a')\nkeep()", False),
+    ],
+)
+def test_what_one_rank_does_stays(lines: str, is_left: bool) -> None:
+    new = lines_of(AROUND.format(own="").replace("if trainer.is_world", f"{lines}\nif trainer.is_world", 1))[
+        0
+    ]
+
+    assert any("run_on_rank0(os.mkdir" in each for each in new) != is_left
+
+
 def test_a_method_that_the_trainer_calls_on_one_rank_stays() -> None:
     own = """
 class Mine(Trainer):
