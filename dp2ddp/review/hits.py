@@ -21,7 +21,6 @@ from dp2ddp.review.data_parallel import (
     may_wrap,
     names_data_parallel,
     note_all_wraps,
-    note_hidden,
     note_wraps,
 )
 from dp2ddp.review.files import may_matter
@@ -108,7 +107,7 @@ def look_at_text(name: str, text: str) -> Found:
     except Exception as error:
         return (), [fault(name, NOT_LOOKED_AT, error)]
     checked = check_file(file, check_rules())
-    problems, unread = [*checked.problems, *note_hidden(file)], list(checked.faults)
+    problems, unread = list(checked.problems), list(checked.faults)
     try:
         problems += _wraps_of(name, file)
     except SourceError as error:  # of a module that it imports
@@ -174,8 +173,7 @@ def _run(ask: Callable[[str], Answer], path: str) -> Answer:
 def _check_one(path: str) -> Answer:
     file = OwnFile(read_source(path))
     checked = check_file(file, check_rules())
-    problems = (*checked.problems, *note_hidden(file))
-    return Answer(problems, checked.faults, leads_to=[path] if names_data_parallel(file) else [])
+    return Answer(checked.problems, checked.faults, leads_to=[path] if names_data_parallel(file) else [])
 
 
 def _check_as_script(path: str) -> Answer:

@@ -35,7 +35,7 @@ _PL = r"(lightning|lightning\.pytorch|pytorch_lightning)"
 _FABRIC = r"(lightning|lightning_fabric|lightning\.fabric|lightning\.lite|pytorch_lightning\.lite)"
 _FASTAI = ("with learn.distrib_ctx(sync_bn=False): learn.fit(...)", "bs=bs // num_distrib() in the DataLoaders",
            "if not rank_distrib(): around prints and files")  # fmt: skip
-_IGNITE = ('with idist.Parallel(backend="nccl") as parallel: parallel.run(training)',
+_IGNITE = ('with idist.Parallel(backend="nccl") as parallel: parallel.run(training), of def training(local_rank)',
            "idist.auto_dataloader(...) for DataLoader(...): it divides batch_size by the number of ranks",
            "if idist.get_rank() == 0: around prints and files")  # fmt: skip
 _DDP = 'strategy="ddp", devices=int(os.environ["LOCAL_WORLD_SIZE"])'
@@ -113,3 +113,9 @@ DIFFERENT = {  # as measured with transformers 5.24
     ),
 }
 COLLATORS = ("DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask", "DataCollatorForPermutationLanguageModeling")  # fmt: skip
+# Losses of sentence-transformers that compare rows with each other.
+COUPLING = re.compile(
+    r"sentence_transformers\.(\w+\.)*((Cached|Sparse)*MultipleNegatives(Symmetric)?Ranking|(Cached)?GISTEmbed|CoSENT|AnglE"
+    r"|Batch\w+Triplet|OnlineContrastive|MegaBatchMargin|ContrastiveTension\w*)Loss\w*"
+)
+GATHERS = "gather_across_devices"  # measured: gradients are those of the whole batch then
