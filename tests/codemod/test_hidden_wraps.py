@@ -154,6 +154,27 @@ def test_a_tracker_that_rank_0_alone_uses_is_not_asked_by_the_others() -> None:
     assert not any("wandb =" in each for each in lines_of(held)[0])
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_left"),
+    [
+        ("if trainer.is_world_process_zero():\n    os.mkdir('a')", True),
+        ("first = trainer.args.process_index == 0\nif first:\n    os.mkdir('a')", True),
+        ("if int(os.environ.get('LOCAL_RANK', 0)) == 0:\n    os.mkdir('a')", True),
+        ("def keep():\n    os.mkdir('a')\nif is_rank0():\n    keep()", True),
+        ("def keep():\n    if not args.should_save:\n        return\n    os.mkdir('a')\nkeep()", True),
+        ("with args.main_process_first(local=True):\n    os.mkdir('a')", True),
+        ("if args.do_train:\n    os.mkdir('a')", False),
+        ("def keep():\n    os.mkdir('a')\nkeep()", False),
+    ],
+)
+def test_what_one_rank_does_stays(lines: str, is_left: bool) -> None:
+    new = lines_of(AROUND.format(own="").replace("if trainer.is_world", f"{lines}\nif trainer.is_world", 1))[
+        0
+    ]
+
+    assert any("run_on_rank0(os.mkdir" in each for each in new) != is_left
+
+
 def test_a_method_that_the_trainer_calls_on_one_rank_stays() -> None:
     own = """
 class Mine(Trainer):
@@ -217,3 +238,49 @@ def test_a_short_last_batch_is_a_hazard_unless_it_is_dropped(arguments: str, is_
 
     assert lines_of(script)[1] == (("DDP305",) if is_hazard else ())
     assert not lines_of(script.replace(".train()", ".evaluate()"))[1]
+
+
+TRAINS = "from transformers import Trainer, TrainingArguments\n{}\nTrainer(model, TrainingArguments('out', {}"
+TRAINS += "dataloader_drop_last=True), train_dataset=data).train()\n"
+LOSS = "from sentence_transformers.losses import {0}\nloss = {0}(model{1})"
+
+
+@pytest.mark.parametrize(
+    ("line", "argument", "hazards", "noted"),
+    [
+        ("", "", 0, False),
+        ("", "label_smoothing_factor=0.1, ", 1, False),
+        ("", "label_smoothing_factor=0.0, ", 0, False),
+        ("", "average_tokens_across_devices=False, ", 1, False),
+        ("", "average_tokens_across_devices=True, ", 0, False),
+        (LOSS.format("MultipleNegativesRankingLoss", ""), "", 1, False),
+        (LOSS.format("MultipleNegativesRankingLoss", ", gather_across_devices=True"), "", 0, False),
+        (LOSS.format("CosineSimilarityLoss", ""), "", 0, False),
+        ("from datasets import load_dataset\ndata = load_dataset('a', streaming=True)", "", 1, False),
+        ("from transformers import DataCollatorForLanguageModeling as C\nc = C(words)", "", 0, True),
+        (
+            "from transformers import DataCollatorForLanguageModeling as C\nc = C(words, mlm=False)",
+            "",
+            0,
+            False,
+        ),
+        (
+            "import torch\nclass D:\n    def __getitem__(self, i):\n        return torch.rand(2)\ndata = D()",
+            "",
+            0,
+            True,
+        ),
+    ],
+)
+def test_what_trains_otherwise_on_ranks_is_said(line: str, argument: str, hazards: int, noted: bool) -> None:
+    _, codes, notes = lines_of(TRAINS.format(line, argument))
+
+    assert codes == ("DDP305",) * hazards
+    assert any("rank by rank" in each for each in notes) == noted
+
+
+@pytest.mark.parametrize(("given", "is_noted"), [('"auto"', True), ('{"": 0}', True), ("None", False)])
+def test_a_model_that_is_placed_by_hand_is_noted(given: str, is_noted: bool) -> None:
+    notes = lines_of(TRAINS.format(f"model = load(device_map={given})", ""))[2]
+
+    assert any("device_map" in each for each in notes) == is_noted

@@ -113,3 +113,9 @@ DIFFERENT = {  # as measured with transformers 5.24
     ),
 }
 COLLATORS = ("DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask", "DataCollatorForPermutationLanguageModeling")  # fmt: skip
+# Losses of sentence-transformers that compare rows with each other.
+COUPLING = re.compile(
+    r"sentence_transformers\.(\w+\.)*((Cached|Sparse)*MultipleNegatives(Symmetric)?Ranking|(Cached)?GISTEmbed|CoSENT|AnglE"
+    r"|Batch\w+Triplet|OnlineContrastive|MegaBatchMargin|ContrastiveTension\w*)Loss\w*"
+)
+GATHERS = "gather_across_devices"  # measured: gradients are those of the whole batch then

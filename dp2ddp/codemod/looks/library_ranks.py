@@ -19,7 +19,8 @@ from dp2ddp.codemod.rule import Change, Finding
 # What asks which rank this is, in the words of transformers, accelerate and torch.
 ASKS_RANK = re.compile(
     r"\b(is_(world|local)_process_zero|is_(local_)?main_process|(local_)?process_index|(local_|global_)?rank"
-    r"|get_rank|should_(save|log)|(local_|on_|on_local_)?main_process(_first)?)\b|_RANK\b|['\"]RANK\b"
+    r"|get_rank|should_(save|log)|(local_|on_|on_local_)?main_process(_first)?|\w*(rank_?0|rank_zero|master)\w*)\b"
+    r"|_RANK\b|['\"]RANK\b"
 )
 OWN = ("builtins.print", "random.", "numpy.random.", "torch.rand")
 ON_RANK0 = ("_save", "create_model_card")  # methods of a Trainer that it calls on rank 0 alone
@@ -45,7 +46,7 @@ def does_its_own(program: Program) -> bool:
     )
 
 
-def without_library_s(module: Module, findings: Iterable[Finding]) -> Iterator[Finding]:
+def left_to_script(module: Module, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Findings, without what the library does with the ranks, and what one rank alone does."""
     if not library_wraps(module.program):
         yield from findings
@@ -59,7 +60,7 @@ def without_library_s(module: Module, findings: Iterable[Finding]) -> Iterator[F
         uses = module.by_word[_bound(finding)] if is_held else ()
         if not any(
             is_on_one_rank(module, use) for use in uses
-        ):  # each is asked of rank 0, which may come alone
+        ):  # which rank 0 is asked at, and may come to alone
             yield finding
 
 
@@ -94,7 +95,7 @@ def is_on_one_rank(module: Module, node: ast.AST, seen: frozenset[ast.AST] = fro
         if _asks_rank(module, parent, inner):
             return True
         if isinstance(parent, NAMED_FUNCTIONS):
-            if parent.name in ON_RANK0 or any(map(_is_of_rank, map(module.text, parent.decorator_list))):
+            if parent.name in ON_RANK0 or any(_is_of_rank(module, each) for each in parent.decorator_list):
                 return True
             calls = [*module.program.calls_of(module, parent)] if parent not in seen else []
             own = (each for each in calls if each[1].name is None or module.program.is_local(each[1].name))
@@ -107,21 +108,25 @@ def _asks_rank(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
     """`if trainer.is_world_process_zero():`, `with args.main_process_first():`, or a return of the others above."""
     match parent:
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-            if inner is not test and _is_of_rank(module.text(test)):
+            if inner is not test and _is_of_rank(module, test):
                 return True
         case ast.With(items=items):
-            if any(_is_of_rank(module.text(each.context_expr)) for each in items):
+            if any(_is_of_rank(module, each.context_expr) for each in items):
                 return True
     blocks = (getattr(parent, name, None) for name in ("body", "orelse"))
     block = next((each for each in blocks if isinstance(each, list) and inner in each), [])
     before = block[: block.index(inner)] if block else []
     return any(
         isinstance(each, ast.If)
-        and isinstance(each.body[-1], ast.Return)
-        and _is_of_rank(module.text(each.test))
+        and isinstance(each.body[-1], (ast.Return, ast.Continue))
+        and _is_of_rank(module, each.test)
         for each in before
     )
 
 
-def _is_of_rank(text: str) -> bool:
-    return ASKS_RANK.search(text) is not None
+def _is_of_rank(module: Module, asked: ast.expr) -> bool:
+    """Whether an expression, or what a name in it was set to, asks for the rank."""
+    values = (
+        value for name in ast.walk(asked) for value in module.values(name) if isinstance(name, ast.Name)
+    )
+    return any(ASKS_RANK.search(module.text(each)) for each in (asked, *values))

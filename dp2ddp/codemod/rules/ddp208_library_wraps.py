@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.wrapping_libraries import UnderTorchrun
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
+from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
@@ -19,6 +20,12 @@ OVERRIDES = {
     "compute_loss": "makes the loss in its own way: ranks average theirs, which is another mean where rows weigh apart",
     "get_train_dataloader": "makes its own loader: on ranks each must get its share of every batch",
 }
+
+
+PLACED = (
+    "device_map places the model: under python no DataParallel wraps what lies on several GPUs, and ranks refuse it; "
+    'take it out, or say {"": int(os.environ.get("LOCAL_RANK", 0))}'
+)
 
 
 class LibraryWraps(Rule):
@@ -57,13 +64,6 @@ class LibraryWraps(Rule):
             fabric = Fabric(devices=2, strategy="dp")
         """),
         notes("""
-            # one GPU is visible
-            import os
-            from transformers import Trainer
-            os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-            Trainer(model).train()
-        """),
-        notes("""
             # its training_step takes the step in its own way
             from transformers import Trainer
             class Mine(Trainer):
@@ -90,6 +90,11 @@ class LibraryWraps(Rule):
         classes = {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}
         for _, definition in (each for each in classes if each[0] is module):
             yield from _overrides(definition)
+        for given in module.all(ast.keyword) if library_wraps(module.program) else ():
+            if given.arg == "device_map" and not (
+                isinstance(given.value, ast.Constant) and not given.value.value
+            ):
+                yield Note(given, PLACED)
 
 
 def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
