@@ -13,7 +13,7 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
-from dp2ddp.codemod.looks.hidden_wraps import may_wrap_hidden
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, may_wrap_hidden
 from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
 from dp2ddp.codemod.looks.looked_up import may_look_up
 from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
@@ -133,10 +133,13 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
 def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
     rules = pick_rules(rules_of_style(EXACT), options.select, options.ignore)
-    if not _may_matter(project):
+    named, texts = _may_matter(project), (project.entry.text, *(each.source.text for each in project.modules))
+    if not named and not any(map(may_wrap_hidden, texts)):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None
     program = read_program(project)
+    if not named and not hidden_wraps(program):
+        return None
     refuse_other_helpers(program, frozenset(all_templates().names))
     if not find_wraps(program):
         refuse_lone_script(program)
@@ -168,7 +171,7 @@ def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
 def _may_matter(project: Project) -> bool:
     """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    if any(MENTION.search(text) or FOREIGN.search(text) or may_wrap_hidden(text) for text in texts):
+    if any(MENTION.search(text) or FOREIGN.search(text) for text in texts):
         return True
     path = project.entry.path
     return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
@@ -177,7 +180,7 @@ def _may_matter(project: Project) -> bool:
 def _unchanged(planned: ProgramPlan) -> Conversion:
     """What is said, where nothing is written."""
     conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
-    wraps = find_wraps(planned.program)
+    wraps = find_wraps(planned.program) or hidden_wraps(planned.program)
     libraries = () if wraps else unread_libraries(planned.program.project)
     return replace(conversion, unread=(*conversion.unread, *libraries))
 

@@ -195,6 +195,13 @@ def test_a_script_that_does_nothing_of_its_own_stays_as_it_is() -> None:
     assert "join_ranks()" in lines_of(script + "print('done')\n")[0]
 
 
+def test_what_was_converted_is_not_converted_again() -> None:
+    converted = convert(project(AROUND.format(own=""))).entry.after
+
+    assert not convert(project(converted)).changed
+    assert not convert(project(converted.replace("dataloader_drop_last=True", ""))).hazards
+
+
 @pytest.mark.parametrize(
     ("arguments", "is_hazard"),
     [

@@ -55,7 +55,7 @@ def _other(*given: str, **more: Any) -> WrappingLibrary:
 
 LIBRARIES = (
     _row("transformers.Trainer", "2.9", r"transformers\.(\w+\.)*(Seq2Seq)?Trainer"),
-    _row("trl", "0.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1 ends with an error instead: it wants torchrun"),
+    _row("trl", "0.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.16 ends with an error instead: it wants torchrun"),
     _row("sentence-transformers", "3.0", r"sentence_transformers\.(\w+\.)*\w+Trainer"),
     _row("sentence-transformers", "3.0",
          r"sentence_transformers\.(\w+\.)*(SentenceTransformer|CrossEncoder|SparseEncoder)", method="fit"),

@@ -15,7 +15,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
     wrapping_library,
 )
 from dp2ddp.codemod.looks.mentions import is_type_test
-from dp2ddp.codemod.looks.ours import of_the_user
+from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.visible import visible_text
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
@@ -67,8 +67,9 @@ def derived_in(module: Module) -> Iterator[HiddenWrap]:
 
 def wraps_in(module: Module) -> Iterator[HiddenWrap]:
     """The uses in a file, whether they can run or not."""
-    if not any(may_wrap_hidden(each.source.text) for each in module.program.modules):
-        return
+    program = module.program
+    if has_joined(program.entry) or not any(may_wrap_hidden(each.source.text) for each in program.modules):
+        return  # converted already, or none
     called = set()
     for call in module.calls:
         for wrap in _of_call(module, call):

@@ -266,3 +266,27 @@ def test_a_sampler_before_a_wrapper_that_splits_is_the_cause(tmp_path: Path, nam
     ]
     codes = [cause.code for cause in causes_of(reference, *ranks)]
     assert (codes[:1] == ["split-twice"]) == (name in SPLIT_TWICE), codes
+
+
+@pytest.mark.parametrize(
+    ("shares", "code"),
+    [
+        (([0, 1], [2, 0]), "padded-rows"),  # three samples, of which ranks evaluate the first twice
+        (([0, 1], [2]), "local-numbers"),  # each once
+    ],
+)
+def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
+    tmp_path: Path, shares: tuple[list[int], list[int]], code: str
+) -> None:
+    def run(folder: str, rank: int, evaluated: list[int]) -> Trace:
+        draws = (Draw(1, tuple(evaluated)), Draw(0, (rank,)))
+        events = {"draws": draws, "collectives": (("all_gather", 1),) if folder == "ddp" else ()}
+        return record(tmp_path / folder, [Taken(GRADIENT, events=events)], rank=rank)
+
+    reference = run("dp", 0, [0, 1, 2])
+    ranks = tuple(run("ddp", rank, share) for rank, share in enumerate(shares))
+    found = compare(reference, ranks, FLOAT64, port=True)
+    assert found.same
+    stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
+    evidence = Evidence(2, reference, ranks, found, stdout, (), FilesComparison(0, ()))
+    assert diagnose(evidence)[0].code == code
