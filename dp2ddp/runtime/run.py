@@ -387,17 +387,17 @@ class _Waits:
         self._stage = stage
         self._heartbeats: tuple[tuple[int, int], ...] = ()
         self._looked = time.monotonic()
-        self._told = ""
+        self._text = ""
 
     def look(self, looks: Sequence[Look]) -> None:
         heartbeats = read_heartbeats(Path(self._stage.run_folder))
         if heartbeats != self._heartbeats:
             self._heartbeats, self._looked = heartbeats, time.monotonic()
         elif time.monotonic() - self._looked > _LONG:
-            self._looked, told = time.monotonic(), self._told
-            self._told = _parting_text(self._stage)
-            if self._told and self._told != told:
-                print(f"dp2ddp: nothing has moved for {_LONG:g} seconds: {self._told}", file=sys.stderr)
+            self._looked, before = time.monotonic(), self._text
+            self._text = _parting_text(self._stage)
+            if self._text and self._text != before:
+                print(f"dp2ddp: nothing has moved for {_LONG:g} seconds: {self._text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
