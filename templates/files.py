@@ -33,7 +33,8 @@ def flush_file(file: Any, path: Any, told: List[Any]) -> None:
             if own_rank() == 0:
                 dist.distributed_c10d._get_default_store().add(told[0], 1)
             else:
-                AWAITED or sys.addaudithook(wait_for_rank0)
+                if not AWAITED:
+                    sys.addaudithook(wait_for_rank0)
                 AWAITED[os.path.abspath(os.fsdecode(path))] = told
 
 
