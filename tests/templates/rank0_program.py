@@ -145,6 +145,31 @@ def fails_in_archive() -> None:
         raise ValueError
 
 
+def left_to_python() -> Any:
+    """What nobody closes, ranks read as one process does: left behind a statement, and flushed while it stays open."""
+    path, found = FOLDER / "left.json", []
+    for number in range(3):
+        json.dump(Slow(number), open_on_rank0(path, "w"), default=Slow.late)
+        found.append(json.loads(path.read_text()))
+    log = open_on_rank0("log.csv", "w")
+    for number in range(3):
+        print(Slow(number).late(), file=log, flush=True)
+        with open("log.csv") as file:
+            found.append([*file])
+    return found
+
+
+class Slow:
+    """What rank 0 takes a while to write."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def late(self) -> int:
+        time.sleep(0.2 * (own_rank() == 0))
+        return self.number
+
+
 def called_by_name() -> Any:
     """By the name of a method: what is given a path, rank 0 writes; what is not, each rank has."""
     path = FOLDER / "a.txt"
@@ -309,6 +334,7 @@ CHECKS = (
     written,
     called_by_name,
     archived,
+    left_to_python,
     trackers,
     reads_of_rank0s,
     errors_and_answers,
