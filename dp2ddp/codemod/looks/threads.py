@@ -110,7 +110,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
             yield call, ast.unparse(given)
         for part in parts:
             leak = next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
-            if leak or shares and (leak := next(_filled_arguments(*part), None)):
+            if leak or shares and (leak := next(_filled_arguments(*part, frozenset([part[1]])), None)):
                 yield call, leak
 
 
@@ -156,7 +156,7 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
 def _filled_arguments(
     module: Module, target: ast.AST, seen: frozenset[ast.AST] = frozenset()
 ) -> Iterator[str]:
-    """What a thread's function changes of that which it is given, by itself or by a function that it hands it to."""
+    """What a thread's function changes of that which it is given; those in `seen`, also by functions that get it."""
     nodes = [*ast.walk(target)] if isinstance(target, FUNCTIONS) else []
     given = {each.arg for each in places(target)} - {"self"} - _stored(nodes)
     for node in nodes:
@@ -168,7 +168,7 @@ def _filled_arguments(
         if changed is not None and _root(changed) in given:
             yield ast.unparse(changed)
         called = module.definition(node.func) if isinstance(node, ast.Call) else None
-        if called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
+        if seen and called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
             yield from _filled_arguments(*called, seen | {called[1]})
 
 
