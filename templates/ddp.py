@@ -50,11 +50,9 @@ class WholeBatchDDP(DistributedDataParallel):
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, rows.are_written(), *map(len, outputs)])
+        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
         go_on_behind(numbers[0])
-        if numbers[0][2]:
-            rows.give_back()
-        share_tensors([*self.module.buffers()])
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
         counts = [*zip(*numbers)][3:]
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)

@@ -132,12 +132,11 @@ def compute_own_rows(
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
     map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
     sizes = [output.shape[dim] for output in outputs]
-    numbers = exchange_numbers([*drew, rows.are_written(), versions != versions_of(parameters), *sizes])
+    numbers = exchange_numbers([*drew, rows.write_back(), versions != versions_of(parameters), *sizes])
     go_on_behind(numbers[0])
-    if numbers[0][2]:
-        rows.give_back()
     writes = any(each[3] for each in numbers)  # into weights: those of replica 0 stay
-    share_tensors([*module.buffers(), *(parameters if writes else ())])
+    written = [first for first, _ in rows.in_place if numbers[0][2]]
+    share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
     whole = map(join, outputs, [*zip(*numbers)][4:], [dim] * len(outputs))
     return map_tensors(lambda output: next(whole), tree)

@@ -6,7 +6,6 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import gather_tensors
-from .replicas import share_tensors
 from .sums import CopyToRanks
 
 
@@ -31,15 +30,12 @@ class OwnRows:
             self.in_place.append((chunks[0], own))
         return own
 
-    def are_written(self) -> bool:
-        """Whether the forward has written into its rows."""
-        return any(own._version for _, own in self.in_place)
-
-    def give_back(self) -> None:
-        """What the first replica has written into its rows stands in the batch, as under DataParallel."""
-        for first, own in self.in_place if dist.get_rank() == 0 else ():
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
             first.detach().copy_(own.detach())
-        share_tensors([first for first, _ in self.in_place])
+        return bool(written)
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers

@@ -111,7 +111,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
             yield call, ast.unparse(given)
         for part in parts:
             leak = next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
-            if leak or shares and (leak := next(_filled_arguments(*part), None)):
+            if leak or shares and (leak := next(_filled_arguments(*part, frozenset([part[1]])), None)):
                 yield call, leak
 
 
