@@ -52,9 +52,20 @@ class LibrarysOnRanks(DataParallelOnRanks):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        own = torch.cuda.current_device() if torch.cuda.is_available() else 0
-        self.device_ids, self.output_device = [own for _ in self.device_ids], own
-        self.src_device_obj = torch.device("cuda", own)
+        self.output_device = own_number()
+        self.src_device_obj = torch.device("cuda", self.output_device)
+
+    @property
+    def device_ids(self) -> Any:
+        return [own_number() for _ in vars(self)["device_ids"]]
+
+    @device_ids.setter
+    def device_ids(self, numbers: Any) -> None:
+        vars(self)["device_ids"] = numbers  # a file has these
+
+
+def own_number() -> int:
+    return torch.cuda.current_device() if torch.cuda.is_available() else 0
 
 
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:

@@ -12,6 +12,7 @@ class Detector(nn.Module):
         self.head = nn.Linear(6, 2)
 
     def forward(self, img, img_metas, return_loss=True):
+        print("inside", len(img), img.device)
         out = self.head(self.body(img))
         weights = torch.tensor([meta["scale"] for meta in img_metas], device=out.device)
         if return_loss:
