@@ -55,12 +55,12 @@ def _other(*given: str, **more: Any) -> WrappingLibrary:
 
 LIBRARIES = (
     _row("transformers.Trainer", "2.9", r"transformers\.(\w+\.)*(Seq2Seq)?Trainer"),
-    _row("trl", "0.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.16 ends with an error instead: it wants torchrun"),
+    _row("trl", "0.4.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.15 ends with an error instead: it wants torchrun"),
     _row("sentence-transformers", "3.0", r"sentence_transformers\.(\w+\.)*\w+Trainer"),
     _row("sentence-transformers", "3.0",
          r"sentence_transformers\.(\w+\.)*(SentenceTransformer|CrossEncoder|SparseEncoder)", method="fit"),
     _row("setfit", "1.1", r"setfit\.(\w+\.)*\w*Trainer"),
-    _other("Lightning Fabric", "1.8", rf"{_FABRIC}\.(\w+\.)*(Fabric|LightningLite)",
+    _other("Lightning Fabric", "1.5", rf"{_FABRIC}\.(\w+\.)*(Fabric|LightningLite)",
            switch=("strategy", "accelerator"), instead=_OF_FABRIC),
     _other("Lightning", "0.2", rf"{_PL}\.(\w+\.)*Trainer", refused='Lightning 2 has no "dp" any more',
            switch=("strategy", "accelerator", "distributed_backend"), instead=_LIGHTNING),

@@ -105,11 +105,9 @@ def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
         message = f"{name} wraps the model by itself: beside nn.DataParallel, each rank would wrap once more"
         yield Hazard(wrap.node, message, "take nn.DataParallel out, then convert again")
         return
-    yield Note(
-        wrap.node,
-        f"{name} wraps the model by itself: started by python with several GPUs, in nn.DataParallel, one process"
-        + (f" ({wrap.library.refused})" if wrap.library.refused else ""),
-    )
+    since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
+    python = "started by python with several GPUs, in nn.DataParallel, one process"
+    yield Note(wrap.node, f"{name} wraps the model by itself ({since}): {python}")
     if wrap.library.under_torchrun is UnderTorchrun.STARTS_DDP:
         yield Note(
             wrap.node,
