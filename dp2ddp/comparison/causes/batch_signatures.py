@@ -278,9 +278,16 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
             "other-inputs",
             0.93 if len(strangers) == len(foreign) else 0.9,
             f"{len(strangers)} of {sum(batch.actual.values())} rows of step {matched_step.number} have values that "
-            "no row "
-            "has under DataParallel",
+            "no row has under DataParallel",
+            *_of_same_samples(matched_step),
         )
+
+
+def _of_same_samples(step: MatchedStep) -> Iterator[str]:
+    """Rows of the samples that DataParallel's are of: each rank may have padded its own to the longest of them."""
+    drawn = [sample for rank in step.ranks for sample in _drawn(rank)]
+    if drawn and sorted(drawn) == sorted(_drawn(step.reference)):
+        yield "of the same samples: padded to another width, or made with other random numbers"
 
 
 def _taken_before(evidence: Evidence) -> list[int]:
