@@ -6,12 +6,10 @@ import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
-from dp2ddp.codemod.looks.hidden_wraps import derived_in, wraps_in
 from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
@@ -23,7 +21,6 @@ from dp2ddp.source.entries import does_something, import_of
 from dp2ddp.source.files import read_source
 from dp2ddp.source.projects import Project, read_project
 
-HIDDEN_RULE = "DDP208"
 WRAPPED = "DataParallel: one process for all GPUs"
 NO_ENTRY = "dp2ddp convert the script that starts the training: none of the files at hand leads here"
 MOST = 500  # modules of a script; to plan the conversion of more takes minutes, and gigabytes
@@ -88,21 +85,6 @@ def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
     calls = file.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
     return [place_problem(file.module, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
-
-
-def note_hidden(file: OwnFile) -> list[PlacedProblem]:
-    """The first place of a file where a library wraps by itself, or where a class is derived from one that does."""
-    first = next(chain(wraps_in(file.module), derived_in(file.module)), None)
-    if first is None or file.module.never_runs(first.node):
-        return []
-    library = first.library
-    message = (
-        f"{library.name} wraps the model in DataParallel by itself where it sees several GPUs: one process"
-    )
-    advice = f"write in its place: {'; '.join(library.instead)}"
-    if first.starts_ddp:
-        advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
-    return [place_problem(file.module, first.node, HIDDEN_RULE, Level.NOTE, message, advice)]
 
 
 def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:

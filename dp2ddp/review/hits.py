@@ -23,7 +23,6 @@ from dp2ddp.review.data_parallel import (
     may_wrap,
     names_data_parallel,
     note_all_wraps,
-    note_hidden,
     note_wraps,
 )
 from dp2ddp.review.files import may_matter
@@ -80,7 +79,7 @@ def look_at_text(name: str, text: str) -> dict[str, Any]:
     except Exception as error:
         return {"problems": [], "unread": [asdict(fault(name, NOT_LOOKED_AT, error))]}
     checked = check_file(file, check_rules())
-    problems, unread = [*checked.problems, *note_hidden(file)], list(checked.faults)
+    problems, unread = list(checked.problems), list(checked.faults)
     try:
         problems += _wraps_of(name, file)
     except SourceError as error:  # of a module that it imports
@@ -183,7 +182,7 @@ def _check_one(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
         file = OwnFile(source)
         checked = check_file(file, check_rules())
         found = {
-            "problems": list(map(as_data, (*checked.problems, *note_hidden(file)))),
+            "problems": list(map(as_data, checked.problems)),
             "unread": list(map(asdict, checked.faults)),
             "wraps": [path] if names_data_parallel(file) else [],
         }

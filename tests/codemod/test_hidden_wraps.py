@@ -134,7 +134,7 @@ def test_what_is_around_the_library_is_converted_and_what_is_the_library_s_is_no
     ]
     assert not hazards
     assert [each.partition(",")[0] for each in notes] == [
-        "transformers.Trainer wraps the model by itself: started by python with several GPUs",
+        "transformers.Trainer wraps the model by itself (from 2.9 on): started by python with several GPUs",
         "started by torchrun",
     ]
 

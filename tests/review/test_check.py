@@ -868,3 +868,11 @@ def test_a_library_that_wraps_by_itself_is_a_note_once_a_file() -> None:
 
     assert result.exit_code == 0
     assert codes(".") == [("own.py", "DDP208", 2), ("train.py", "DDP208", 3)]
+
+    Path("own.py").write_text(
+        "import transformers\nclass Mine(transformers.Trainer):  # dp2ddp: ignore[DDP208]\n    pass\n"
+    )
+    Path("train.py").write_text(
+        "import ddp_helpers\nfrom transformers import Trainer\njoin_ranks()\nTrainer(model).train()\n"
+    )
+    assert codes(".") == []  # the second one was converted

@@ -35,7 +35,7 @@ _PL = r"(lightning|lightning\.pytorch|pytorch_lightning)"
 _FABRIC = r"(lightning|lightning_fabric|lightning\.fabric|lightning\.lite|pytorch_lightning\.lite)"
 _FASTAI = ("with learn.distrib_ctx(sync_bn=False): learn.fit(...)", "bs=bs // num_distrib() in the DataLoaders",
            "if not rank_distrib(): around prints and files")  # fmt: skip
-_IGNITE = ('with idist.Parallel(backend="nccl") as parallel: parallel.run(training)',
+_IGNITE = ('with idist.Parallel(backend="nccl") as parallel: parallel.run(training), of def training(local_rank)',
            "idist.auto_dataloader(...) for DataLoader(...): it divides batch_size by the number of ranks",
            "if idist.get_rank() == 0: around prints and files")  # fmt: skip
 _DDP = 'strategy="ddp", devices=int(os.environ["LOCAL_WORLD_SIZE"])'
@@ -55,12 +55,12 @@ def _other(*given: str, **more: Any) -> WrappingLibrary:
 
 LIBRARIES = (
     _row("transformers.Trainer", "2.9", r"transformers\.(\w+\.)*(Seq2Seq)?Trainer"),
-    _row("trl", "0.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.16 ends with an error instead: it wants torchrun"),
+    _row("trl", "0.4.2", r"trl\.(\w+\.)*\w+Trainer", refused="trl 1.15 ends with an error instead: it wants torchrun"),
     _row("sentence-transformers", "3.0", r"sentence_transformers\.(\w+\.)*\w+Trainer"),
     _row("sentence-transformers", "3.0",
          r"sentence_transformers\.(\w+\.)*(SentenceTransformer|CrossEncoder|SparseEncoder)", method="fit"),
     _row("setfit", "1.1", r"setfit\.(\w+\.)*\w*Trainer"),
-    _other("Lightning Fabric", "1.8", rf"{_FABRIC}\.(\w+\.)*(Fabric|LightningLite)",
+    _other("Lightning Fabric", "1.5", rf"{_FABRIC}\.(\w+\.)*(Fabric|LightningLite)",
            switch=("strategy", "accelerator"), instead=_OF_FABRIC),
     _other("Lightning", "0.2", rf"{_PL}\.(\w+\.)*Trainer", refused='Lightning 2 has no "dp" any more',
            switch=("strategy", "accelerator", "distributed_backend"), instead=_LIGHTNING),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
@@ -20,8 +21,6 @@ OVERRIDES = {
     "compute_loss": "makes the loss in its own way: ranks average theirs, which is another mean where rows weigh apart",
     "get_train_dataloader": "makes its own loader: on ranks each must get its share of every batch",
 }
-
-
 PLACED = (
     "device_map places the model: under python no DataParallel wraps what lies on several GPUs, and ranks refuse it; "
     'take it out, or say {"": int(os.environ.get("LOCAL_RANK", 0))}'
@@ -106,11 +105,9 @@ def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
         message = f"{name} wraps the model by itself: beside nn.DataParallel, each rank would wrap once more"
         yield Hazard(wrap.node, message, "take nn.DataParallel out, then convert again")
         return
-    yield Note(
-        wrap.node,
-        f"{name} wraps the model by itself: started by python with several GPUs, in nn.DataParallel, one process"
-        + (f" ({wrap.library.refused})" if wrap.library.refused else ""),
-    )
+    since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
+    python = "started by python with several GPUs, in nn.DataParallel, one process"
+    yield Note(wrap.node, f"{name} wraps the model by itself ({since}): {python}")
     if wrap.library.under_torchrun is UnderTorchrun.STARTS_DDP:
         yield Note(
             wrap.node,
@@ -122,7 +119,8 @@ def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
         wrap.node,
         "started by torchrun, each rank would wrap it for all GPUs, as long as these lines stand here",
     )
-    yield Note(wrap.node, f"write in its place: {'; '.join(wrap.library.instead)}")
+    verify = f"dp2ddp verify {shlex.quote(program.entry.source.name)} --converted YOURS.py"
+    yield Note(wrap.node, f"write in its place: {'; '.join(wrap.library.instead)}; then: {verify}")
 
 
 def _overrides(definition: ast.ClassDef) -> Iterator[Finding]:
