@@ -290,3 +290,15 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
     evidence = Evidence(2, reference, ranks, found, stdout, (), FilesComparison(0, ()))
     assert diagnose(evidence)[0].code == code
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_zeros_for_none_explain_no_other_gradient(tmp_path: Path, factor: float) -> None:
+    with_zeros = np.where(np.arange(5) < 3, GRADIENT, 0.0)
+    reference = trace(tmp_path / "dp", [with_zeros])
+    own = with_zeros * factor
+    ranks = tuple(
+        trace(tmp_path / "ddp", [own], rank=rank, missing=(1,), parameters=[-own]) for rank in range(2)
+    )
+    codes = [cause.code for cause in causes_of(reference, *ranks)]
+    assert (codes[:1] == ["zeros-for-none"]) == (factor == 1.0), codes
