@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 9256d2cf): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -148,9 +148,8 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
-    if is_worker() or has_joined():
+    if not meet_ranks():
         return
-    meet_ranks()
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
@@ -161,12 +160,9 @@ def init_distributed() -> None:
     dist.is_initialized = lambda: False
 
 
-def is_worker() -> bool:
-    """Whether this is a process of the script's own, a DataLoader's worker say, that imports the script once more."""
-    return multiprocessing.current_process().name != "MainProcess"
-
-
-def meet_ranks() -> None:
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -188,6 +184,7 @@ def meet_ranks() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
+    return True
 
 
 def has_joined() -> bool:
@@ -258,11 +255,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in (
-                *children.items(),
-                *replica._former_parameters.items(),
-                *part._buffers.items(),
-            ):
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
@@ -299,15 +292,12 @@ class OwnRows:
             self.in_place.append((chunks[0], own))
         return own
 
-    def are_written(self) -> bool:
-        """Whether the forward has written into its rows."""
-        return any(own._version for _, own in self.in_place)
-
-    def give_back(self) -> None:
-        """What the first replica has written into its rows stands in the batch, as under DataParallel."""
-        for first, own in self.in_place if dist.get_rank() == 0 else ():
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
             first.detach().copy_(own.detach())
-        share_tensors([first for first, _ in self.in_place])
+        return bool(written)
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
@@ -357,11 +347,9 @@ class WholeBatchDDP(DistributedDataParallel):
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, rows.are_written(), *map(len, outputs)])
+        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
         go_on_behind(numbers[0])
-        if numbers[0][2]:
-            rows.give_back()
-        share_tensors([*self.module.buffers()])
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
         counts = [*zip(*numbers)][3:]
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 9256d2cf): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -58,16 +58,13 @@ def join_ranks() -> None:
     It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
     changes.
     """
-    if "RANK" in os.environ and not is_worker() and not has_joined():
+    if "RANK" in os.environ:
         meet_ranks()
 
 
-def is_worker() -> bool:
-    """Whether this is a process of the script's own, a DataLoader's worker say, that imports the script once more."""
-    return multiprocessing.current_process().name != "MainProcess"
-
-
-def meet_ranks() -> None:
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -89,6 +86,7 @@ def meet_ranks() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
+    return True
 
 
 def has_joined() -> bool:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 9256d2cf): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -148,9 +148,8 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
-    if is_worker() or has_joined():
+    if not meet_ranks():
         return
-    meet_ranks()
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
@@ -161,12 +160,9 @@ def init_distributed() -> None:
     dist.is_initialized = lambda: False
 
 
-def is_worker() -> bool:
-    """Whether this is a process of the script's own, a DataLoader's worker say, that imports the script once more."""
-    return multiprocessing.current_process().name != "MainProcess"
-
-
-def meet_ranks() -> None:
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -188,6 +184,7 @@ def meet_ranks() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
+    return True
 
 
 def has_joined() -> bool:
@@ -284,11 +281,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in (
-                *children.items(),
-                *replica._former_parameters.items(),
-                *part._buffers.items(),
-            ):
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
