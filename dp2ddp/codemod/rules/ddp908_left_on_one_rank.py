@@ -177,7 +177,7 @@ class LeftOnOneRank(Rule):
         for node in dict.fromkeys(_of_process(module, forwards)):
             message = f"`{ast.unparse(node)}` is set in a forward, and other ranks do not see it"
             yield Hazard(node, message, "keep it in an object of the script: ranks take turns with that")
-        for call in _asked_caches(module, forwards):
+        for call in _cache_counts(module, forwards):
             message = f"`{ast.unparse(call)}` counts the calls of forwards, of which each rank makes its own"
             yield Hazard(call, message, "count in an object of the script: ranks take turns with that")
         for node in _reports(module, forwards):
@@ -204,12 +204,12 @@ def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
                         yield node
 
 
-def _asked_caches(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
+def _cache_counts(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
     """`mask.cache_info()`, of a function that forwards may call."""
     for call in module.calls:
         if call.method == "cache_info":
-            asked = module.definition(call.node.func.value)  # type: ignore[attr-defined]
-            if asked is None or asked[1] in forwards.running:
+            function = module.definition(call.node.func.value)  # type: ignore[attr-defined]
+            if function is None or function[1] in forwards.running:
                 yield call.node
 
 
