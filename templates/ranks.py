@@ -24,9 +24,8 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
-    if is_worker() or has_joined():
+    if not meet_ranks():
         return
-    meet_ranks()
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
@@ -43,16 +42,13 @@ def join_ranks() -> None:
     It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
     changes.
     """
-    if "RANK" in os.environ and not is_worker() and not has_joined():
+    if "RANK" in os.environ:
         meet_ranks()
 
 
-def is_worker() -> bool:
-    """Whether this is a process of the script's own, a DataLoader's worker say, that imports the script once more."""
-    return multiprocessing.current_process().name != "MainProcess"
-
-
-def meet_ranks() -> None:
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -74,6 +70,7 @@ def meet_ranks() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
+    return True
 
 
 def have_one_hash_seed() -> None:

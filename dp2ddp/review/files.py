@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.left_out import LEFT_OUT
-
-TYPE_CHECKING = False  # as in dp2ddp/__init__.py
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SUFFIXES = (".py", ".ipynb")
 # A file without any of these neither wraps a model nor speaks to other ranks. Two searches for what they have in common
@@ -77,14 +74,3 @@ def may_matter(path: str) -> bool:
     if COMMON[0] not in data and COMMON[1] not in data:
         return False
     return any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED)
-
-
-def stamps_of(paths: Iterable[str]) -> Iterator[str]:
-    """What the file system says of files: as long as it says the same they are taken to be unchanged."""
-    for path in paths:
-        try:
-            state = os.stat(path)
-        except OSError:
-            yield f"{path} is not there"
-        else:
-            yield f"{path} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
