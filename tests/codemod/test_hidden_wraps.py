@@ -253,6 +253,8 @@ LOSS = "from sentence_transformers.losses import {0}\nloss = {0}(model{1})"
         ("", "label_smoothing_factor=0.0, ", 0, False),
         ("", "average_tokens_across_devices=False, ", 1, False),
         ("", "average_tokens_across_devices=True, ", 0, False),
+        ("", "bf16=True, fp16=False, ", 1, False),
+        ("data = load(bf16=True)", "", 0, False),
         (LOSS.format("MultipleNegativesRankingLoss", ""), "", 1, False),
         (LOSS.format("MultipleNegativesRankingLoss", ", gather_across_devices=True"), "", 0, False),
         (LOSS.format("CosineSimilarityLoss", ""), "", 0, False),

@@ -95,24 +95,40 @@ class Differs:
 
     usual: object  # its value where it is not said, and changes nothing
     how: str
-    advice: str
+    advice: str = ""  # none: other random numbers, which is worth a note
 
 
 _TOO_LARGE = Differs(
     None, "loss and gradients are W times too large under DataParallel, by a fault of transformers; on ranks they are right",
     "accept it; a learning rate that was found under DataParallel may have to grow",
 )  # fmt: skip
+_LEFT_OUT = Differs(
+    False, "left out under DataParallel, by a fault of transformers: full float32 there; ranks do as they are told",
+    "accept it; or leave it out of both",
+)  # fmt: skip
 DROPS = "dataloader_drop_last"
 DIFFERENT = {  # as measured with transformers 5.24
     "label_smoothing_factor": Differs(0, _TOO_LARGE.how, _TOO_LARGE.advice),
     "compute_loss_func": _TOO_LARGE,
+    "bf16": _LEFT_OUT,
+    "fp16": _LEFT_OUT,
     "average_tokens_across_devices": Differs(
         True,
         "ranks weigh alike, however many tokens each has",
         "leave it at True, as it is without being said",
     ),
+    "resume_from_checkpoint": Differs(
+        False, "a checkpoint that the other start has written goes on with other random numbers"
+    ),
 }
-COLLATORS = ("DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask", "DataCollatorForPermutationLanguageModeling")  # fmt: skip
+DRAWN = "what this draws is drawn rank by rank: not DataParallel's numbers, but as random"
+PADDED = "ranks pad to the longest of their own rows: dropout draws other numbers then, but as random"
+COLLATORS = {  # of a batch, on the ranks
+    **dict.fromkeys(["DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask"], DRAWN),
+    "DataCollatorForPermutationLanguageModeling": DRAWN,
+    **dict.fromkeys(["DataCollatorWithPadding", "DataCollatorForSeq2Seq"], PADDED),
+    "DataCollatorForTokenClassification": PADDED,
+}
 # Losses of sentence-transformers that compare rows with each other.
 COUPLING = re.compile(
     r"sentence_transformers\.(\w+\.)*((Cached|Sparse)*MultipleNegatives(Symmetric)?Ranking|(Cached)?GISTEmbed|CoSENT|AnglE"

@@ -124,9 +124,7 @@ def _asks_rank(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
     )
 
 
-def _is_of_rank(module: Module, asked: ast.expr) -> bool:
+def _is_of_rank(module: Module, test: ast.expr) -> bool:
     """Whether an expression, or what a name in it was set to, asks for the rank."""
-    values = (
-        value for name in ast.walk(asked) for value in module.values(name) if isinstance(name, ast.Name)
-    )
-    return any(ASKS_RANK.search(module.text(each)) for each in (asked, *values))
+    values = (value for name in ast.walk(test) for value in module.values(name) if isinstance(name, ast.Name))
+    return any(ASKS_RANK.search(module.text(each)) for each in (test, *values))

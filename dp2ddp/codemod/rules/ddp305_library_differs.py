@@ -10,6 +10,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
     COLLATORS,
     COUPLING,
     DIFFERENT,
+    DRAWN,
     DROPS,
     GATHERS,
     Differs,
@@ -21,6 +22,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
+SETTINGS = ("Arguments", "Config", "Trainer")  # what a Trainer is told with
 FILLED = (
     "the last batch of an epoch is filled up on ranks, where it is short, with rows that were there before"
 )
@@ -86,9 +88,12 @@ class LibraryDiffers(Rule):
 
 
 def _of_call(module: Module, call: Call) -> Iterator[Finding]:
-    for given in call.node.keywords:
+    tells = (call.name or "").endswith(SETTINGS) or call.method == "train"
+    is_own = any(wrap.call and wrap.call.node is call.node for wrap in library_wraps(module.program))
+    for given in call.node.keywords if tells or is_own else ():
         if (differs := DIFFERENT.get(given.arg or "")) and _is_set(given.value, differs):
-            yield Hazard(given, f"{given.arg}: {differs.how}", differs.advice)
+            message = f"{given.arg}: {differs.how}"
+            yield Hazard(given, message, differs.advice) if differs.advice else Note(given, message)
     if COUPLING.fullmatch(call.name or "") and not _is(True, call.argument(None, GATHERS)):
         message = (
             "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks"
@@ -96,16 +101,12 @@ def _of_call(module: Module, call: Call) -> Iterator[Finding]:
         yield Hazard(
             call.node, message, f"say {GATHERS}=True, where it has that; or accept it: fewer negatives"
         )
-    collates = (call.name or "").rpartition(".")[2] in COLLATORS and not _is(False, call.argument(1, "mlm"))
+    collator = COLLATORS.get((call.name or "").rpartition(".")[2])
+    if collator and not _is(False, call.argument(1, "mlm")):
+        yield Note(call.node, collator)
     function = module.function_around(call.node)
-    if (
-        collates
-        or (call.name or "").startswith(DRAWS)
-        and getattr(function, "name", "") in ("__getitem__", "__call__")
-    ):
-        yield Note(
-            call.node, "what this draws is drawn rank by rank: not DataParallel's numbers, but as random"
-        )
+    if (call.name or "").startswith(DRAWS) and getattr(function, "name", "") in ("__getitem__", "__call__"):
+        yield Note(call.node, DRAWN)
 
 
 def _last_batch(wrap: HiddenWrap) -> Iterator[Finding]:
