@@ -95,7 +95,7 @@ def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not
     found = verdict(tmp_path, monkeypatch, rows=16)
     assert found.same, found
     assert found.float64.steps == 4
-    assert found.files.files > 10
+    assert found.files.files >= 10  # without random states
     assert any("rng_state.pth" in each and "train_batch_size" in each for each in found.remarks)
 
 
