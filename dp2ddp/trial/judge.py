@@ -16,6 +16,7 @@ from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Comparison, Difference, compare
 from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
+from dp2ddp.comparison.libraries_own import library_file
 from dp2ddp.comparison.output_comparison import (
     FileDifference,
     FilesComparison,
@@ -227,6 +228,7 @@ def judge(
             *((_lockstep_remark(free.compared),) if lockstep else ()),
             *_given(reference.stage),
             *written_outside((expected, actual)),
+            *_notes_of_libraries(outside.files),
         ),
         lockstep=lockstep is not None,
         printed=outside.printed,
@@ -255,6 +257,11 @@ def _unshared(stage: Stage) -> Iterator[str]:
             f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
             "here both versions were given the same"
         )
+
+
+def _notes_of_libraries(files: FilesComparison) -> Iterator[str]:
+    if files.of_libraries:
+        yield f"not judged, as it only says how a library was started: {'; '.join(files.of_libraries)}"
 
 
 def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
@@ -409,23 +416,36 @@ def _compare_files_left(
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]
-    different = [each for comparison, _ in compared for each in comparison.different]
-    different += _compare_tensors(tensors, spellings, server, scratch, tolerance, timeout)
+    values = _compare_values(tensors, spellings, server, scratch, tolerance, timeout)
+    by_lines = [each for comparison, _ in compared for each in comparison.different]
+    lines = {each.path: each for each in by_lines}
+    different = [each for each in by_lines if each.path not in values]
+    different += [
+        replace(lines.get(path, FileDifference(path, what)), what=what)
+        for path, what in values.items()
+        if what
+    ]
     different += (each for _, left in pairs for each in written_by_many(actual, left))
-    return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
+    of_libraries = [path for comparison, _ in compared for path in comparison.of_libraries]
+    rows = map(library_file, [*of_libraries, *(path for path, what in values.items() if not what)])
+    return FilesComparison(
+        sum(comparison.files for comparison, _ in compared),
+        tuple(different),
+        tuple(dict.fromkeys(row.words for row in rows if row)),
+    )
 
 
-def _compare_tensors(
+def _compare_values(
     pairs: list[tuple[str, str, str]],
     spellings: Sequence[Spelling],
     server: Server,
     scratch: Path,
     tolerance: Tolerance,
     timeout: float | None,
-) -> Iterator[FileDifference]:
-    """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
+) -> dict[str, str]:
+    """What differs in files whose bytes do, "" for nothing; by a process that has torch."""
     if not pairs:
-        return
+        return {}
     answer = scratch / "tensors.json"
     request = {
         "pairs": pairs,
@@ -443,4 +463,4 @@ def _compare_tensors(
     if code != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
-    yield from (FileDifference(path, what) for path, what in differences.items() if what)
+    return differences

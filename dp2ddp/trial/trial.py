@@ -87,9 +87,9 @@ class _Trial:
         unsteady = self.parting_of_original(double, single_pair)
         if unsteady:
             return judge(subject, double, single_pair, self.server, self.scratch, unsteady=unsteady)
-        if subject.port and not subject.aligned and not double.compared.same:
+        if subject.rows_by_rank and not subject.aligned and not double.compared.same:
             self.progress.say(
-                f"{subject.port.name} trains differently; with DataParallel's random numbers, too?"
+                f"{subject.converted_name} trains differently; with DataParallel's random numbers, too?"
             )
             aligned = self.aligned()
         lockstep = self.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
@@ -110,9 +110,8 @@ class _Trial:
         )
         # aligned: ranks take over the order of the batches that DataParallel left
         runs = [*self.run(*dps), *self.run(*ddps)] if aligned else self.run(*dps, *ddps)
-        port = self.subject.port is not None
         pairs = [
-            Pair(dp, ddp, tolerance, port=port)
+            Pair(dp, ddp, tolerance, port=self.subject.rows_by_rank)
             for dp, ddp, tolerance in zip(runs[: len(dps)], runs[len(dps) :], tolerances, strict=True)
         ]
         return self.beside_noise(pairs)

@@ -294,6 +294,7 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
             "other-inputs",
             0.93 if len(strangers) == len(foreign) else 0.9,
             f"{len(strangers)} {rows} have values that no row has under DataParallel{_whose(batch, strangers)}",
+            *_of_same_samples(matched_step),
         )
 
 
@@ -301,6 +302,13 @@ def _whose(batch: Batch, strangers: list[int]) -> str:
     """Which ranks have them, if not all: those that draw something by themselves."""
     ranks = [rank for rank, rows in enumerate(batch.ranks) if not {*strangers}.isdisjoint(rows)]
     return f": on {ranks_text(ranks)} alone" if len(ranks) < len(batch.ranks) else ""
+
+
+def _of_same_samples(step: MatchedStep) -> Iterator[str]:
+    """Rows of the samples that DataParallel's are of: each rank may have padded its own to the longest of them."""
+    drawn = [sample for rank in step.ranks for sample in _drawn(rank)]
+    if drawn and sorted(drawn) == sorted(_drawn(step.reference)):
+        yield "of the same samples: padded to another width, or made with other random numbers"
 
 
 def _taken_before(evidence: Evidence) -> list[int]:
