@@ -129,6 +129,8 @@ def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
     if verdict.unsteady:
         return f"cannot be judged: {other} is not the same twice: {difference_text(verdict.unsteady)}"
+    if verdict.by_hashes:
+        return f"walks over a set of strings in another order on each rank, and trains the same as {other} in one order"
     if verdict.random_only:
         return f"draws other random numbers than {other}, and trains the same with the same ones"
     if verdict.hidden and first is None:

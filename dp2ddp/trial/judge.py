@@ -237,8 +237,18 @@ def judge(
         met=_met(free.other),
         unshared=tuple(_unshared(reference.stage)),
         unsteady=unsteady,
+        by_hashes=_by_hashes(subject, free, single),
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _by_hashes(subject: Subject, free: Pair, single: Pair | None) -> bool:
+    """Whether the judged run alone differs, and by far: torchrun's ranks have hashes of their own, forked ones one."""
+    first = free.compared.first
+    has_own = subject.own_hashes and subject.torchrun and not subject.starts_ranks
+    return (
+        has_own and first is not None and first.size > _GROSS and single is not None and single.compared.same
+    )
 
 
 def _unshared(stage: Stage) -> Iterator[str]:
@@ -356,6 +366,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         codes=verdict.codes,
         random_only=_random_only(subject, verdict),
         unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
+        by_hashes=verdict.by_hashes,
         other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )

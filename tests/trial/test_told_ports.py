@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,12 +80,6 @@ def written(
         for text, batch in zip(texts, batches, strict=True)
     ]
     return script(folder, texts[0]), script(folder, texts[1], "train_ddp.py")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
 
 
 def causes(server: Server, pair: tuple[Path, Path]) -> list[Document]:

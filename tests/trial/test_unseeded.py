@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
 from tests.verdicts import Document, forked_verdicts
 
@@ -60,29 +65,66 @@ for step in range(5):
 UNSEEDED, CLOCK = "np.random.default_rng()", "np.random.default_rng(time.monotonic_ns())"
 
 
-def verdict(folder: Path, rng: str, port: str) -> Document:
+def verdict(server: Server, folder: Path, rng: str, port: str) -> Document:
     head = HEAD.replace("RNG", rng)
     pair = script(folder, head + TRAIN), script(folder, head + port, "train_ddp.py")
-    with Server() as server:
-        return forked_verdicts(server, *pair, worlds=[2])[0]
+    return forked_verdicts(server, *pair, worlds=[2])[0]
 
 
 @pytest.mark.torchrun
-def test_numbers_without_a_seed_are_rank_0s_in_both_and_another_rank_has_its_own(tmp_path: Path) -> None:
-    said = verdict(tmp_path, UNSEEDED, PORT)
+def test_numbers_without_a_seed_are_rank_0s_in_both_and_another_rank_has_its_own(
+    tmp_path: Path, server: Server
+) -> None:
+    said = verdict(server, tmp_path, UNSEEDED, PORT)
     assert said["same"]
     assert said["float64"]["identical"]
     lines = [f"train.py:{number}" for number in (10, 11, 12, 14)]  # of random.Random(), too: line 15
     assert [line for line in lines if line not in said["unshared"][0]] == [], said["unshared"]
-    own = verdict(tmp_path, UNSEEDED, PORT.replace("dist.broadcast(noise, 0)", ""))
+    own = verdict(server, tmp_path, UNSEEDED, PORT.replace("dist.broadcast(noise, 0)", ""))
     assert own["float64"]["first"]["step"] == 2
     assert own["unsteady"] is None  # DataParallel was run a second time, or need not be
 
 
 @pytest.mark.torchrun
-def test_an_original_that_hangs_on_the_clock_is_never_the_same(tmp_path: Path) -> None:
+def test_an_original_that_hangs_on_the_clock_is_never_the_same(tmp_path: Path, server: Server) -> None:
     """Its noise hides any difference: the second run of DataParallel, from which noise is measured, is as far off."""
-    said = verdict(tmp_path, CLOCK, PORT)
+    said = verdict(server, tmp_path, CLOCK, PORT)
     assert not said["same"]
     assert said["unsteady"]["step"] == 2
     assert [cause["code"] for cause in said["causes"]] == ["dataparallel-unsteady"]
+
+
+SETS = """
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+words = {"the", "cat", "sat", "on", "a", "mat", "dogs", "bark", "moon", "fish", "swim", "one", "two", "three"}
+numbers = torch.tensor([float(len(word)) for word in words] + [0.0, 1.0]).reshape(8, 2)
+"""
+SET_LOOP = """
+torch.manual_seed(3)
+model = WRAP
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(2):
+    optimizer.zero_grad()
+    model(ROWS.cuda()).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.torchrun
+def test_an_order_of_sets_is_no_random_number(tmp_path: Path, server: Server) -> None:
+    """torchrun's ranks have hashes of their own; forked runs, as aligned ones are, do not."""
+    join = "dist.init_process_group('nccl')\nrank = dist.get_rank()\ntorch.cuda.set_device(rank)\n"
+    wrap = "nn.parallel.DistributedDataParallel(nn.Linear(2, 1).cuda(), device_ids=[rank])"
+    first = SETS + SET_LOOP.replace("WRAP", "nn.DataParallel(nn.Linear(2, 1).cuda())").replace(
+        "ROWS", "numbers"
+    )
+    other = SETS + join + SET_LOOP.replace("WRAP", wrap).replace("ROWS", "numbers.chunk(2)[rank]")
+    options = VerifyOptions(script=script(tmp_path, first), converted=script(tmp_path, other, "train_ddp.py"))
+    subject = replace(subject_of(options), folder=tmp_path, own_hashes=True)
+    (tmp_path / "scratch").mkdir()
+    said = run_trial(subject, 2, server, tmp_path / "scratch", SILENT)
+    assert not said.same
+    assert not said.random_only
+    assert said.causes[0].code == "order-of-sets"

@@ -54,6 +54,7 @@ class Evidence:
     codes: tuple[int, int] = (0, 0)
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
+    by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
     other_draw: bool = False  # initial weights that differ are draws of one distribution
     edits: Mapping[str, Sequence[str]] = field(
         default_factory=dict

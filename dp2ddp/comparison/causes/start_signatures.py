@@ -19,6 +19,10 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
     if evidence.comparison.first is None:
         return
+    if evidence.by_hashes:
+        yield finding(
+            "order-of-sets", 0.995, "the same ranks train the same, in float32, with one PYTHONHASHSEED"
+        )
     yield from _initial(evidence)
     if evidence.matched_step is not None:
         yield from _layout(evidence, evidence.matched_step)
