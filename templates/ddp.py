@@ -50,10 +50,10 @@ class WholeBatchDDP(DistributedDataParallel):
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, *map(len, outputs)])
+        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
         go_on_behind(numbers[0])
-        share_tensors([*self.module.buffers()])
-        counts = [*zip(*numbers)][2:]
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
+        counts = [*zip(*numbers)][3:]
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 

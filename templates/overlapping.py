@@ -21,8 +21,7 @@ class OverlappingSums(GradientSums):
 
     def __init__(self, module: torch.nn.Module, wait: bool) -> None:
         super().__init__(module, wait)
-        self.dense.reverse()  # the last parameters are the first to have gradients
-        self.buckets = make_buckets(self.dense)
+        self.buckets = make_buckets(self.dense[::-1])  # the last parameters are the first to have gradients
         self.in_graphs.add(self)
 
     def begin(self) -> None:
@@ -63,7 +62,7 @@ class OverlappingSums(GradientSums):
             parts = self.messages[number].split([parameter.numel() for parameter in bucket])
             sums += [part.view_as(parameter) for part, parameter in zip(parts, bucket)]
         self.in_graphs.discard(self)
-        return sums
+        return sums[::-1]
 
 
 def make_buckets(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:

@@ -1,6 +1,6 @@
 """Rows of a batch: a rank's own, and those of all."""
 
-from typing import Any, Sequence
+from typing import Any, List, Sequence
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ class OwnRows:
 
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -24,7 +25,17 @@ class OwnRows:
         own = (
             chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         )
-        return own.to(self.device or tensor.device, copy=True)
+        own = own.to(self.device or tensor.device, copy=True)
+        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
+            self.in_place.append((chunks[0], own))
+        return own
+
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
+            first.detach().copy_(own.detach())
+        return bool(written)
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers

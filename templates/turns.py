@@ -12,7 +12,6 @@ import os
 import pickle
 import random
 import sys
-import tempfile
 import threading
 import zlib
 from collections import deque
@@ -86,27 +85,23 @@ def kept_lines() -> Iterator[List[Any]]:
         ends.enter_context(redirect_stdout(printed))
         ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
         for path, file in FILES.items() if dist.get_rank() else ():
-            buffer = getattr(file, "buffer", file)
-            if not file.closed and isinstance(buffer, (io.BufferedWriter, io.BufferedRandom)):
-                ends.enter_context(kept_bytes(path, file, kept))
+            if not file.closed:
+                ends.enter_context(kept_writes(path, file, kept))
         yield kept
 
 
 @contextmanager
-def kept_bytes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
+def kept_writes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
     """What is written to a file, elsewhere."""
+
+    def write(data: Any) -> int:
+        kept.append((path, bytes(data)))
+        return len(data)
+
     file.flush()
-    nowhere = os.dup(file.fileno())
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), file.fileno())
-        try:
-            yield
-        finally:
-            file.flush()
-            os.dup2(nowhere, file.fileno())
-            os.close(nowhere)
-            written.seek(0)
-            kept.append((path, written.read()))
+    with mock.patch.object(without_text(file), "write", write):
+        yield
+        file.flush()
 
 
 def write_lines(lines: List[Any]) -> None:
@@ -121,7 +116,12 @@ def write_lines(lines: List[Any]) -> None:
         elif dist.get_rank() == 0:
             file = FILES[line[0]]
             file.flush()
-            getattr(file, "buffer", file).write(line[1])
+            without_text(file).write(line[1])
+
+
+def without_text(file: Any) -> Any:
+    """What takes the bytes of a file: of one of `codecs`, or of text."""
+    return getattr(file, "stream", getattr(file, "buffer", file))
 
 
 class Reached:

@@ -584,6 +584,12 @@ MORE = [
              after="FILE.close()\nprint(open('log.csv').read())"),
     Mutation("written_as_bytes", "self.s = open('log.bin', 'wb')", f"self.s.write(b'%d' % len(x))\n{LAST}",
              after="net.module.s.close()\nprint(open('log.bin', 'rb').read())"),
+    *(Mutation(f"written_by_{library}", f"self.s = {library}.open('log.{end}', 'w{text}')",
+               f"self.s.write({line})\nself.s.writelines([{line}, {line}])\n{LAST}",
+               module=f"import {library}",
+               after=f"net.module.s.close()\nprint({library}.open('log.{end}', 'r{text}').read())")
+      for library, end, text, line in (("gzip", "gz", "t", "f'{len(x)} '"), ("bz2", "bz2", "b", "b'%d' % len(x)"),
+                                       ("lzma", "xz", "t", "f'{len(x)} '"), ("codecs", "txt", "", "f'{len(x)} '"))),
     Mutation("logged", "", f"print(len(x))\nLOG.info('%.6f', x.sum().item())\nLOG.debug('no')\n{LAST}", module=LOG),
     Mutation("own_layers", "self.s = [self.fc]", f"self.s[0].weight.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
     Mutation("own_parameters", "self.s = [*self.parameters()]",

@@ -67,7 +67,9 @@ LEFT_ALONE = {
     "an image that is opened, of a module": "import PIL.Image\nimage = PIL.Image.open(path).convert('RGB')",
     "a database that is read": "import lmdb\nenv = lmdb.open(path, readonly=True, lock=False)",
     "a database in which nothing is put": "import lmdb\nenv = lmdb.open(path)\nwith env.begin() as t: x = t.get(k)",
+    "a database opened with options": "import lmdb\nwith lmdb.open(p, **o).begin(write=False) as t: x = t.get(k)",
     "a table that is read": "import sqlite3\ndb = sqlite3.connect('file:a.db?mode=ro', uri=True)\nx = db.execute(q)",
+    "a terminal": "import os\nrows, columns = os.popen('stty size', 'r').read().split()",
     "a table in memory": "import sqlite3\nbase = sqlite3.connect(':memory:')",
     "a table that is asked": "import sqlite3\nrows = sqlite3.connect(path).execute('select a from b').fetchall()",
     "a map that is read": "import numpy as np\na = np.memmap(path, dtype='uint8', mode='r')",
@@ -214,3 +216,46 @@ def test_a_name_of_another_file() -> None:
     text = "from util import begin as since\nif since > 5:\n    quit()\n"
     assert clocks(text, util="begin = time.time()\n") == 1
     assert clocks("import util\nprint(util.begin)\n", util="begin = time.time()\n") == 0
+
+
+LOGGER = """
+import logging
+import torch
+def get_logger(name="net", path=None):
+    logger = logging.getLogger(name)
+    TEST:
+        logger.addHandler(logging.FileHandler(path))
+    return logger
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.abs().max() > 50:
+            get_logger(ARGUMENTS).warning("large")
+        return x
+get_logger(path="run.log")
+net = torch.nn.DataParallel(Net())
+"""
+
+
+@pytest.mark.parametrize(
+    "test", ["if path is not None", "if path", "if not name:\n        pass\n    elif path"]
+)
+def test_what_a_forward_leaves_out_is_not_done_in_it(test: str) -> None:
+    found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", "'all'"))
+    assert not found.hazards
+    assert "make_handler_on_rank0(logging.FileHandler, path)" in found.after
+
+
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [
+        ("if path is not None", "'all', 'b.log'"),
+        ("if path is not None", "path='b.log'"),
+        ("if path is not None", "*names"),
+        ("if path is None", ""),
+        ("if path is not None or name", ""),
+        ("path = path or 'a.log'\n    if path", ""),
+    ],
+)
+def test_what_a_forward_may_do_is_a_hazard(test: str, arguments: str) -> None:
+    found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", arguments))
+    assert [each.code for each in found.hazards] == ["DDP504"]

@@ -71,6 +71,27 @@ def test_threads_and_what_they_meet_at_are_rank_0s() -> None:
     assert "hold_on_rank0" not in converted(f"{WRAP}import queue\nwaiting = queue.Queue()\n").after
 
 
+FED = """
+import queue, random, threading
+def take(rows, place):
+    rows.sort()
+    return rows[place]
+def feed(rows, batches):
+    for place in range(3):
+        batches.put(take(rows, place))
+def make():
+    return [3, 1, 2]
+batches = queue.Queue()
+threading.Thread(target=feed, args=(make(), batches)).start()
+"""
+
+
+def test_a_thread_may_change_what_was_made_for_it_alone() -> None:
+    assert said(converted(WRAP + FED)) == []
+    shared = FED.replace("batches = queue", "own = make()\nbatches = queue").replace("(make(), ", "(own, ")
+    assert "changes `rows`" in converted(WRAP + shared).hazards[0].because
+
+
 @pytest.mark.parametrize(
     ("inside", "why"),
     [
@@ -189,6 +210,49 @@ def test_what_a_pool_of_threads_runs_may_change_nothing_of_the_main_flow() -> No
     found = converted(text)
     assert said(found) == ["hazard DDP906:9"]
     assert said(converted(text.replace("seen.append(path)", "return path"))) == []
+
+
+CHANGES_ITS_ARGUMENT = {
+    "an item": ("load", "row['x'] *= 2"),
+    "a part of it": ("load", "x, y = row\n    x[0] = y"),
+    "each of it": ("load", "for x in row:\n        x.append(1)"),
+    "by a function": ("load", "other(row)"),
+    "a lambda": ("lambda row: row.fill_(1)", "pass"),
+    "a partial": ("partial(load, 1)", "row.y = 1"),
+    "a method of a library": ("rows.sort", "pass"),
+    "a method of the program": ("rows[0].double", "pass"),
+}
+
+
+@pytest.mark.parametrize(("given", "does"), CHANGES_ITS_ARGUMENT.values(), ids=CHANGES_ITS_ARGUMENT)
+def test_what_a_pool_changes_of_what_it_is_given_is_a_hazard_for_threads_alone(given: str, does: str) -> None:
+    text = f"""
+from concurrent.futures import ThreadPoolExecutor as Pool
+from functools import partial
+import torch
+net = torch.nn.DataParallel(net)
+class Item:
+    def double(self):
+        self.x *= 2
+def other(row):
+    row.append(1)
+def load(row, *more):
+    {does}
+with Pool(2) as pool:
+    found = list(pool.map({given}, rows))
+"""
+    line = len(text.splitlines())
+    assert said(converted(text)) == [f"hazard DDP906:{line}"]
+    assert "row" not in does or said(converted(text.replace("ThreadPool", "ProcessPool"))) == []
+
+
+def test_a_pool_may_change_copies() -> None:
+    lines = ("row = row.copy()", "row[0] = 1", "out = {}", "out['x'] = row", "return out")
+    body = "".join(f"    {line}\n" for line in lines)
+    start = "from multiprocessing.pool import ThreadPool\n"
+    assert (
+        said(converted(f"{start}{WRAP}def load(row):\n{body}found = ThreadPool(2).map(load, rows)\n")) == []
+    )
 
 
 @pytest.mark.parametrize("line", ["os._exit(0)", "os.fork()", "torch.multiprocessing.spawn(work, nprocs=2)"])

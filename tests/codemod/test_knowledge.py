@@ -452,6 +452,11 @@ STORES = {
         (lambda f, p: f()(str(p)).close(), lambda f, p: f("r")(str(p)).close()),
         lambda f, p: f("w")(str(p)).close(),
     ),
+    "os.popen": Store(
+        lambda p: p.touch(),
+        (lambda f, p: f("stty size").close(),),
+        lambda f, p: f(f"echo 1 > '{p}.new'").close(),
+    ),
     "subprocess.Popen": Store(_nothing, (), lambda f, p: f(["touch", str(p)]).wait()),
     "h5py.File": Store(
         lambda p: resolved("h5py.File")(p, "w").close(),

@@ -46,11 +46,10 @@ class ReferenceDataParallel(nn.Module):
         return self.gather(outputs)
 
     def scatter(self, value: Any) -> list[Any]:
-        return (
-            list(value.chunk(self.world, self.dim))
-            if isinstance(value, torch.Tensor)
-            else [value] * self.world
-        )
+        if not isinstance(value, torch.Tensor):
+            return [value] * self.world
+        first, *others = value.chunk(self.world, self.dim)
+        return [first, *(each.clone() for each in others)]  # to other devices
 
     def parameters_of_replicas(self, count: int) -> list[dict[str, torch.Tensor]]:
         """One graph node for all parameters, as Broadcast is: whatever a replica leaves out gets zeros."""

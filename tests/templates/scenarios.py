@@ -165,6 +165,30 @@ def mixup(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return 0.7 * F.cross_entropy(scores, y) + 0.3 * F.cross_entropy(scores, y[order])
 
 
+class Centered(nn.Module):
+    """Writes into its input: under DataParallel, the first replica's rows are the caller's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(20, 5)
+
+    def forward(self, x: torch.Tensor, positive: bool = False) -> torch.Tensor:
+        x -= x.mean(0)
+        return self.fc(F.relu(x, inplace=positive))  # type: ignore[no-any-return]
+
+
+def inputs_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    seed(0)
+    module = Centered()
+    net = wrap(module)
+    for rows in (uneven(world), world - 1):
+        for x, _ in batches(rows):
+            module.zero_grad()
+            loss = net(x, positive=rows > world).pow(2).mean()
+            (loss * x.pow(2).mean()).backward()
+            yield from [loss.detach(), x, *gradients(module)]
+
+
 def written_into(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """What a forward returns is the script's own, as what DataParallel gathers is."""
     scores: torch.Tensor = net(x)
@@ -643,6 +667,7 @@ SCENARIOS: dict[str, Scenario] = {
     **{
         scenario.__name__: scenario
         for scenario in (
+            inputs_written_in_forward,
             backward_twice_on_one_forward,
             accumulation,
             forward_and_module_method,

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from dp2ddp.templates.overlapping import OverlappingSums
+from dp2ddp.templates.sums import GradientSums
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -120,3 +123,14 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
             "two_forwards_two_backwards": "a step has two forwards, or two backwards",
             "an_ordinary_step": "",
         }
+
+
+@pytest.mark.parametrize("kind", [GradientSums, OverlappingSums])
+def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) -> None:
+    """As the node of DataParallel's Broadcast does: hooks on parameters run in that order."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
+    node = kind(module, wait=False).copies()[module[0].weight].grad_fn
+    while node.name() != "AwaitSumsBackward":
+        node = node.next_functions[0][0]
+    handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]
+    assert handed_to == [id(parameter) for parameter in module.parameters()]

@@ -6,8 +6,10 @@ Each is run twice by every rank: with replicas of torch's own replicate one afte
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
+import re
 import sys
 import traceback
 import types
@@ -20,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import torch  # noqa: E402
 import torch.nn.parallel.replicate  # noqa: E402
-from dp2ddp.templates.files import open_on_rank0  # noqa: E402
+from dp2ddp.templates.files import open_by_on_rank0  # noqa: E402
 from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
 from dp2ddp.templates.writing import WholeBatchPrinting, WholeBatchWriting  # noqa: E402
@@ -99,19 +101,24 @@ class ReplicasOfOneProcess(RacelessDataParallel, TorchsReplicas):
     """With streams of their own on the host."""
 
 
-def run(name: str, text: str, wrap: Any, opener: Any) -> tuple[str, list[torch.Tensor]]:
+def run(name: str, text: str, wrap: Any, open_file: Any) -> tuple[str, list[torch.Tensor]]:
     """What a script prints, and its parameters and buffers at the end."""
     home = f"script_{name}"
     module = types.ModuleType(home)
     module.__file__ = str(HERE / f"{home}.py")
     sys.modules[home] = module
-    vars(module).update(WRAP=wrap, open=opener)
+    vars(module).update(WRAP=wrap, open=open_file)
     text = text.replace("nn.DataParallel(", "WRAP(").replace(".cuda()", "")
+    text = re.sub(r"\b(?:(\w+)\.)?open\(", r"open('\1', ", text)  # gzip.open
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(text, module.__file__, "exec"), vars(module))  # a test's own text
     net = vars(module)["net"]
     return printed.getvalue(), [*net.parameters(), *net.buffers()]
+
+
+def opener(library: str) -> Any:
+    return vars(importlib.import_module(library or "builtins"))["open"]
 
 
 def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
@@ -122,13 +129,13 @@ def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
         name,
         text,
         lambda module: ReplicasOfOneProcess(module, devices, world),
-        lambda path, mode="r": open(folder / f"{world}_{rank}_{path}", mode),  # noqa: SIM115
+        lambda library, path, mode="r": opener(library)(folder / f"{world}_{rank}_{path}", mode),
     )
     found, others = run(
         name,
         text,
         KINDS.get(name, WholeBatchInTurns),
-        lambda path, mode="r": open_on_rank0(folder / f"{world}_{path}", mode),
+        lambda library, path, mode="r": open_by_on_rank0(opener(library), folder / f"{world}_{path}", mode),
     )
     far = max(float((one - other).abs().max()) for one, other in zip(numbers, others, strict=True))
     return {"wanted": wanted, "found": found, "difference": far}

@@ -20,9 +20,7 @@ SQL_CHANGES = (
     r"(?i)\.commit\(|\.executescript\(|\bto_sql\(|\b(insert|replace)\s+(or\s+\w+\s+)?into\b|\bupdate\s+\w+\s+set\b"
     r"|\bdelete\s+from\b|\b(create|drop|alter)\s+((temp\w*|unique|virtual)\s+)?(table|index|view|trigger)\b"
 )
-LMDB_CHANGES = (
-    r"\bwrite\s*=(?!=)|\.begin\([^()]*,[^()]*,|\.open_db\("  # whatever is put needs such a transaction
-)
+LMDB_CHANGES = r"\bwrite\s*=(?!=|\s*False\b)|\.begin\([^()]*,[^()]*,|\.open_db\("  # whatever is put needs such a transaction
 
 _FILES = {
     **_all(Does.WRITE, [
@@ -45,6 +43,7 @@ _FILES = {
         *_of("urllib.request", "urlretrieve"), *_of("urllib", "urlretrieve"), *_of("gdown", "download"), *_of("wget", "download"),
     ]),
     "logging.basicConfig": FunctionRow(Does.WRITE, None, "filename", usual="None", harmless="None"),
+    "loguru.logger.remove": FunctionRow(Does.WRITE, 0, "handler_id", usual="None", harmless="None"),  # by rank 0's number
     "torch.save": FunctionRow(Does.SAVE, 1, "f"),
     **_all(Does.OPEN, ["builtins.open", "codecs.open", "io.FileIO", "bz2.BZ2File", "lzma.LZMAFile", "zipfile.ZipFile", "soundfile.SoundFile"],
            position=1, keyword="mode", usual="r", harmless=READS),
@@ -117,6 +116,7 @@ _OUTSIDE = {
         *_of("multiprocessing.dummy", "Pool"),
     ]),
     "subprocess.Popen": FunctionRow(Does.START_PROGRAM),
+    "os.popen": FunctionRow(Does.START_PROGRAM, 0, "cmd", harmless="stty size"),  # all ranks have one terminal
     **_all(Does.START_TRAINING, ["wandb.agent", "swanlab.agent", "mlflow.projects.run"]),
     **_all(Does.ASK_PERSON, [
         *_of("pdb", "set_trace post_mortem"), "builtins.breakpoint", "ipdb.set_trace", "pudb.set_trace", "code.interact", "IPython.embed",

@@ -7,12 +7,16 @@ writes to anything else is there for the next replica, and afterwards. Whatever 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
+from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
 from dp2ddp.codemod.looks.sharing import Sharing
+from dp2ddp.codemod.looks.wraps import is_wrapper
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -26,7 +30,6 @@ from dp2ddp.codemod.model.nodes import (
 from dp2ddp.codemod.model.program import Program
 
 MODULE = "torch.nn.Module"
-WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 NO_MODULES = (
     *("builtins.", "torchvision.transforms", "torchvision.datasets", "torch.utils.", "torch.optim."),
@@ -36,6 +39,8 @@ COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
+FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
+BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
 Part = tuple[Module, ast.AST]
 
@@ -103,11 +108,12 @@ class Forwards:
 
     @cached_property
     def surely_running(self) -> dict[Part, None]:
-        """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
-        forwards = (
+        """Forwards of layers, hooks on them, and what these call for sure: by its name, or as a method of their own."""
+        forwards = [
             (home, each) for each, home in self.running.items() if getattr(each, "name", "") == "forward"
-        )
-        return dict.fromkeys(part for each in forwards for part in self.program.closure(*each))
+        ]
+        hooks = [part for module in self.program.modules for part in _hooked(module, FORWARD_HOOKS)]
+        return dict.fromkeys(part for each in (*forwards, *hooks) for part in self.program.closure(*each))
 
     def _roots_of_backward(self) -> Iterator[Part]:
         """Backwards of Functions, hooks on gradients of rows and of layers: what runs on each rank in backward."""
@@ -120,9 +126,9 @@ class Forwards:
                 is_of_rows = (
                     call.method == "register_hook" and around in self.running
                 )  # of parameters: of the sum
-                is_of_layers = call.method.startswith("register_") and "backward" in call.method
-                if is_of_rows or is_of_layers or call.name == SAVED:
+                if is_of_rows or call.name == SAVED:
                     yield from (module.definition(each) or (module, each) for each in call.node.args)
+            yield from _hooked(module, BACKWARD_HOOKS)
 
     def _reached_from(self, root: Part) -> Iterator[Part]:
         """A function or an expression, and what it names, and so on."""
@@ -162,14 +168,19 @@ class Forwards:
         return [*self.methods.get(node.attr, [])]
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
-        """Whether a class derives from Module; one with a forward may, if a base of it is not known."""
+        """Whether a class derives from Module; one with a forward may, if a base of it is not known.
+
+        No subclass of DataParallel does: its own methods run once, not for each replica.
+        """
         has_forward = any(each.name == "forward" for each in functions_of(node))
         for base in node.bases:
             name = module.name(base) or ""
             local = self.class_named(name)
             if local and local[1] not in seen and self.is_part(*local, (*seen, node)):
                 return True
-            is_unknown = not local and name not in (*OF_FUNCTION, WRAP) and not name.startswith(NO_MODULES)
+            is_unknown = (
+                not local and name not in (*OF_FUNCTION, *CLASSES) and not name.startswith(NO_MODULES)
+            )
             if is_unknown and (has_forward or name.startswith(MODULE_HOMES)):
                 return True
         return False
@@ -401,10 +412,20 @@ class Forwards:
         return [(home, each) for home, each in forwards if not values or home.parents[each] in own]
 
 
+def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
+    """Hooks on layers; one on the wrapper runs once, on all ranks alike."""
+    for call in module.calls if registers.search(module.source.text) else ():
+        if registers.fullmatch(call.method) and not is_wrapper(module, call.node.func.value):  # type: ignore[attr-defined]
+            yield from (module.definition(each) or (module, each) for each in call.node.args)
+
+
 def _is_kernel(module: Module, node: ast.AST) -> bool:
     """A function of a library that is called in a backward: it computes."""
     name = module.name(node.func) if isinstance(node, ast.Call) else "builtins."
-    return not (name or "").startswith(("builtins.", "logging."))
+    return (
+        not (name or "").startswith(("builtins.", "logging."))
+        and (name or "").partition(".")[0] not in TRACKING
+    )
 
 
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:

@@ -7,19 +7,23 @@ results. What they change by another way, the other ranks do not see.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, places
 
 THREADS = ("threading.Thread", "threading.Timer")
+POOLS_OF_THREADS = (
+    *("multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
+    "concurrent.futures.ThreadPoolExecutor",
+)
 POOLS = (
-    *("multiprocessing.Pool", "multiprocessing.pool.Pool", "multiprocessing.pool.ThreadPool"),
-    *("multiprocessing.dummy.Pool", "torch.multiprocessing.Pool", "multiprocessing.Manager"),
-    *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
+    *POOLS_OF_THREADS,
+    *("multiprocessing.Pool", "multiprocessing.pool.Pool", "torch.multiprocessing.Pool"),
+    *("multiprocessing.Manager", "concurrent.futures.ProcessPoolExecutor"),
 )
 STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
 _SHARED = ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")
@@ -71,7 +75,8 @@ def why_not(module: Module, call: Call) -> str | None:
         return "runs the wrapped model beside the main flow"
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    leak = next(_leaks(parts, target[1]), None) or next(_filled_arguments(*target), None)
+    filled = _filled_arguments(*target, made=_made_for(call, target[1]))
+    leak = next(_leaks(parts, target[1]), None) or next(filled, None)
     if leak:
         return f"changes `{leak}`, which the other ranks do not see"
     streams = {stream for part in parts for stream in _draws(*part)}
@@ -91,18 +96,40 @@ def _target(module: Module, call: Call) -> Part | None:
     return (module, given) if isinstance(given, ast.Lambda) else module.definition(given) or (module, given)
 
 
-def runs_in_pool(module: Module) -> Iterator[tuple[Call, Part]]:
-    """Functions of the program that are handed to pools of threads: `pool.submit(load, path)`."""
+def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
+    """What functions that are handed to pools change, beside their results: `pool.submit(load, path)`.
+
+    Pools of processes work on copies of what they hand over.
+    """
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
-        definition = module.definition(given) if given is not None else None
-        if definition:
-            yield call, definition
+        if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
+            continue
+        shares = any(each.name in POOLS_OF_THREADS for home in module.program.modules for each in home.calls)
+        parts = [*_given_functions(module, given)]
+        if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
+            yield call, ast.unparse(given)
+        for part in parts:
+            leak = next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
+            if leak or shares and (leak := next(_filled_arguments(*part, frozenset([part[1]])), None)):
+                yield call, leak
 
 
-def leak_of(part: Part) -> str | None:
-    """What a function changes that is not its own."""
-    return next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
+def _may_be_pool(module: Module, owner: ast.expr) -> bool:
+    made = [module.name(each.func) for each in module.values(owner) if isinstance(each, ast.Call)]
+    return not made or any(name is None or name in POOLS or module.program.is_local(name) for name in made)
+
+
+def _given_functions(module: Module, given: ast.expr) -> list[Part]:
+    """What a pool is given: a function, a part of one, or a method, of whatever object."""
+    if isinstance(given, ast.Call) and module.name(given.func) == "functools.partial" and given.args:
+        return _given_functions(module, given.args[0])
+    if isinstance(given, ast.Lambda):
+        return [(module, given)]
+    definition = module.definition(given)
+    if definition is not None:
+        return [definition]
+    return [*module.program.methods_named.get(getattr(given, "attr", ""), ())]
 
 
 def _names_model(module: Module, node: ast.AST) -> bool:
@@ -117,8 +144,7 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
         nodes = [*ast.walk(function)]
-        own = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-        own |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+        own = _stored(nodes) | {each.arg for each in nodes if isinstance(each, ast.arg)}
         own -= set() if isinstance(target, ast.ClassDef) else {"self"}
         for node in nodes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -128,15 +154,37 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
                 yield ast.unparse(changed)
 
 
-def _filled_arguments(module: Module, target: ast.AST) -> Iterator[str]:
-    """What a thread's function changes of that which it is given."""
-    nodes = [*ast.walk(target)] if isinstance(target, NAMED_FUNCTIONS) else []
-    given = {each.arg for each in places(target)} - {"self"}
-    given -= {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+def _made_for(call: Call, target: ast.AST) -> set[str]:
+    """The parameters of a thread's function whose objects nobody else has: `args=(make(), queue)`."""
+    given = call.argument(3, "args")
+    values = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []
+    parameters = [each.arg for each in places(target)]
+    return {name for name, value in zip(parameters, values, strict=False) if isinstance(value, ast.Call)}
+
+
+def _filled_arguments(
+    module: Module, target: ast.AST, seen: frozenset[ast.AST] = frozenset(), made: Set[str] = frozenset()
+) -> Iterator[str]:
+    """What a thread's function changes of that which it is given, by itself or by a function that it hands it to."""
+    nodes = [*ast.walk(target)] if isinstance(target, FUNCTIONS) else []
+    given = {each.arg for each in places(target)} - {"self", *made} - _stored(nodes)
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[target], value=source) | ast.For(target=target, iter=source):
+                given |= _stored(ast.walk(target)) if _root(source) in given else set()
     for node in nodes:
         changed = _changed(module, node)
         if changed is not None and _root(changed) in given:
             yield ast.unparse(changed)
+        called = module.definition(node.func) if isinstance(node, ast.Call) else None
+        if called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
+            pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
+            of_others = {each.arg for each, argument in pairs if _root(argument) not in given}
+            yield from _filled_arguments(*called, seen | {called[1]}, of_others)
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    return {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def _changed(module: Module, node: ast.AST) -> ast.expr | None:

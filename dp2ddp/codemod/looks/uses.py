@@ -16,11 +16,11 @@ DEPTH = 6  # names for names end somewhere
 
 def is_harmless(module: Module, call: Call, row: FunctionRow) -> bool:
     """Whether the argument that decides says that nothing is to be done: `open(path, "rb")`."""
-    if not row.harmless or call.may_have_more:
+    if not row.harmless:
         return False
     given = call.argument(row.position, row.keyword)
     said = row.usual if given is None else _said(given)
-    if re.fullmatch(row.harmless, said):
+    if not call.may_have_more and re.fullmatch(row.harmless, said):
         return True
     return bool(row.changed_by) and not _says(module.program, re.compile(row.changed_by))
 

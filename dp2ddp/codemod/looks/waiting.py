@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, defaults, places
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
@@ -20,8 +18,6 @@ WAITING = {
     *("open_by_on_rank0", "open_path_on_rank0", "make_on_rank0", "make_handler_on_rank0", "hold_on_rank0"),
     *("share_streams", "TemporaryFolderOnRank0"),
 }
-Part = tuple[Module, ast.AST]
-HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 
 
 def if_together(module: Module, finding: Finding) -> Finding:
@@ -29,20 +25,49 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.edit.node
-    if _in_forwards(module.program).isdisjoint(module.around(node)):
+    if _in_forwards(module.program).isdisjoint(module.around(node)) or _is_left_out(module, node):
         return finding
     code = ast.unparse(node).partition("(")[0]
     message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
     return Hazard(node, message, "do it outside of the forward, with what that returns")
 
 
+def _is_left_out(module: Module, node: ast.AST) -> bool:
+    """Whether it is done `if path is not None`, a parameter that no call in a forward gives."""
+    function, in_forwards = module.function_around(node), _in_forwards(module.program)
+    if function is None:
+        return False
+    stored = {
+        each.id
+        for each in ast.walk(function)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"} - stored
+    child, tests = node, set()
+    for parent in module.around(node):
+        if isinstance(parent, ast.If) and child in parent.body:
+            tests.add(ast.unparse(parent.test))
+        child = parent
+    names = [each.arg for each in places(function)]
+    calls = [
+        call
+        for home, call in module.program.calls_of(module, function)
+        if not in_forwards.isdisjoint(home.around(call.node))
+    ]
+    return any(
+        {name, f"{name} is not None"} & tests
+        and not any(call.may_have_more or call.argument(names.index(name), name) for call in calls)
+        for name in usual & {*names}
+    )
+
+
 @lru_cache(maxsize=1)
 def _in_forwards(program: Program) -> frozenset[ast.AST]:
-    """The functions that forwards and their hooks call; of objects that are not known, all methods of that name.
+    """The functions that forwards and hooks call; of objects that are not known, all methods of that name.
 
     Not what is only handed on (tables of functions that build models): nearly all of a program is.
     """
-    pending, seen = [*forwards_of(program).surely_running, *_hooks(program)], set()
+    pending, seen = [*forwards_of(program).surely_running], set()
     while pending:
         home, function = pending.pop()
         if function in seen:
@@ -61,10 +86,3 @@ def _in_forwards(program: Program) -> frozenset[ast.AST]:
                 origins = program.flow.origins(home, call)
                 pending += [made for other, each in origins if (made := other.definition(each))]
     return frozenset(each for each in seen if isinstance(each, FUNCTIONS))
-
-
-def _hooks(program: Program) -> Iterator[Part]:
-    for module in program.modules:
-        for call in module.calls if HOOKS.search(module.source.text) else ():
-            for given in call.node.args if HOOKS.fullmatch(call.method) else ():
-                yield module.definition(given) or (module, given)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
@@ -74,14 +75,14 @@ def wrapper(program: Program) -> str:
 
 def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
     """Ranks take turns, but where forwards only print, or only write into weights."""
-    if all(_prints(module, node) for module, node in filled):
+    if all(only_prints(module, node) for module, node in filled):
         return "WholeBatchPrinting"
     if all(_writes_weights(module, node) for module, node in filled):
         return "WholeBatchWriting"
     return "WholeBatchInTurns"
 
 
-def _prints(module: Module, node: ast.AST) -> bool:
+def only_prints(module: Module, node: ast.AST) -> bool:
     """`print("rows", len(x))`, to nowhere else."""
     is_print = isinstance(node, ast.Call) and module.name(node.func) == "builtins.print"
     return is_print and not any(each.arg in ("file", None) for each in node.keywords)  # type: ignore[attr-defined]
@@ -164,7 +165,7 @@ def _wraps(program: Program) -> list[tuple[Module, ast.AST]]:
     return [
         (module, node)
         for module in program.modules
-        for node, _ in mentions(module, [WRAP])
+        for node, _ in mentions(module, CLASSES)
         if not is_type_test(module, node)
     ]
 

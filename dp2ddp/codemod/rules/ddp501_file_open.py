@@ -12,9 +12,11 @@ from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import SCOPES
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
 
 BECAUSE = "rank 0 writes the file"
+HEARS = "rank 0 starts the program, and all ranks hear it"
 NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")
 PATH_NAME = re.compile(
     r"path|name|url|uri|member|info\b"
@@ -28,7 +30,8 @@ class FileOpen(Rule):
     `open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
     `open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
     rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is, and
-    `h5py.File(path, "r+")` that is only read becomes `"r"`.
+    `h5py.File(path, "r+")` that is only read becomes `"r"`. A program that is started and heard at once
+    (`os.popen(command).read()`) is rank 0's; one that goes on is a hazard.
 
     ## Why
     Every rank would write the same lines into one file, over each other.
@@ -45,6 +48,15 @@ class FileOpen(Rule):
     name = "file-open"
     nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
+        diff("""
+              import os
+              import subprocess
+              width = os.popen("stty size", "r").read().split()[1]
+            - commit = os.popen("git rev-parse HEAD").read().strip()
+            - free, _ = subprocess.Popen(words, stdout=subprocess.PIPE).communicate()
+            + commit = ask_rank0(lambda: os.popen("git rev-parse HEAD").read()).strip()
+            + free, _ = ask_rank0(lambda: subprocess.Popen(words, stdout=subprocess.PIPE).communicate())
+        """),
         diff("""
               import gzip
               import torch
@@ -153,6 +165,9 @@ def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
     is_both = call.name == "h5py.File" and isinstance(mode, ast.Constant) and mode.value == "r+"
     if is_both and mode is not None and is_only_read(module, call.node):
         return Change(Replace(mode, '"r"', "nothing is written into it, and ranks can read it together"))
+    heard = _heard_at_once(module, call.node) if row.does is Does.START_PROGRAM else None
+    if heard is not None:
+        return Change(Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}), ("ask_rank0",))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
     why, advice = ALONE[row.does]
@@ -164,8 +179,23 @@ ALONE = {
     Does.KEEP_STORE: ("one process alone can write what it opens", f"{ASK}, or open it to read only"),
     Does.START_PROGRAM: ("each rank would start the program, and hear its own", ASK),
 }
+HEARD = ("read", "readline", "readlines", "communicate")
 # What these return is no object of which the methods are called.
 NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")
+
+
+def _heard_at_once(module: Module, node: ast.expr) -> ast.expr | None:
+    """`os.popen(command).read()`, `Popen(words).communicate()`; not in a class, of whose names a lambda knows none."""
+    around = next((each for each in module.around(node) if isinstance(each, SCOPES)), None)
+    if isinstance(around, ast.ClassDef):
+        return None
+    while isinstance(parent := module.parents[node], (ast.Attribute, ast.Call)):
+        if isinstance(parent, ast.Call) and parent.func is node and node.attr in HEARD:  # type: ignore[attr-defined]
+            return parent
+        if isinstance(parent, ast.Call):
+            return None
+        node = parent
+    return None
 
 
 def _opens_by_looks(module: Module, call: Call) -> bool:

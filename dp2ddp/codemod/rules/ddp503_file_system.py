@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.edits import Hazard, Note, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, notes, rename
 
 BECAUSE = "one run does it once"
 QUIET = (
@@ -25,6 +25,7 @@ QUIET = (
     "tempfile.",
     *(f"{name}." for name in TRACKING),
 )
+KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
 PARTIALS = ("functools.partial", "functools.partialmethod")
 
 
@@ -34,7 +35,8 @@ class FileSystem(Rule):
     ## What it does
     `os.makedirs(path)` becomes `run_on_rank0(os.makedirs, path)`; `input()` becomes `ask_rank0(input)`: all ranks get
     rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of,
-    and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`.
+    and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`. A note where something is named after
+    the script (`Path(__file__).stem`, `sys.argv[0]`): train_ddp.py has another name, unless you convert it in place.
 
     ## Why
     Ranks that make or remove one path at once fail; a fresh name or a temporary folder differs in each.
@@ -93,10 +95,24 @@ class FileSystem(Rule):
             session = somebody.Session('runs')
             session.save()
         """),
+        notes("""
+            # a converted copy has a name of its own
+            import os
+            os.path.splitext(os.path.basename(__file__))[0]
+        """),
+        notes("""
+            # a converted copy has a name of its own
+            import sys
+            print("usage:", sys.argv[0])
+        """),
         Untouched("""
             import json
             import logging
             import os
+            import sys
+            from pathlib import Path
+            here = os.path.dirname(os.path.realpath(__file__)), Path(__file__).resolve().parents[1], sys.argv[1]
+            root = os.path.abspath(os.path.join(__file__, os.pardir))
             files = os.listdir("data")
             logging.basicConfig(level="INFO")
             json.dump(settings, file)
@@ -111,6 +127,8 @@ class FileSystem(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _look_at(module, call)
+        for node in _names_of_script(module):
+            yield Note(node, "a converted copy has a name of its own, and so has what this names after it")
         for node, _ in handed_on(module, Does.WRITE):
             around = module.parents[node]
             completes = (
@@ -124,6 +142,31 @@ class FileSystem(Rule):
                 else "(lambda *args, **kwargs: run_on_rank0({it}, *args, **kwargs))"
             )
             yield Change(Replace(node, code, BECAUSE, {"it": node}), ("run_on_rank0",))
+
+
+def _names_of_script(module: Module) -> Iterator[ast.expr]:
+    """`__file__` of what is started, and `sys.argv[0]`; not where only its folder is asked for."""
+    nodes: list[ast.expr] = [*module.by_word.get("__file__", ())] if module is module.program.entry else []
+    for each in module.all(ast.Subscript):
+        is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
+        nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []
+    return (node for node in nodes if isinstance(node.ctx, ast.Load) and not _is_folder(module, node))  # type: ignore[attr-defined]
+
+
+def _is_folder(module: Module, node: ast.AST) -> bool:
+    """`os.path.dirname(os.path.abspath(__file__))`, `Path(__file__).resolve().parents[1]`."""
+    for parent in module.around(node):
+        match parent:
+            case ast.Attribute(attr="parent" | "parents"):
+                return True
+            case ast.Call(func=func) if (name := module.name(func)) in ("os.path.dirname", "os.path.join"):
+                return name == "os.path.dirname" or any("par" in ast.unparse(each) for each in parent.args)
+            case ast.Call(func=ast.Attribute(attr="resolve" | "absolute")) | ast.Attribute():
+                continue
+            case ast.Call(func=func) if module.name(func) in KEEP_PATHS:
+                continue
+        return False
+    return False
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

@@ -12,8 +12,7 @@ from dp2ddp.codemod.looks.threads import (
     MEETING_POINTS,
     WAITS_FOR_MANY,
     is_starter,
-    leak_of,
-    runs_in_pool,
+    leaks_in_pools,
     why_not,
 )
 from dp2ddp.codemod.model.modules import Call, Module
@@ -100,12 +99,10 @@ class OwnProcesses(Rule):
                 yield Hazard(
                     call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART
                 )
-        for call, part in runs_in_pool(module) if _has_starters(module.program) else ():
-            leak = leak_of(part)
-            if leak:
-                yield Hazard(
-                    call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER
-                )
+        for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
+            yield Hazard(
+                call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER
+            )
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 
@@ -24,8 +24,9 @@ class LeftOnOneRank(Rule):
 
     ## What it does
     A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-    an object; and where a forward reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what belongs to a
-    library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code.
+    an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
+    belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code; and where
+    a function that forwards call is asked for its `cache_info()`.
 
     ## Why
     DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
@@ -34,7 +35,7 @@ class LeftOnOneRank(Rule):
 
     ## Safety
     What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
-    parameter sees the sum over all ranks, as under DataParallel.
+    parameter sees the sum over all ranks, as under DataParallel; a hook on the wrapper runs once, for the whole batch.
 
     ## References
     docs/semantics.md#replicas.
@@ -102,6 +103,54 @@ class LeftOnOneRank(Rule):
             """,
             message="`self.writer.add_scalar` in a forward",
         ),
+        flags("""
+            # `mask.cache_info()` counts the calls of forwards
+            import functools
+            import torch
+            @functools.lru_cache(maxsize=None)
+            def mask(n):
+                return torch.ones(n)
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    return x * mask(len(x))
+            net = torch.nn.DataParallel(Net())
+            net(x)
+            print(mask.cache_info())
+        """),
+        flags("""
+            # `os.environ['CALLS']` is set in a forward
+            import os
+            import torch
+            def count(module, args, output):
+                os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+            net = Net()
+            net.fc.register_forward_hook(count)
+            net = torch.nn.DataParallel(net)
+        """),
+        flags("""
+            # `wandb.log({'norm': grad_output[0].norm()})` in a backward
+            import torch
+            import wandb
+            def report(module, grad_input, grad_output):
+                wandb.log({"norm": grad_output[0].norm()})
+            net = Net()
+            net.fc.register_full_backward_hook(report)
+            net = torch.nn.DataParallel(net)
+        """),
+        Untouched("""
+            import functools
+            import torch
+            import wandb
+            @functools.lru_cache(maxsize=None)
+            def load(path):
+                return open(path).read()
+            def report(module, grad_input, grad_output):
+                wandb.log({"norm": grad_output[0].norm()})
+                norms.append(grad_output[0].norm())
+            norms, net = [], torch.nn.DataParallel(Net(load("a")))
+            net.register_full_backward_hook(report)
+            print(load.cache_info())
+        """),
         Untouched("""
             import torch
             class Scale(torch.autograd.Function):
@@ -128,6 +177,9 @@ class LeftOnOneRank(Rule):
         for node in dict.fromkeys(_of_process(module, forwards)):
             message = f"`{ast.unparse(node)}` is set in a forward, and other ranks do not see it"
             yield Hazard(node, message, "keep it in an object of the script: ranks take turns with that")
+        for call in _asked_caches(module, forwards):
+            message = f"`{ast.unparse(call)}` counts the calls of forwards, of which each rank makes its own"
+            yield Hazard(call, message, "count in an object of the script: ranks take turns with that")
         for node in _reports(module, forwards):
             message = f"`{ast.unparse(node)}` in a forward: rank 0 alone has what this reports to"
             yield Hazard(node, message, "report it behind the forward, from what it returns")
@@ -150,6 +202,15 @@ def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
                     text = Call(node, None).argument(0, "source")
                     if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
                         yield node
+
+
+def _asked_caches(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
+    """`mask.cache_info()`, of a function that forwards may call."""
+    for call in module.calls:
+        if call.method == "cache_info":
+            asked = module.definition(call.node.func.value)  # type: ignore[attr-defined]
+            if asked is None or asked[1] in forwards.running:
+                yield call.node
 
 
 def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
