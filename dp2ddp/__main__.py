@@ -6,16 +6,6 @@ import sys
 def run() -> None:
     """The command line; Ctrl-C while it is being imported is one line, too."""
     try:
-        if sys.argv[1:2] == ["check"]:
-            from dp2ddp.review.first_look import finds_nothing
-
-            try:
-                if finds_nothing(sys.argv[2:]):
-                    return
-            except OSError as error:
-                from dp2ddp.cli import end_without_output
-
-                end_without_output(error)
         from dp2ddp.cli import main
 
         main()

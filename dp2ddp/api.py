@@ -295,7 +295,6 @@ def check(
     diff: bool = False,
     baseline: str | Path | None = None,
     write_baseline: bool = False,
-    cache: bool = True,
     text: str | None = None,
     progress: Progress = SILENT,
 ) -> CheckResult:
@@ -305,7 +304,6 @@ def check(
     fix: mend what can be mended without changing any training; `mended` of the result has each file before and after.
     diff: say in `mended` what `fix` would change, and change nothing.
     baseline: a file of what is known already, and not reported; `write_baseline` keeps there what is found.
-    cache: remember what was found in files that have not changed since.
     text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
 
     Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
@@ -325,7 +323,6 @@ def check(
         diff=diff,
         baseline=None if baseline is None else Path(baseline),
         write_baseline=write_baseline,
-        cache=cache,
         text=text,
     )
     return whole_check(options, COMMANDS, progress.say, progress.begin)
@@ -335,4 +332,4 @@ def _numbers(devices: int | Sequence[int]) -> tuple[int, ...]:
     numbers = (devices,) if isinstance(devices, int) else tuple(devices)
     if any(number < 1 for number in numbers):
         raise OptionError(f"devices={devices!r}: numbers of devices from 1 up")
-    return numbers
+    return tuple(dict.fromkeys(numbers))

@@ -153,7 +153,7 @@ def _found_in(address: str, text: str) -> list[Message]:
     path = Path(unquote(parts.path))
     if parts.scheme != "file" or path.suffix != ".py":
         return []
-    checked = api.check(path, text=text, cache=False)
+    checked = api.check(path, text=text)
     lines = text.splitlines()
     problems = [problem for problem in checked.problems if Path(problem.file) == path]
     return [

@@ -2,17 +2,49 @@
 
 import os
 import sys
+import time
 import weakref
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch.distributed as dist
 
 from .rank0 import ask_rank0, run_on_rank0
-from .ranks import own_rank, together
+from .ranks import has_joined, own_rank, together
 from .trackers import make_on_rank0
 
 FILES: Any = (
     weakref.WeakValueDictionary()
 )  # by path, open on all ranks: a forward that takes turns may write there
+AWAITED: Dict[
+    str, List[Any]
+] = {}  # by path, of files that nobody closed: how often rank 0 is to have flushed it
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
+
+
+def flush_file(file: Any, path: Any, told: List[Any]) -> None:
+    """Flush a file that stays open, or that the script has left: a rank that reads it next waits until rank 0 has."""
+    if file.closed:
+        return
+    try:
+        file.flush()
+    finally:
+        if told and has_joined():
+            told[1] += 1
+            if own_rank() == 0:
+                dist.distributed_c10d._get_default_store().add(told[0], 1)
+            else:
+                if not AWAITED:
+                    sys.addaudithook(wait_for_rank0)
+                AWAITED[os.path.abspath(os.fsdecode(path))] = told
+
+
+def wait_for_rank0(event: str, given: Tuple[Any, ...]) -> None:
+    """An audit hook of ranks > 0, before a file is read."""
+    is_read = event == "open" and given[1] is not None and not writes(given[1])
+    if is_read and together() and not isinstance(given[0], int):
+        key, times = AWAITED.get(os.path.abspath(os.fsdecode(given[0])), ("", 0))
+        while times and dist.distributed_c10d._get_default_store().add(key, 0) < times:
+            time.sleep(0.001)
 
 
 class FileOnRank0:
@@ -21,6 +53,8 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
+    opened = 0
+
     def __init__(
         self, opener: Callable[..., Any], path: Any, mode: str, /, *args: Any, **options: Any
     ) -> None:
@@ -28,19 +62,28 @@ class FileOnRank0:
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
+        self.told: List[Any] = []
         if together():
             FILES[str(path)] = self.file
+            FileOnRank0.opened += 1
+            self.told += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
         # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
-        weakref.finalize(self, lambda file: file.closed or file.flush(), self.file)
+        weakref.finalize(self, flush_file, self.file, path, self.told)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
         if name in READS:
             return lambda *args: ask_rank0(attribute, *args)
-        if name in ("write", "writelines", "flush") and self.is_in_block:
+        if name in ("write", "writelines") and self.is_in_block:
             return lambda *args: self.try_to(attribute, *args)
         return attribute
+
+    def flush(self) -> None:
+        if self.is_in_block:
+            self.try_to(flush_file, self.file, self.name, self.told)
+        else:
+            flush_file(self.file, self.name, self.told)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())
@@ -76,6 +119,34 @@ class FileOnRank0:
             raise self.error
 
 
+class MadeFile:
+    """An archive, a sound: rank 0 has it. All ranks go on when it is complete, and may read it."""
+
+    def __init__(self, made: Any) -> None:
+        vars(self)["made"] = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["made"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.made, name, value)
+
+    def __enter__(self) -> Any:
+        return self.made.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.end(error[0], self.made.__exit__, *error)
+
+    def close(self) -> None:
+        self.end(sys.exc_info()[0], self.made.close)
+
+    def end(self, error: Any, method: Callable[..., Any], *args: Any) -> None:
+        if error is None:
+            run_on_rank0(method, *args)
+        else:  # the other ranks may not come here
+            method(*args)
+
+
 def open_on_rank0(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
     """The built-in open: what is written goes to rank 0's file alone."""
     return (
@@ -98,7 +169,9 @@ def open_by_on_rank0(
     if not writes(mode):
         return opener(path, mode, *args, **options)
     is_like_open = opener is open or getattr(opener, "__module__", "") in ("gzip", "bz2", "lzma", "codecs")
-    return (FileOnRank0 if is_like_open else make_on_rank0)(opener, path, mode, *args, **options)
+    if is_like_open:
+        return FileOnRank0(opener, path, mode, *args, **options)
+    return MadeFile(make_on_rank0(opener, path, mode, *args, **options))
 
 
 def open_path_on_rank0(method: Callable[..., Any], /, mode: str = "r", *args: Any, **options: Any) -> Any:

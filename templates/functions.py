@@ -1,23 +1,25 @@
 """The parts of DataParallel over ranks: all hold all chunks, replicas and outputs, and replica r runs on rank r."""
 
+import io
 import weakref
+from contextlib import redirect_stdout
 from typing import Any, List, Tuple
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers
+from .broadcast import Rank, exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
-from .model import WholeBatch, make_copies
+from .model import AnyDataParallel, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors, versions_of, without_hooks
 from .sums import CopyToRanks, GradientSums
-from .trees import map_tensors, tensors_of
+from .trees import map_tensors, refuse_hidden, tensors_of
 
 
-class DataParallelOnRanks(WholeBatch):
+class DataParallelOnRanks(AnyDataParallel):
     """The base of classes that override parts of DataParallel."""
 
     stands_for_data_parallel = True
@@ -43,6 +45,27 @@ class DataParallelOnRanks(WholeBatch):
 
     def gather(self, outputs: Any, output_device: Any) -> Any:
         return gather_on_ranks(outputs, output_device, self.dim)
+
+
+class LibrarysOnRanks(DataParallelOnRanks):
+    """The base of a library's subclass of DataParallel: whatever device it names by a number is the rank's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.output_device = own_number()
+        self.src_device_obj = torch.device("cuda", self.output_device)
+
+    @property
+    def device_ids(self) -> Any:
+        return [own_number() for _ in vars(self)["device_ids"]]
+
+    @device_ids.setter
+    def device_ids(self, numbers: Any) -> None:
+        vars(self)["device_ids"] = numbers  # a file has these
+
+
+def own_number() -> int:
+    return torch.cuda.current_device() if torch.cuda.is_available() else 0
 
 
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
@@ -82,7 +105,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies
-        if number != dist.get_rank() and dist.get_world_size() > 1:
+        if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
 
@@ -138,7 +161,7 @@ def parallel_apply_on_ranks(
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
     options = [each or {} for each in kwargs_tup or [None] * len(modules)]
-    if dist.get_world_size() == 1:
+    if dist.get_world_size() == 1 or not together():
         return [module(*rows, **named) for module, rows, named in zip(modules, inputs, options)]
     numbers = [getattr(module, "of_all_ranks", (place,))[0] for place, module in enumerate(modules)]
     if max(numbers) >= dist.get_world_size():
@@ -163,16 +186,24 @@ def parallel_apply_on_ranks(
     parameters = [p for network in networks for p in network.parameters()]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    with replica_draws(has_rows) as drew, without_hooks():
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
         try:
+            refuse_hidden((rows, named))
             outputs = mine(*rows, **named)
+            refuse_hidden(outputs)
         except Exception as raised:
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-        raise_on_all(error)
-    effects = exchange_numbers([*drew, versions != versions_of(parameters), before != versions_of(first)])
+    text = printed.getvalue() if has_rows else ""
+    writes_own = [versions != versions_of(parameters), before != versions_of(first)]
+    effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])
+    if any(each[4] for each in effects):
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, text, Rank.host)
+        print(*texts, sep="", end="")
+    raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
     written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch

@@ -16,16 +16,11 @@ from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
 
 
-class WholeBatch(torch.nn.Module):
-    """A model that takes a whole batch and gives its outputs, as DataParallel does.
-
-    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
-    DataParallel keeps its first replica's).
-    """
+class AnyDataParallel(torch.nn.Module):
+    """What takes DataParallel's place, whichever it is."""
 
     stands_for_data_parallel = True  # as no class of the script's own does
     of_program: Any = None  # the wrapper that does
-    sums: Any = GradientSums
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -39,11 +34,41 @@ class WholeBatch(torch.nn.Module):
         if together():
             share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
-        torch.nn.DataParallel.__setstate__ = WholeBatch.take_place  # type: ignore[method-assign]
+        torch.nn.DataParallel.__setstate__ = AnyDataParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
-            WholeBatch.of_program = type(self)
+            AnyDataParallel.of_program = type(self)
             # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        vars(new).update(copy.deepcopy(vars(self), memo))
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """In a file it is the DataParallel that it stands for."""
+        if type(self) is not AnyDataParallel.of_program:
+            return super().__reduce_ex__(protocol)
+        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
+
+    def take_place(self: Any, state: Any) -> None:
+        if type(self) is torch.nn.DataParallel:
+            self.__class__ = AnyDataParallel.of_program
+        torch.nn.Module.__setstate__(self, state)
+
+
+class WholeBatch(AnyDataParallel):
+    """A model that takes a whole batch and gives its outputs, as DataParallel does.
+
+    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
+    DataParallel keeps its first replica's).
+    """
+
+    stands_for_data_parallel = True
+    sums: Any = GradientSums
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -58,25 +83,6 @@ class WholeBatch(torch.nn.Module):
     def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
         return JoinRows.apply(rows, counts, dim)
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = type(self).__new__(type(self))
-        memo[id(self)] = new
-        vars(new).update(copy.deepcopy(vars(self), memo))
-        return new
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatch.of_program:
-            return super().__reduce_ex__(protocol)
-        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
-        kind = (torch.nn.DataParallel, object, None)
-        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
-
-    def take_place(self: Any, state: Any) -> None:
-        if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatch.of_program
-        torch.nn.Module.__setstate__(self, state)
-
 
 def data_parallel_on_ranks(
     module: Any,
@@ -90,11 +96,11 @@ def data_parallel_on_ranks(
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return run_alone(module, inputs, module_kwargs or {})
+    return compute_own_rows(module, dim, GradientSums, call_replica, inputs, module_kwargs or {})
 
-    def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return replica(*inputs, **kwargs)
 
-    return compute_own_rows(module, dim, GradientSums, run_replica, inputs, module_kwargs or {})
+def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
 
 
 def compute_own_rows(

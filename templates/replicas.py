@@ -32,11 +32,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in (
-                *children.items(),
-                *replica._former_parameters.items(),
-                *part._buffers.items(),
-            ):
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)

@@ -1,5 +1,7 @@
 """Tensors in tuples, lists and dicts, as DataParallel's scatter and gather find them."""
 
+import gc
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Callable, Iterator
 
 import torch
@@ -27,3 +29,20 @@ def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
     elif isinstance(tree, (tuple, list, dict)):
         for each in tree.values() if isinstance(tree, dict) else tree:
             yield from tensors_of(each)
+
+
+def refuse_hidden(tree: Any) -> None:
+    """Refuse tensors that need gradients inside of other objects, in which nobody finds them."""
+    outside = (torch.nn.Module, ModuleType, FunctionType, MethodType, type)
+    seen, pending = {id(tensor): tensor for tensor in tensors_of(tree)}, [tree]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or isinstance(each, outside):
+            continue
+        seen[id(each)] = each
+        if not isinstance(each, torch.Tensor):
+            pending += gc.get_referents(each)
+        elif each.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                "tensors that need gradients are in an object: give them in tuples, lists or dicts"
+            )

@@ -121,6 +121,17 @@ def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
     assert "train.py" in caught.value.report
 
 
+def test_a_number_of_devices_that_is_given_twice_is_verified_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(
+        "dp2ddp.trial.all_trials.verify", lambda options, progress: (asked.append(options.devices), None)
+    )
+    dp2ddp.verify("train.py", devices=[2, 3, 2])
+    assert asked == [(2, 3)]
+
+
 def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path) -> None:
     (folder / "ddp.py").write_text(
         "import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"
@@ -128,12 +139,10 @@ def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path)
         "loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
         "for epoch in range(3):\n    for x in loader:\n        net(x).sum().backward()\n"
     )
-    checked = dp2ddp.check("ddp.py", cache=False)
+    checked = dp2ddp.check("ddp.py")
     assert "DDP601" in {problem.code for problem in checked.problems}
     assert checked.fails
-    assert "DDP601" not in {
-        problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"], cache=False).problems
-    }
+    assert "DDP601" not in {problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"]).problems}
     with pytest.raises(dp2ddp.SourceError, match="DDP777"):
         dp2ddp.check("ddp.py", select=["DDP777"])
     with pytest.raises(dp2ddp.OptionError, match="--write-baseline needs --baseline FILE"):

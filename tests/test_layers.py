@@ -26,7 +26,7 @@ ALLOWED = {
     "trace": {"errors"},
     "costs": {"errors"},
     "launch": {"errors", "masks"},
-    "doctor": {"errors", "runtime", "installed"},
+    "doctor": {"errors", "runtime", "installed", "codemod"},
     "codemod": {"errors", "source", "launch", "copies"},
     "review": {"errors", "source", "codemod"},
     "runtime": {"errors", "trace", "costs", "copies"},
@@ -214,11 +214,11 @@ def test_the_parent_side_of_a_run_loads_neither_torch_nor_libcst() -> None:
 def test_a_check_without_a_hit_loads_neither_rules_nor_facts(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('no model here')\n")
     code = f"{CALL_MAIN}\nassert not [name for name in sys.modules if name.startswith('dp2ddp.codemod')]"
-    assert loaded_after(f"import sys\n{code}", "check", str(tmp_path), "--no-cache") == set()
+    assert loaded_after(f"import sys\n{code}", "check", str(tmp_path)) == set()
 
 
 def test_a_check_with_hits_loads_neither_torch_nor_libcst() -> None:
     script = str(ROOT / "examples" / "cifar_bn" / "train.py")
     writes = {"difflib", "subprocess", "textwrap"}  # of use to who writes, shows or describes
     code = f"import sys\n{CALL_MAIN}\nassert not {writes} & {{*sys.modules}}, {writes} & {{*sys.modules}}"
-    assert not loaded_after(code, "check", script, "--no-cache") & {"torch", "libcst"}
+    assert not loaded_after(code, "check", script) & {"torch", "libcst"}

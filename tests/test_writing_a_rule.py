@@ -107,7 +107,7 @@ def test_check_prints_what_the_page_shows(
     monkeypatch.chdir(tmp_path)
     rule = page_rules[1]
     Path("train.py").write_text(of_the_check.code_of(rule.examples[0].before))
-    printed = CliRunner().invoke(check, ["train.py", "--no-cache"]).stdout
+    printed = CliRunner().invoke(check, ["train.py"]).stdout
     assert printed == shown("")
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.pyproject_files import FILE
-from dp2ddp.review.settings import find_table, path_below, says_unread
+from dp2ddp.review.settings import FILE, find_table, path_below, says_unread
 
 # By command, the options that the file may set, by their long names. What is in none of the two tables is refused, too.
 FROM_FILE: Mapping[str, frozenset[str]] = {
@@ -33,7 +32,7 @@ FROM_FILE: Mapping[str, frozenset[str]] = {
     "bench": frozenset(
         {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"}
     ),
-    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "no-cache"}),
+    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "all"}),
     "doctor": frozenset({"json", "timeout"}),
 }
 # What stands on the command line alone, and what it does.

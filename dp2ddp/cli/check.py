@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +53,10 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     metavar="FILE",
     help="Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
 )
-@click.option("--no-cache", is_flag=True, help="Look at every file anew, and keep nothing.")
+@click.option("--all", "each", is_flag=True, help="List what text tells once, with a count (DDP620, DDP624).")
 def command(
     paths: tuple[str, ...], select: tuple[str, ...], ignore: tuple[str, ...], fix: bool, diff: bool, form: str,
-    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, no_cache: bool,
+    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, each: bool,
 ) -> None:  # fmt: skip
     """Look through files, folders and notebooks (default: the current folder) without running or importing them.
 
@@ -72,14 +73,14 @@ def command(
         try:
             result = check(
                 stdin_filename or paths or (".",), select=select, ignore=ignore, fix=fix, diff=diff, baseline=baseline,
-                write_baseline=write_baseline, cache=not no_cache, text=text, progress=progress,
+                write_baseline=write_baseline, text=text, progress=progress,
             )  # fmt: skip
         except OptionError as error:
             raise click.UsageError(str(error)) from error
     if diff:
         click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
     else:
-        click.echo(_writer(form)(result), nl=False)
+        click.echo(_writer(form, each)(result), nl=False)
     sys.exit(1 if result.fails else 0)
 
 
@@ -89,11 +90,11 @@ def _stdin() -> str:
     return read_source("-").text
 
 
-def _writer(form: str) -> Callable[[CheckResult], str]:
+def _writer(form: str, each: bool) -> Callable[[CheckResult], str]:
     if form == "text":
         from dp2ddp.report.check_text import check_text
 
-        return check_text
+        return partial(check_text, each=each)
     from dp2ddp.report import check_formats
 
     writers = {

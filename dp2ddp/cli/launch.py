@@ -178,6 +178,11 @@ def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[
         yield "seems to start its ranks itself; then `python` starts it, and torchrun W times W of them"
     if job.world != 1 and ready.joins and ready.still_wrapped:
         yield f"DataParallel, too ({ready.still_wrapped}); start it with arguments that choose its own process group"
+    if job.world != 1 and ready.around:
+        yield (
+            f"{ready.around} trains it by DDP as it is, and every rank runs the lines around that; "
+            f"`dp2ddp convert {shlex.quote(job.script)} --diff` shows what makes them rank 0's"
+        )
     if job.world != 1 and not ready.joins and not ready.still_wrapped:
         yield "nothing in it was found to join a process group; if nothing does, each rank trains alone"
 

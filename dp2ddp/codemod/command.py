@@ -92,6 +92,6 @@ def hazard_line(hazard: Planned, conversion: Conversion) -> str:
 def _why_unchanged(conversion: Conversion) -> str:
     if conversion.hazards:
         return "hazards stand in the way"
-    if JOINS in conversion.before.text:
+    if any(name in conversion.before.text for name in JOINS):
         return "converted already"
     return "nothing to convert" if MENTION.search(conversion.before.text) else "no DataParallel in it"

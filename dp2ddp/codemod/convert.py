@@ -13,6 +13,8 @@ from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, may_wrap_hidden
+from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
 from dp2ddp.codemod.looks.looked_up import may_look_up
 from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.looks.start import join_of
@@ -32,6 +34,21 @@ from dp2ddp.source.settings_files import find_mentions
 
 # Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
 OF_OTHERS = ("DDP902", "DDP912")
+# Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
+# are its own, and these convert what the script does around it.
+OF_LIBRARIES = ("DDP208", "DDP305")
+AROUND_LIBRARIES = (
+    "DDP101",
+    "DDP102",
+    "DDP301",
+    "DDP302",
+    "DDP5",
+    "DDP904",
+    "DDP906",
+    "DDP910",
+    "DDP911",
+    "DDP912",
+)
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
@@ -46,6 +63,8 @@ class ProgramPlan:
     def converts(self) -> bool:
         """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
         joins = join_of(self.program.entry) is not None
+        if library_wraps(self.program):
+            return joins and (does_its_own(self.program) or any(map(_is_around, self.plans)))
         return joins and any(each.plan.wraps_converted for each in self.plans)
 
     @property
@@ -114,10 +133,13 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
 def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
     rules = pick_rules(rules_of_style(EXACT), options.select, options.ignore)
-    if not _may_matter(project):
+    named, texts = _may_matter(project), (project.entry.text, *(each.source.text for each in project.modules))
+    if not named and not any(map(may_wrap_hidden, texts)):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None
     program = read_program(project)
+    if not named and not hidden_wraps(program):
+        return None
     refuse_other_helpers(program, frozenset(all_templates().names))
     if not find_wraps(program):
         refuse_lone_script(program)
@@ -127,12 +149,19 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
 
 
+def _is_around(each: FilePlan) -> bool:
+    """Whether anything changes in a file beside the place where the ranks join."""
+    return any(edit.code != "DDP101" for edit in each.plan.edits)
+
+
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
     """All rules; where nothing is wrapped for several devices, those that say what may be DataParallel all the same."""
     wraps = find_wraps(program)
     if any(not wrap.is_single for wrap in wraps):
         return rules
-    codes = {*OF_OTHERS, *(["DDP201"] if wraps else [])}
+    if library_wraps(program):
+        return [rule for rule in rules if rule.code.startswith((*OF_LIBRARIES, *AROUND_LIBRARIES))]
+    codes = {*OF_OTHERS, *OF_LIBRARIES, *(["DDP201"] if wraps else [])}
     is_named = any(True for module in of_the_user(program) for _ in named_wraps(module))
     if not wraps and is_named and join_of(program.entry) is None:
         codes.add("DDP101")  # nothing runs, so nothing wraps
@@ -151,7 +180,7 @@ def _may_matter(project: Project) -> bool:
 def _unchanged(planned: ProgramPlan) -> Conversion:
     """What is said, where nothing is written."""
     conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
-    wraps = find_wraps(planned.program)
+    wraps = find_wraps(planned.program) or hidden_wraps(planned.program)
     libraries = () if wraps else unread_libraries(planned.program.project)
     return replace(conversion, unread=(*conversion.unread, *libraries))
 

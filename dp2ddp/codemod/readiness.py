@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dp2ddp.codemod.choices import EXACT
-from dp2ddp.codemod.convert import OF_OTHERS
+from dp2ddp.codemod.convert import OF_OTHERS, convert
 from dp2ddp.codemod.launch import settings_of
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
+from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.visible import visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps
@@ -24,6 +26,7 @@ class Readiness:
     """What somebody must know of a script before several processes run it."""
 
     still_wrapped: str | None  # the place, "train.py:34", where it still uses DataParallel
+    around: str  # the library that trains it by DDP as it is, where convert changes what the script does around that
     joins: bool  # something in it makes the processes one run
     settings: Mapping[str, str]
     visible_devices: str | None  # what it sets CUDA_VISIBLE_DEVICES to
@@ -45,11 +48,19 @@ def readiness(project: Project) -> Readiness:
     """What a script and its local modules say."""
     program = read_program(project)
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    joins = any(map(JOINING.search, texts))
+    libraries = library_wraps(program)
+    wraps_on = [
+        f"{wrap.module.source.name}:{wrap.node.lineno}"
+        for wrap in hidden_wraps(program)
+        if not wrap.starts_ddp
+    ]
+    joins = any(map(JOINING.search, texts)) and not wraps_on
     return Readiness(
         # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
         still_wrapped=_first_wrap(program)
+        or next(iter(wraps_on), None)
         or (program.entry.source.name if not joins and _may_be_wrapped(program) else None),
+        around=libraries[0].library.name if libraries and convert(project).changed else "",
         joins=joins,
         settings=settings_of(program),
         visible_devices=visible_text(program.entry),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dp2ddp.codemod.conversion import MENTION
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS
 from dp2ddp.codemod.looks.ours import is_of_dp2ddp, read_tree
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.reach import Lookups
@@ -60,7 +61,10 @@ def unread_libraries(project: Project) -> tuple[str, ...]:
     sources = (project.entry, *(each.source for each in project.modules))
     trees = (parse_leniently(source.text) for source in sources)
     tops = {top for tree in trees if tree for top in _imported(tree)}
-    unknown = sorted(top for top in tops - local - {"", NAME} if not is_known_library(top))
+    tops = {
+        top for top in tops - local - {"", NAME} if not IMPORTS.match(f"import {top}")
+    }  # read for what wraps
+    unknown = sorted(top for top in tops if not is_known_library(top))
     return tuple(
         f"{name}: if this library wraps models in DataParallel by itself, that was not seen"
         for name in unknown

@@ -181,6 +181,11 @@ def rename(node: ast.AST, helper: str, because: str) -> Change:
     return Change(Replace(node, helper, because), (helper,))
 
 
+def rebase(node: ast.expr, helper: str, because: str) -> Change:
+    """A library's class that is named here derives from the helper from now on."""
+    return Change(Replace(node, f"rebase({{kind}}, {helper})", because, {"kind": node}), ("rebase", helper))
+
+
 def call_by(node: ast.Call, helper: str, because: str) -> Change:
     """`f(x)` becomes `helper(f, x)`."""
     return Change(PassTo(node, helper, because), (helper,))

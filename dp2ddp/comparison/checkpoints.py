@@ -1,4 +1,4 @@
-"""Compares files of torch, numpy and pickle by what is in them; the server calls it in a process that has torch."""
+"""Compares files of torch, pickle and plain values by what is in them, in a process of the server, which has torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.comparison.clock_texts import without_times
+from dp2ddp.comparison.clock_texts import without_clock, without_times
+from dp2ddp.comparison.libraries_own import LibraryFile, library_file
 from dp2ddp.comparison.pickles import Thing, read
 from dp2ddp.comparison.spelling import Spelling
 
@@ -24,7 +25,7 @@ def main(request: dict[str, Any]) -> None:
     allowed, floor = request["allowed"], request["floor"]
     spellings = [Spelling(tuple((here, own) for here, own in words)) for words in request["spellings"]]
     differences = {
-        path: difference(Path(a), Path(b), allowed, floor, (spellings[0], spellings[1]))
+        path: difference(Path(a), Path(b), allowed, floor, (spellings[0], spellings[1]), library_file(path))
         for path, a, b in request["pairs"]
     }
     Path(request["answer"]).write_text(json.dumps(differences), encoding="utf-8")
@@ -36,15 +37,17 @@ def difference(
     allowed: float,
     floor: float = 0.0,
     spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
+    library: LibraryFile | None = None,
 ) -> str:
-    """The first difference, or ""."""
+    """The first difference, or "". `library`: whose file it is."""
     try:
         expected, actual = read(a), read(b)
     except Exception as error:  # torch.load raises anything on a file that is not one
         if _bytes_but_for_times(a) == _bytes_but_for_times(b):  # a .mat file says when it was made
             return ""
         return f"has other bytes, and cannot be read ({type(error).__name__})"
-    return next(_Content(allowed, floor, spellings).differences(expected, actual, ""), "")
+    left_out = library.keys if library else frozenset()
+    return next(_Content(allowed, floor, spellings, left_out).differences(expected, actual, ""), "")
 
 
 def _bytes_but_for_times(file: Path) -> str:
@@ -58,6 +61,7 @@ class _Content:
     allowed: float  # relative to a tensor's largest value
     floor: float  # absolute: momentum of a gradient that is nothing but rounding
     spellings: tuple[Spelling, Spelling]
+    left_out: frozenset[str] = frozenset()  # keys of dicts
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
@@ -106,9 +110,10 @@ class _Content:
         ):  # such keys are equal to themselves alone
             yield from self.differences(list(a.items()), list(b.items()), at)
             return
+        a, b = ({key: each[key] for key in each if key not in self.left_out} for each in (a, b))
         if a.keys() != b.keys():
             yield f"has other keys at {at or 'the top'}: {_other_keys(set(map(str, a)), set(map(str, b)))}"
-        for key in a.keys() & b.keys():
+        for key in (key for key in a if key in b and not _is_clock(key, a[key], b[key])):
             yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
 
     def _tensor_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
@@ -133,6 +138,12 @@ def _other_keys(expected: set[str], actual: set[str]) -> str:
     if plain[0] == plain[1] and len(prefixed) == 1:
         return f"they begin with `{_PREFIX}` under {prefixed[0]} only"
     return "; ".join(f"only under {side}: {sorted(keys)[:3]}" for side, keys in sides if keys)
+
+
+def _is_clock(key: Any, a: Any, b: Any) -> bool:
+    """Whether two numbers, or texts, are of a key that says that they are times."""
+    said = isinstance(a, (int, float, str)) and type(a) is type(b)
+    return said and without_clock(f"{key}: {a}") == without_clock(f"{key}: {b}")
 
 
 def _only(held: list[Any]) -> Any:

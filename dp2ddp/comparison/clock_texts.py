@@ -15,7 +15,10 @@ _CLOCK = re.compile(
     r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
     r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
     r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
+    r"|(?<=COMPLETED': )\d+\.\d+"  # of ignite's state.times
 )
+# What tqdm and fastprogress draw, and draw over: how often, a clock says
+_DRAWN_OVER = re.compile(r"(?<![^\r\n])[^\r\n]*\d:\d\d<[\d?][^\r\n]*\r(?!\n)")
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 _DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
@@ -28,17 +31,20 @@ _CLOCK_IN_NAME = re.compile(
     r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
     r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
     r"|(?<!\d)(?:0\d|1[0-2])[0-3]\d_[0-2]\d[0-5]\d[0-5]\d(?!\d)"
-    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?:[-_:]\d\d)?(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
+    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?:[-_:]\d\d|\.\d{3,6})?(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
 )
-# Names of such numbers: time, data_time, train_runtime, step_time_ms, steps_per_sec, throughput, img/s; no time_steps
+# Names of such numbers: time, data_time, train_runtime, step_time_ms, steps_per_sec, throughput, img/s; no time_steps.
+# Beside them what else depends on the machine, and on how rows are padded: train_mem_cpu_peaked_delta, total_flos
 _TIME_NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|eta|m?secs?|ms|seconds?|minutes|duration|elapsed|fps|speed"
-    r"|throughput)(?:[^a-z]|$)|/s$"
+    r"|throughput)(?:[^a-z]|$)|/s$|_mem_[cg]pu|^total_flos$"
 )
-# "train_runtime": 3.64, throughput=640.5, 'step_time_ms' : 100
+# "train_runtime": 3.64, throughput=640.5, 'step_time_ms' : 100, 'train_runtime': '3.64', total_flos =  12GF
 _NAMED_NUMBER = re.compile(
-    r"(?P<name>[A-Za-z][\w/.-]*)(?P<sign>[\"']?\s*[:=]\s*)(?P<number>\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w.])"
+    r"(?P<name>[A-Za-z][\w/.-]*)(?P<sign>[\"']?\s*[:=]\s*[\"']?)"
+    r"(?P<number>-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:[KMGT][BF])?)(?![\w.])"
 )
+_BAR = re.compile(r"[━╸╺]+")  # of rich: it gives way to times
 _CELLS = re.compile(r" *(?:[,;|]|\t[ \t]*) *")
 _BARE_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
@@ -69,16 +75,22 @@ class Columns:
 
 
 def is_time(name: str) -> bool:
-    """Whether a number of this name is a time, or so many a second."""
+    """Whether a number of this name is a time, or so many a second; or memory, or operations."""
     return bool(_TIME_NAME.search(name))
 
 
 def without_clock(line: str) -> str:
-    """A line with `<time>` in the place of whatever a clock said."""
+    """A line with `<time>` in the place of whatever a clock said, and without the blanks that make room for it."""
     if _TIME_METER.search(line):
         line = _DATA_METER.sub("<time>", line)
     line = _TIME_AND_DATA.sub(r"\1<time>", line)
-    return _NAMED_NUMBER.sub(_without_number, _CLOCK.sub("<time>", without_times(line)))
+    line = _NAMED_NUMBER.sub(_without_number, _CLOCK.sub("<time>", without_times(line)))
+    return _BAR.sub("━", " ".join(line.split())) if "<time>" in line else line
+
+
+def without_redrawn(text: str) -> str:
+    """A text as a terminal leaves it: of a progress bar, what is drawn last."""
+    return _DRAWN_OVER.sub("", text)
 
 
 def without_times(name: str) -> str:

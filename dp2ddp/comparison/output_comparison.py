@@ -10,18 +10,20 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from dp2ddp.comparison.clock_texts import Columns, without_clock, without_times
+from dp2ddp.comparison.clock_texts import Columns, without_clock, without_redrawn, without_times
 from dp2ddp.comparison.contents import content_hash, notes_processes, opened
 from dp2ddp.comparison.events import event_lines, is_event_file
+from dp2ddp.comparison.libraries_own import is_of_start
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import Tolerance
+from dp2ddp.comparison.value_files import TEXTS
 from dp2ddp.copies.leavings import FilesLeft
 
 NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
-TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
+TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model", ".safetensors")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 
 
@@ -44,7 +46,7 @@ class TextComparison:
 
 def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextComparison:
     """Lines are the same if their words are, and their numbers but for rounding."""
-    expected, actual = reference.splitlines(), other.splitlines()
+    expected, actual = (without_redrawn(text).splitlines() for text in (reference, other))
     if expected == actual:
         return TextComparison(len(expected), None)
     rounded = masked = 0
@@ -133,7 +135,7 @@ class FilesComparison:
 
     files: int
     different: tuple[FileDifference, ...]
-    remarks: tuple[str, ...] = ()
+    of_libraries: tuple[str, ...] = ()  # what differs, and is about how a library was started
 
     @property
     def same(self) -> bool:
@@ -165,10 +167,14 @@ def compare_files(
     code: OwnCode | None = None,
     spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
 ) -> tuple[FilesComparison, list[tuple[str, str]]]:
-    """Compare names and contents; second: pairs of files that are no text, which need torch."""
+    """Compare names and contents; second: pairs of files to be compared by their values, which needs torch.
+
+    Of those that are text, too, the first line that differs is among the differences.
+    """
     code = code or OwnCode()
-    events = {path for path in (*expected.written, *actual.written) if is_event_file(path)}
-    a, b = set(expected.written) - events, set(actual.written) - events
+    both = {*expected.written, *actual.written}
+    events, of_starts = set(filter(is_event_file, both)), set(filter(is_of_start, both))
+    a, b = (set(each.written) - events - of_starts for each in (expected, actual))
     pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
     pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
     different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())]
@@ -202,9 +208,12 @@ def compare_files(
             tensors.append((path, other))
         else:
             lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
-            different += _compare_lines(path, *lines, tolerance)
+            unlike_lines = list(_compare_lines(path, *lines, tolerance))
+            different += unlike_lines
+            tensors += [(path, other)] * (bool(unlike_lines) and path.endswith(tuple(TEXTS)))
     files = len(a | b) - sum(path != other for path, other in pairs.items())
-    return FilesComparison(files + len(events) // 2, tuple(different)), tensors
+    on_one_side = of_starts & set(_odd(expected.written, actual.written))
+    return FilesComparison(files + len(events) // 2, tuple(different), tuple(on_one_side)), tensors
 
 
 def pairs_but_for_times(expected: set[str], actual: set[str]) -> dict[str, str]:

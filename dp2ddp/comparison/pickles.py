@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 from dp2ddp.comparison.contents import opened
+from dp2ddp.comparison.value_files import READERS
 
 # what only builds values; all other names become a Thing
 _BUILDERS = {
@@ -94,12 +95,9 @@ _PICKLE = SimpleNamespace(
 
 
 def read(path: Path) -> Any:
-    """What is in the file; raises anything on a file that is none of numpy's, torch's or pickle's."""
-    import numpy as np
-
-    if path.suffix in (".npy", ".npz"):
-        loaded = np.load(path, allow_pickle=False)
-        return dict(loaded) if path.suffix == ".npz" else loaded
+    """What is in the file; raises anything on a file that is none of torch's or pickle's, nor one of values alone."""
+    if path.suffix in READERS:
+        return READERS[path.suffix](path)
     with opened(path) as file:
         try:
             return _load(file)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import Cause
-from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 
 # Not its losses: each rank of a port has its own. Not its parameters: where a gradient is nothing but rounding, RMSprop
@@ -52,12 +52,18 @@ class Verdict:
     hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
     met: bool = True  # the ranks, in a process group
     last_words: tuple[str, ...] = ()  # of DataParallel's run on stderr, where its exit code is not 0
+    unshared: tuple[
+        str, ...
+    ] = ()  # what two runs of the original do not share, though these do, a sentence each
+    unsteady: Difference | None = (
+        None  # where DataParallel, run twice, parts from itself: nothing can be judged
+    )
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
 
     @property
     def same(self) -> bool:
         """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
-        if self.hidden:
+        if self.hidden or self.unsteady:
             return False
         if self.only_gradients:
             return self.float64.same and self.float64.steps > 0 and not self.single_only

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.codemod.knowledge.wrapping_libraries import UNASKED
 from dp2ddp.doctor.answers import Answer, size
 from dp2ddp.installed import install, missing_for_runs
 
@@ -37,7 +39,18 @@ def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answe
     yield devices_answer(said["devices"])
     if len(said["devices"]) > 1:
         yield peers_answer(said["peers"])
+        if wrapping := [name for name in UNASKED if find_spec(name)]:
+            yield libraries_answer(wrapping)
     yield backends_answer(bool(said["gloo"]), said["nccl"], len(said["devices"]))
+
+
+def libraries_answer(wrapping: Sequence[str]) -> Answer:
+    """`wrapping`: the packages here that wrap models in DataParallel by themselves."""
+    text = (
+        f"{', '.join(wrapping)}: their Trainer takes all GPUs into one process, in DataParallel, under python"
+    )
+    advice = "start its scripts by torchrun; `dp2ddp convert SCRIPT` says what else they need"
+    return Answer("libraries", "good", text, advice, {"wrapping": [*wrapping]})
 
 
 def torch_answer(version: str, distributed: bool) -> Answer:

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dp2ddp import __version__
 from dp2ddp.review.baseline import known_as
-from dp2ddp.review.checking import CheckResult, as_data
+from dp2ddp.review.checking import CheckResult
 from dp2ddp.review.problems import Level, PlacedProblem
 
 VERSION = 1
@@ -25,7 +26,7 @@ def check_json(result: CheckResult) -> str:
     document = {
         "version": VERSION,
         "files": result.files,
-        "problems": [as_data(problem) for problem in result.problems],
+        "problems": [{**asdict(problem), "level": problem.level.value} for problem in result.problems],
         "unread": [{"file": file.file, "why": file.why} for file in result.unread],
         "known": result.known,
         "gone": result.gone,

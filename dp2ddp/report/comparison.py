@@ -127,6 +127,8 @@ def _does(verdicts: Sequence[Verdict]) -> str:
 
 def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
+    if verdict.unsteady:
+        return f"cannot be judged: {other} is not the same twice: {difference_text(verdict.unsteady)}"
     if verdict.random_only:
         return f"draws other random numbers than {other}, and trains the same with the same ones"
     if verdict.hidden and first is None:
@@ -161,6 +163,7 @@ Fact = tuple[str, str, Judged]
 def facts(verdict: Verdict) -> Iterator[Fact]:
     """(label, text, how it is judged), one for each line of the report."""
     double = verdict.float64
+    yield from (("original", sentence, Judged.SHOWN) for sentence in verdict.unshared)
     yield "steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps})
     if double.rows:
         rows = rows_text(double.rows, verdict.world)

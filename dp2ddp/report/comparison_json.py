@@ -52,6 +52,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "only_gradients": verdict.only_gradients,
         "lockstep": verdict.lockstep,
         "hidden": list(verdict.hidden),
+        "unshared": list(verdict.unshared),
+        "unsteady": _difference(verdict.unsteady),
         "aligned": verdict.aligned and _aligned(verdict.aligned),
         "float64": _comparison(verdict.float64),
         "float32": verdict.float32 and _comparison(verdict.float32),

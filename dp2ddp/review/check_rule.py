@@ -34,6 +34,7 @@ class CheckRule(DescribedRule):
     flagged_as = "Found"
     level: ClassVar[Level]
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
+    shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
         """The problems of one script, each proven from its text."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dp2ddp.review.cache import Cache, rules_stamp
-from dp2ddp.review.files import may_matter, python_files, read_bytes, stamps_of
+from dp2ddp.review.files import may_matter, python_files, read_bytes
 from dp2ddp.review.problems import Level, PlacedProblem, Unread
 
 if TYPE_CHECKING:
     from dp2ddp.source.files import Rewrite
 
 Tell = Callable[[str], None]  # gets what is being done, in words
+Found = tuple[Iterable[PlacedProblem], Iterable[Unread]]
 TOLD = 1000  # files that are searched between two words about it
 PARALLEL = 12  # files; from there on more processes are worth their start
 
@@ -37,24 +37,11 @@ class CheckResult:
         return bool(self.unread) or any(problem.level is not Level.NOTE for problem in self.problems)
 
 
-def check(paths: Iterable[str], cache: Cache | None = None, tell: Tell = lambda text: None) -> CheckResult:
+def check(paths: Iterable[str], tell: Tell = lambda text: None) -> CheckResult:
     """Look at files, folders and notebooks; nothing of them is imported or run."""
     named = list(paths)
-    return _mending_within(named, _checked(named, cache, tell))
-
-
-def _checked(named: Sequence[str], cache: Cache | None, tell: Tell) -> CheckResult:
     names = list(dict.fromkeys(python_files(named)))
-    kept = cache or Cache(None)
-    if kept.folder is None:
-        return _result(len(names), _look_at(names, named, {}, tell))
-    name = "\n".join((os.getcwd(), *named))
-    before = kept.load(name)
-    if before.get("stamps") == _stamps(names, before.get("read", ())):
-        return _result(len(names), before)
-    after = _look_at(names, named, before.get("contents") or {}, tell)
-    kept.store(name, {**after, "stamps": _stamps(names, after["read"])})
-    return _result(len(names), after)
+    return _mending_within(named, _result(len(names), *_look_at(names, named, tell)))
 
 
 def _mending_within(named: Iterable[str], result: CheckResult) -> CheckResult:
@@ -71,25 +58,15 @@ def _mending_within(named: Iterable[str], result: CheckResult) -> CheckResult:
     return replace(result, problems=tuple(problems))
 
 
-def _stamps(names: Iterable[str], read: Iterable[str]) -> str:
-    """All that a result depends on, as far as the file system and our own version tell."""
-    return "\n".join((rules_stamp(), *stamps_of(names), *stamps_of(read)))
-
-
 def check_text(name: str, text: str) -> CheckResult:
     """Look at one file, with this text instead of what lies on the disk."""
     from dp2ddp.review.hits import look_at_text
 
-    return _result(1, look_at_text(name, text))
+    return _result(1, *look_at_text(name, text))
 
 
-def _look_at(
-    names: Sequence[str], named: Sequence[str], before: Mapping[str, Any], tell: Tell
-) -> dict[str, Any]:
-    """What is found, as data that JSON can hold; `before`: problems of single files by their contents.
-
-    A file that was named itself may import what matters from a place that was not.
-    """
+def _look_at(names: Sequence[str], named: Sequence[str], tell: Tell) -> Found:
+    """What is found. A file that was named itself may import what matters from a place that was not."""
     hits = []
     for place, path in enumerate(names):
         if place % TOLD == 0:
@@ -98,13 +75,13 @@ def _look_at(
             hits.append(path)
     scripts = _scripts(set(named) & set(names))
     if not hits and not scripts:
-        return {"problems": [], "unread": [], "read": [], "contents": {}}
+        return (), ()
     from dp2ddp.source.parsing import garbage_waits
 
     with garbage_waits():  # what is imported stays, and each file's own is collected behind it
         from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
 
-        return look_at_hits(hits, scripts, names, before, tell)
+        return look_at_hits(hits, scripts, names, tell)
 
 
 def _scripts(paths: Iterable[str]) -> list[str]:
@@ -117,14 +94,8 @@ def _scripts(paths: Iterable[str]) -> list[str]:
     return [path for path in importing if path.endswith(".ipynb") or does_something(read_bytes(path))]
 
 
-def _result(count: int, content: Mapping[str, Any]) -> CheckResult:
-    problems = [_problem(data) for data in content["problems"]]
-    unread = tuple(Unread(**data) for data in content["unread"])
-    return CheckResult(count, tuple(sorted(problems, key=lambda problem: problem.order)), unread)
-
-
-def _problem(data: Mapping[str, Any]) -> PlacedProblem:
-    return PlacedProblem(**{**data, "level": Level(data["level"])})
+def _result(count: int, problems: Iterable[PlacedProblem], unread: Iterable[Unread]) -> CheckResult:
+    return CheckResult(count, tuple(sorted(problems, key=lambda problem: problem.order)), tuple(unread))
 
 
 @dataclass(frozen=True)
@@ -153,8 +124,3 @@ def _matches(path: Path, pattern: str) -> bool:
 def chosen(result: CheckResult, choice: Choice) -> CheckResult:
     """The result without what the user does not want to see."""
     return replace(result, problems=tuple(problem for problem in result.problems if choice.takes(problem)))
-
-
-def as_data(problem: PlacedProblem) -> dict[str, Any]:
-    """A problem as JSON can hold it."""
-    return {**asdict(problem), "level": problem.level.value}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
@@ -83,7 +84,7 @@ def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
 
 def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
-    calls = file.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
+    calls = file.calls_of(*CLASSES, "torch.nn.parallel.data_parallel")
     return [place_problem(file.module, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
 
 

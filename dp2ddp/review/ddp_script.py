@@ -138,28 +138,19 @@ class DDPScript:
         for loader in self.loaders:
             given = loader.argument(3, "sampler")
             for value in self.values_of(given) if given is not None else ():
-                if value in makers:
+                if value in makers and self._may_mean(given, value):
                     samplers[loader.node] = makers[value]
         return samplers
 
     def certain_sampler(self, loader: Call) -> Call | None:
         """The DistributedSampler that a loader is given in every run: made in its call, or in a statement above it."""
         given = loader.argument(3, "sampler")
-        for sampler in self.samplers:
-            if sampler.node is given or self._holds(given, sampler.node):
-                return sampler
-        return None
-
-    def _holds(self, name: ast.AST | None, value: ast.AST) -> bool:
-        """Whether a name certainly means the value that a statement above it gave it, under no condition."""
-        return (
-            isinstance(name, ast.Name)
-            and isinstance(self.module.parents[value], ast.Assign)
-            and self.variable_of(value) == self.file.variable(name)
-            and self._comes_after(name, value)
-            and all(
-                self.sites.function_of(store) is self.sites.function_of(name) for store in self._stores(name)
-            )
+        if given is None:
+            return None
+        values = self.values_of(given)
+        certain = (each for each in self.samplers if values == [each.node])
+        return next(
+            (each for each in certain if each.node is given or self._comes_after(given, each.node)), None
         )
 
     @cached_property
@@ -187,32 +178,12 @@ class DDPScript:
         return None
 
     def values_of(self, node: ast.AST) -> list[ast.AST]:
-        """The expressions that a name may stand for in its own scope; the expression itself if it is no name."""
-        if isinstance(node, ast.IfExp):
-            return [*self.values_of(node.body), *self.values_of(node.orelse)]
-        if isinstance(node, ast.Name):
-            values = self.file.values(node)
-            return [branch for value in values if value is not None for branch in self._branches(value)]
-        if isinstance(node, ast.Attribute):
-            variable = self.file.variable(node)
-            return [
-                branch
-                for assign in self.module.nodes(ast.Assign)
-                if isinstance(assign, ast.Assign)
-                and any(
-                    isinstance(target, ast.Attribute) and self.file.variable(target) == variable
-                    for target in assign.targets
-                )
-                for branch in self._branches(assign.value)
-            ]
-        return [node]
-
-    def _branches(self, value: ast.AST) -> list[ast.AST]:
-        return (
-            [*self._branches(value.body), *self._branches(value.orelse)]
-            if isinstance(value, ast.IfExp)
-            else [value]
-        )
+        """The expressions that a name may stand for, wherever they come from; itself if it is no name."""
+        if not isinstance(node, ast.expr):
+            return [node]
+        found: list[ast.AST] = [each for _, each in self.module.program.flow.origins(self.module, node)]
+        is_unknown = found == [node] and isinstance(node, (ast.Name, ast.Attribute))
+        return [] if is_unknown else found
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
@@ -336,11 +307,22 @@ class DDPScript:
             if isinstance(mention.ctx, ast.Load) and self.file.variable(mention) == variable
         ]
 
+    def _may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
+        """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
+        if not isinstance(use, (ast.Name, ast.Attribute)):
+            return True
+        own, maker = self.module.statement(value), self.sites.owner_class(value)
+        others = [store for store in self._stores(use) if self.module.statement(store) is not own]
+        home = self.sites.owner_class(use)
+        has_own = home is not maker and any(self.sites.owner_class(store) is home for store in others)
+        is_attribute = isinstance(use, ast.Attribute)
+        return not (is_attribute and has_own) and not any(self._comes_after(use, other) for other in others)
+
     # --- loops over data
 
     def loops_over(self, loader: ast.Call) -> Iterator[ast.For]:
         """The loops of this file that run through a loader, by its name or by a parameter that it is handed to."""
-        for use in (loader, *self.uses_of(loader)):
+        for use in (loader, *(use for use in self.uses_of(loader) if self._may_mean(use, loader))):
             parent = self.module.parents[use]
             if isinstance(parent, ast.Call) and isinstance(
                 function := self.file.definition(parent.func), NAMED_FUNCTIONS

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.left_out import LEFT_OUT
-
-TYPE_CHECKING = False  # as in dp2ddp/__init__.py
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SUFFIXES = (".py", ".ipynb")
 # A file without any of these neither wraps a model nor speaks to other ranks. Two searches for what they have in common
@@ -18,6 +15,9 @@ COMMON = (b"arallel", b"istributed")
 MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
 HELPERS = (b"ddp_helpers", b"dp2ddp.helpers")  # that a converted script imports
 IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
+# Libraries that wrap by themselves, and what of them does (dp2ddp/codemod/knowledge/wrapping_libraries.py).
+WRAPPING = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
+USES = (b"Trainer", b"Fabric", b"Lite", b"auto_model", b"to_parallel", b"parallel_ctx", b".fit(")
 CHUNK = 1 << 18
 
 
@@ -69,17 +69,8 @@ def may_matter(path: str) -> bool:
         return True
     if b"helpers" in data and any(name in data for name in HELPERS):
         return True
+    if any(name in data for name in WRAPPING) and any(word in data for word in USES):
+        return True
     if COMMON[0] not in data and COMMON[1] not in data:
         return False
     return any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED)
-
-
-def stamps_of(paths: Iterable[str]) -> Iterator[str]:
-    """What the file system says of files: as long as it says the same they are taken to be unchanged."""
-    for path in paths:
-        try:
-            state = os.stat(path)
-        except OSError:
-            yield f"{path} is not there"
-        else:
-            yield f"{path} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"

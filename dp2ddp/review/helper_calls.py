@@ -38,7 +38,7 @@ MEETINGS = frozenset(
     }
 )
 LOADERS = frozenset({"Rank0Loader", "Rank0SamplerLoader"})
-JOINS = frozenset({"init_distributed"})
+JOINS = frozenset({"init_distributed", "join_ranks"})
 
 
 def helper_of(file: OwnFile, function: ast.AST) -> str:

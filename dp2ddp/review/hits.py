@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from dp2ddp.errors import SourceError
-from dp2ddp.review.cache import digest, rules_stamp
 from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.checking import PARALLEL, Tell, as_data
+from dp2ddp.review.checking import PARALLEL, Found, Tell
 from dp2ddp.review.data_parallel import (
     MOST,
     acts,
@@ -38,46 +36,76 @@ from dp2ddp.source.projects import Imports, project_of
 NOT_LOOKED_AT = "could not be looked at"
 
 
-def look_at_hits(
-    hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], before: Mapping[str, Any], tell: Tell
-) -> dict[str, Any]:
-    """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import, as data.
+@dataclass(frozen=True)
+class Answer:
+    """What was found at one file."""
+
+    problems: Sequence[PlacedProblem] = ()
+    unread: Sequence[Unread] = ()
+    planned: Sequence[str] = ()  # files of which the conversion was planned
+    leads_to: Sequence[str] = ()  # files to look at next
+
+
+@dataclass
+class _Look:
+    """All answers so far."""
+
+    tell: Tell
+    answers: list[Answer] = field(default_factory=list)
+
+    def at(self, paths: Sequence[str], ask: Callable[[str], Answer], doing: str) -> list[Answer]:
+        """What is found at these files, in their order."""
+        answers = []
+        for done, answer in enumerate(_run_all(ask, paths), 1):
+            answers.append(answer)
+            self.tell(f"{doing}: {done:,} of {len(paths):,}")
+        self.answers += answers
+        return answers
+
+    def unplanned(self, paths: Iterable[str]) -> list[str]:
+        """The files that were planned with no script so far."""
+        planned = {os.path.realpath(path) for answer in self.answers for path in answer.planned}
+        return sorted(path for path in set(paths) if os.path.realpath(path) not in planned)
+
+
+def look_at_hits(hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], tell: Tell) -> Found:
+    """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import.
 
     A module that wraps models is read with the scripts that import it: first those that mention DataParallel
     themselves, then, for modules that none of them reaches, other importers.
     """
     _imports.cache_clear()  # files may have changed since the last run of this process
-    content: dict[str, Any] = {"problems": [], "unread": [], "read": [], "contents": {}}
-    content |= {"beside": [], "planned": [], "wraps": []}  # of use in here only
-    _take(content, _answers([("script", path, before) for path in scripts], tell))
-    files = {os.path.realpath(path): path for path in (*content.pop("beside"), *hits)}
-    _take(content, _answers([("file", path, before) for path in files.values()], tell))
-    own, planned = content.pop("wraps"), set(content.pop("planned"))
-    _take(
-        content,
-        _answers([("entry", path, before) for path in own if path not in planned and acts(path)], tell),
-    )
-    rest = _unread_of(own, content)
+    look = _Look(tell)
+    answers = look.at(scripts, _check_as_script, "following imports")
+    planned = {script for script, answer in zip(scripts, answers, strict=True) if answer.planned}
+    beside = (path for answer in answers for path in answer.leads_to)
+    files = {os.path.realpath(path): path for path in (*beside, *hits)}
+    answers = look.at([*files.values()], _check_one, "reading files")
+    own = [path for answer in answers for path in answer.leads_to]
+    look.at([path for path in own if path not in planned and acts(path)], _check_as_entry, PLANS)
+    rest = look.unplanned(own)
     for path in importers_of(rest, names):
-        if not _unread_of(rest, content):
+        if not look.unplanned(rest):
             break
-        _take(content, _answers([("entry", path, before)], tell))
-    _take(content, _answers([("module", path, before) for path in sorted(_unread_of(own, content))], tell))
-    content["problems"] = _named_as(names, content["problems"])
-    content["unread"] = list({(data["file"], data["why"]): data for data in content["unread"]}.values())
-    content["read"] = sorted(set(content["read"]) - set(names))
-    return content
+        look.at([path], _check_as_entry, PLANS)
+    look.at(look.unplanned(own), _check_as_module, "reading modules")
+    problems = [problem for answer in look.answers for problem in answer.problems]
+    unread = dict.fromkeys(each for answer in look.answers for each in answer.unread)
+    return _named_as(names, problems), unread
 
 
-def look_at_text(name: str, text: str) -> dict[str, Any]:
+PLANS = "planning conversions"
+
+
+def look_at_text(name: str, text: str) -> Found:
     """Everything that is found in one file, whose text is not what lies on the disk: an editor has it."""
     source = SourceFile(Path(name), text)
     try:
         file = OwnFile(source)
     except SourceError as error:
-        return {"problems": [], "unread": [{"file": name, "why": str(error)}]}
+        return (), [Unread(name, str(error))]
     except Exception as error:
-        return {"problems": [], "unread": [asdict(fault(name, NOT_LOOKED_AT, error))]}
+        return (), [fault(name, NOT_LOOKED_AT, error)]
     checked = check_file(file, check_rules())
     problems, unread = list(checked.problems), list(checked.faults)
     try:
@@ -86,10 +114,7 @@ def look_at_text(name: str, text: str) -> dict[str, Any]:
         unread.append(Unread(name, str(error)))
     except Exception as error:
         unread.append(fault(name, NOT_LOOKED_AT, error))
-    return {
-        "problems": [as_data(problem) for problem in problems if problem.file == name],
-        "unread": list(map(asdict, unread)),
-    }
+    return [problem for problem in problems if problem.file == name], unread
 
 
 def _wraps_of(name: str, file: OwnFile) -> list[PlacedProblem]:
@@ -101,104 +126,62 @@ def _wraps_of(name: str, file: OwnFile) -> list[PlacedProblem]:
     return note_wraps(file)
 
 
-def _named_as(names: Sequence[str], problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _named_as(names: Sequence[str], problems: Sequence[PlacedProblem]) -> Iterable[PlacedProblem]:
     """Problems with the names of their files as the user wrote them, each once: several scripts may read a module.
 
     Only what the user named is mended.
     """
     known = set(names)
-    others = {problem["file"] for problem in problems} - known
+    others = {problem.file for problem in problems} - known
     by_path = {os.path.realpath(name): name for name in names} if others else {}  # 10 ms for 1,000 names
-    different: dict[tuple[object, ...], dict[str, Any]] = {}
+    different: dict[tuple[object, ...], PlacedProblem] = {}
     for problem in problems:
-        file = problem["file"]
-        name = file if file in known else by_path.get(os.path.realpath(file), file)
-        place = name, *(problem[key] for key in ("cell", "line", "column", "code"))
-        fixable = problem["fixable"] and name in known
-        different.setdefault(place, {**problem, "file": name, "fixable": fixable})
-    return list(different.values())
+        is_known = problem.file in known
+        name = problem.file if is_known else by_path.get(os.path.realpath(problem.file), problem.file)
+        named = replace(problem, file=name, fixable=problem.fixable and name in known)
+        different.setdefault(named.order, named)
+    return different.values()
 
 
-def _unread_of(paths: Iterable[str], content: Mapping[str, Any]) -> set[str]:
-    """The files that were read with no script so far."""
-    read = {os.path.realpath(path) for path in content["read"]}
-    return {path for path in paths if os.path.realpath(path) not in read}
-
-
-def _take(content: dict[str, Any], answers: Iterable[Mapping[str, Any]]) -> None:
-    for answer in answers:
-        for key, value in answer.items():
-            joined = {**content[key], **value} if isinstance(value, dict) else [*content[key], *value]
-            content[key] = joined
-
-
-Task = tuple[str, str, Mapping[str, Any]]
-DOES = {  # kind of task -> what is told while it goes on
-    "file": "reading files",
-    "script": "following imports",
-    "entry": "planning conversions",
-    "module": "reading modules",
-}
-
-
-def _answers(tasks: Sequence[Task], tell: Tell) -> Iterator[dict[str, Any]]:
-    """The answers in the order of the tasks."""
-    for done, answer in enumerate(_run_all(tasks)):
-        yield answer
-        tell(f"{DOES[tasks[done][0]]}: {done + 1:,} of {len(tasks):,}")
-
-
-def _run_all(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    count = min(os.cpu_count() or 1, len(tasks) // PARALLEL + 1)
+def _run_all(ask: Callable[[str], Answer], paths: Sequence[str]) -> Iterator[Answer]:
+    run = partial(_run, ask)
+    count = min(os.cpu_count() or 1, len(paths) // PARALLEL + 1)
     if count < 2:
-        yield from map(_run, tasks)
+        yield from map(run, paths)
         return
     from concurrent.futures import ProcessPoolExecutor  # takes as long to import as a file to check
 
     with ProcessPoolExecutor(count) as pool:
-        yield from pool.map(_run, tasks, chunksize=4)
+        yield from pool.map(run, paths, chunksize=4)
 
 
-def _run(task: Task) -> dict[str, Any]:
-    """The answer of one task; nothing of it is kept, so that memory stays flat."""
-    kind, path, before = task
+def _run(ask: Callable[[str], Answer], path: str) -> Answer:
+    """One answer; nothing else of it is kept, so that memory stays flat."""
     with garbage_waits():
         try:
-            return KINDS[kind](path, before)
+            return ask(path)
         except (SourceError, OSError) as error:
-            return {"unread": [{"file": path, "why": str(error)}]}
+            return Answer(unread=[Unread(path, str(error))])
         except Exception as error:
             # a fault of ours in one file is said, and does not hide what is in the others
-            return {"unread": [asdict(fault(path, NOT_LOOKED_AT, error))]}
+            return Answer(unread=[fault(path, NOT_LOOKED_AT, error)])
         finally:
             forget_trees()
             gc.collect(1)
 
 
-def _check_one(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    source = read_source(path)
-    key = digest(rules_stamp(), path, source.text)
-    if key not in before:
-        file = OwnFile(source)
-        checked = check_file(file, check_rules())
-        found = {
-            "problems": list(map(as_data, checked.problems)),
-            "unread": list(map(asdict, checked.faults)),
-            "wraps": [path] if names_data_parallel(file) else [],
-        }
-        before = {key: found}
-    return {**before[key], "contents": {key: before[key]}}
+def _check_one(path: str) -> Answer:
+    file = OwnFile(read_source(path))
+    checked = check_file(file, check_rules())
+    return Answer(checked.problems, checked.faults, leads_to=[path] if names_data_parallel(file) else [])
 
 
-def _check_as_script(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def _check_as_script(path: str) -> Answer:
     """A script that was named itself: its local modules belong to it, wherever they are."""
     reached = [file for file in _imports().reached(Path(path)) if file.suffix == ".py"]
     beside = [str(as_typed(file)) for file in sorted(reached) if may_matter(str(file))]
-    answer = {"read": list(map(str, reached)), "beside": beside}
-    if not any(map(may_wrap, beside)):
-        return answer
-    planned = _check_as_entry(path, before)
-    return {**planned, "read": [*answer["read"], *planned["read"]], "beside": beside, "planned": [path]}
+    planned = _check_as_entry(path) if any(map(may_wrap, beside)) else Answer()
+    return replace(planned, leads_to=beside)
 
 
 @lru_cache(maxsize=1)
@@ -207,20 +190,13 @@ def _imports() -> Imports:
     return Imports()
 
 
-def _check_as_entry(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def _check_as_entry(path: str) -> Answer:
     modules = [str(as_typed(file)) for file in _imports().reached(Path(path))]
     if len(modules) > MOST:
-        problems, read = note_all_wraps(path, [path, *modules]), [path, *modules]
-    else:
-        problems, read = check_entry(path)
-    return {"problems": [as_data(problem) for problem in problems], "read": read}
+        return Answer(note_all_wraps(path, [path, *modules]), planned=[path, *modules])
+    problems, read = check_entry(path)
+    return Answer(problems, planned=read)
 
 
-def _check_as_module(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "problems": [as_data(problem) for problem in note_wraps(OwnFile(read_source(path)))],
-        "read": [path],
-    }
-
-
-KINDS = {"file": _check_one, "script": _check_as_script, "entry": _check_as_entry, "module": _check_as_module}
+def _check_as_module(path: str) -> Answer:
+    return Answer(note_wraps(OwnFile(read_source(path))))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from dp2ddp.codemod.edits import ParsedFile
+from dp2ddp.codemod.looks.hidden_wraps import derived_in, wraps_in
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem, Unread
+
+HIDDEN = "DDP208"
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,24 @@ def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> FileCheck:
             placed += [_placed(file, rule, problem) for problem in _found_by(rule, read, comments)]
         except Exception as error:
             faults.append(fault(file.source.name, f"{rule.code} could not look at it", error))
+    placed += _hidden_wrap(file, comments)
     return FileCheck(tuple(sorted(placed, key=lambda problem: problem.order)), tuple(faults))
+
+
+def _hidden_wrap(file: OwnFile, comments: Comments) -> Iterator[PlacedProblem]:
+    """The first place of a file where a library wraps by itself, or where a class is derived from one that does."""
+    first = next(chain(wraps_in(file.module), derived_in(file.module)), None)
+    if first is None or file.module.never_runs(first.node) or comments.ignoring(HIDDEN, first.node.lineno):
+        return
+    library = first.library
+    message = (
+        f"{library.name} wraps the model in DataParallel by itself where it sees several GPUs: one process"
+    )
+    message += f" ({library.refused})" if library.refused else ""
+    advice = f"write in its place: {'; '.join(library.instead)}"
+    if first.starts_ddp:
+        advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
+    yield place_problem(file.module, first.node, HIDDEN, Level.NOTE, message, advice)
 
 
 def fault(file: str, what: str, error: Exception) -> Unread:

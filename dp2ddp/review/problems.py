@@ -1,4 +1,4 @@
-"""What the check says of a file, as plain data: it goes from process to process, into the cache and into reports."""
+"""What the check says of a file, as plain data: it goes from process to process, and into reports."""
 
 from __future__ import annotations
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.pyproject_files import files_upwards, is_of_another_user, names_us
 
+FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
 RULES = ("codemod/rules", "review/rules")  # folders with a file for each rule, named after its code
 
@@ -61,8 +61,8 @@ def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
 
 def find_table(start: Path) -> Table:
     """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table."""
-    for path in map(Path, files_upwards(str(start))):
-        if not names_us(str(path)):
+    for path in map(Path, _files_upwards(str(start))):
+        if not _names_us(str(path)):
             continue
         if is_of_another_user(str(path)):
             return Table(unread=path)
@@ -70,6 +70,44 @@ def find_table(start: Path) -> Table:
         if isinstance(table, dict):
             return Table(path, table)
     return Table()
+
+
+def _files_upwards(folder: str) -> Iterator[str]:
+    """From a folder upwards, to the top of its git repository, to the user's home, or to the root.
+
+    A file of another user is the last one, and not to be read: whoever may write into a folder above (/tmp) would
+    decide what our commands do.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    for place in _upwards(os.path.realpath(folder)):
+        path = os.path.join(place, FILE)
+        if os.path.isfile(path):
+            yield path
+            if is_of_another_user(path):
+                return
+        if place == home or os.path.lexists(os.path.join(place, ".git")):
+            return
+
+
+def is_of_another_user(path: str) -> bool:
+    """Root is none: it may change our own code, too, and files of images (COPY in a Dockerfile) are root's."""
+    return os.stat(path).st_uid not in (0, os.geteuid())
+
+
+def _names_us(path: str) -> bool:
+    """Whether a file may have a table for us; one that cannot be read may."""
+    try:
+        with open(path, "rb") as file:
+            return b"dp2ddp" in file.read()
+    except OSError:
+        return True
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    yield folder
+    above = os.path.dirname(folder)
+    if above != folder:
+        yield from _upwards(above)
 
 
 def says_unread(path: Path) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import OptionError
-from dp2ddp.review.cache import Cache, default_folder
 from dp2ddp.review.checking import CheckResult, Choice, Tell, check, check_text, chosen
 from dp2ddp.review.settings import read_settings, says_unread
 
@@ -28,7 +27,6 @@ class CheckOptions:
     diff: bool = False  # say what `fix` would change, and change nothing
     baseline: Path | None = None
     write_baseline: bool = False
-    cache: bool = True
     text: str | None = None  # what the one path has in it, instead of what lies on the disk
 
 
@@ -59,8 +57,7 @@ def whole_check(
         from dp2ddp.review.baseline import refuse_foreign
 
         refuse_foreign(baseline)  # before anything is mended
-    cache = Cache(default_folder() if options.cache else None)
-    found = check(paths, cache, tell) if options.text is None else check_text(paths[0], options.text)
+    found = check(paths, tell) if options.text is None else check_text(paths[0], options.text)
     result = chosen(found, choice)
     files = _mended(result) if options.fix or options.diff else []
     if files:
@@ -69,7 +66,7 @@ def whole_check(
         from dp2ddp.review.fixing import write_mended
 
         write_mended(files)
-        result = chosen(check(paths, cache, tell), choice)
+        result = chosen(check(paths, tell), choice)
     result = replace(result, mended=tuple(files))
     return result if baseline is None else _beyond(result, baseline, options.write_baseline)
 

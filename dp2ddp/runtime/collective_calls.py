@@ -99,5 +99,5 @@ def _missing_call(calls: Mapping[int, Mapping[int, CollectiveCall]]) -> str:
     rank = behind[0]
     next_one = calls[ahead].get(last[rank] + 1)
     after = f"; its last one was {calls[rank][last[rank]]}" if last[rank] else ""
-    what = f"{next_one}, " if next_one else ""
-    return f"collective {last[rank] + 1}, {what}has been called by rank {ahead} and not by rank {rank}{after}"
+    what = f", {next_one}," if next_one else ""
+    return f"collective {last[rank] + 1}{what} has been called by rank {ahead} and not by rank {rank}{after}"

@@ -103,10 +103,11 @@ def group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    from torch.distributed import group
+    """Nothing for all ranks, also where they are a group beside that of NCCL."""
+    from torch.distributed import get_world_size
 
     given = group_of(args, kwargs)
-    return "" if given is None or given is group.WORLD else "group"
+    return "" if given is None or get_world_size(given) == get_world_size() else "group"
 
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ heartbeats        16 bytes a rank: how often it has been seen to move, and the s
 rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
 rankN.calls       its last collectives (collective_calls.py)
 rankN.writes      files that it opened for writing (written_files.py)
+unseeded          the script's lines where random numbers begin without a seed (unseeded.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 stack-request     a rank has failed, and all have been asked where they stand (written by the parent)
 rankN.out, .err   what it printed, if the stage says `capture`
@@ -28,6 +29,7 @@ from dp2ddp.runtime.stage import Stage
 
 LAUNCHER = -1  # in place of a rank: the process in which a script starts its ranks itself
 RENDEZVOUS = "rendezvous"
+UNSEEDED = "unseeded"
 _LOOK = 0.02  # seconds between two looks
 _COUNTERS = struct.Struct("<QQ")  # beats, steps
 
@@ -54,6 +56,12 @@ def read_status(run_folder: Path, rank: int) -> RankStatus | None:
     """A rank's status; None if it has not begun."""
     path = run_folder / f"rank{rank}.json"
     return RankStatus(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def unseeded_places(run_folder: Path) -> tuple[str, ...]:
+    """The user's lines where a run began random numbers without a seed, each once."""
+    path = run_folder / UNSEEDED
+    return tuple(dict.fromkeys(path.read_text(encoding="utf-8").splitlines())) if path.exists() else ()
 
 
 def request_stacks(run_folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import sys
 from dataclasses import dataclass
@@ -20,8 +21,10 @@ HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
 _HOOKS = tuple(
     f"{_RUNTIME}/{name}.py"
-    for name in ("written_files", "guard", "stacks", "virtual_saving", "function_mode")
-)
+    for name in (
+        "written_files", "guard", "stacks", "virtual_saving", "function_mode", "unseeded", "sample_streams",
+    )
+)  # fmt: skip
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
@@ -69,6 +72,10 @@ class RankPosition:
     doing: str = ""  # what it does in no collective: a function that the innermost frame called
     source: str = ""  # the innermost frame's line
     ended: str = ""  # how, of a rank that is no longer there
+    helper: str = ""  # a helper of a conversion that it has called: ask_rank0
+    inside: str = (
+        ""  # the line that called it, if it calls the innermost frame: other ranks may wait for its end
+    )
     worker: str = ""  # where a worker of its loader stands, if the rank waits for one
 
     def __str__(self) -> str:
@@ -83,7 +90,8 @@ class RankPosition:
     def where(self) -> str:
         """The user's lines, innermost first, in words."""
         places = ", called from ".join(str(frame) for frame in self.frames[:3])
-        return f"at {places}" if places else "outside the script"
+        inside = f", inside {self.helper}" if self.inside else ""
+        return f"at {places}{inside}" if places else "outside the script"
 
     @property
     def waits_for_worker(self) -> bool:
@@ -93,7 +101,8 @@ class RankPosition:
     @property
     def action(self) -> str:
         if self.collective:
-            return f"waits in {self.collective}"
+            of_helper = f"{self.helper}'s " if self.helper and not self.inside else ""
+            return f"waits in {of_helper}{self.collective}"
         return f"is in {self.doing}" if self.doing else "is"
 
 
@@ -104,13 +113,27 @@ def read_position(text: str, rank: int, mode: str = "ddp") -> RankPosition | Non
         return None
     users = [index for index, frame in enumerate(frames) if is_users(frame.file, frame.line)]
     innermost = users[0] if users else len(frames)
+    helper = _helper(frames)
     return RankPosition(
         rank,
         tuple(frames[index] for index in users),
         collective_of(frames) if mode == "ddp" else None,
         _callee(frames[:innermost]) if users else "",
         _source(frames[innermost]) if users else "",
+        helper=frames[helper].function if helper >= 0 else "",
+        inside=str(frames[helper + 1]) if helper > innermost else "",
     )
+
+
+def _helper(frames: list[Frame]) -> int:
+    """The place of the outermost helper that a line of the user's calls by its name; -1 if there is none."""
+    calls = reversed(list(enumerate(itertools.pairwise(frames))))
+    return next((place for place, (inner, outer) in calls if _calls_helper(outer, inner)), -1)
+
+
+def _calls_helper(outer: Frame, inner: Frame) -> bool:
+    is_helper = inner.file.startswith(_templates()) or inner.line in _helpers(inner.file)
+    return is_helper and is_users(outer.file, outer.line) and f"{inner.function}(" in _source(outer)
 
 
 def read_worker(text: str) -> str:

@@ -120,6 +120,7 @@ def import_equipment() -> None:
     import dp2ddp.runtime.precision
     import dp2ddp.runtime.rank_order
     import dp2ddp.runtime.sample_streams
+    import dp2ddp.runtime.unseeded
     import dp2ddp.runtime.virtual_devices
     import dp2ddp.trace.recorder  # noqa: F401
 
@@ -135,6 +136,10 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
 
         streams = virtual_devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
+        from dp2ddp.runtime import unseeded
+        from dp2ddp.runtime.patches import Patches
+
+        unseeded.seed_the_unseeded(Path(stage.run_folder), Patches())
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
         if streams:
@@ -213,12 +218,15 @@ def _change_steps(stage: Stage, rank: int) -> None:
 
 
 def seed_all(seed: int) -> None:
-    """random, numpy and torch."""
+    """random, numpy and torch; what begins without a seed, too."""
     import random
 
     import numpy
     import torch
 
+    from dp2ddp.runtime.unseeded import begin_unseeded
+
+    begin_unseeded(seed)
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)

@@ -16,33 +16,51 @@ from dp2ddp.report.comparison import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
+from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
+from dp2ddp.trial.file_writers import shared_files
 
+_MOST = 3  # files
 _SAME_CALLS = (
     "every rank has to make the same calls in the same order, and backward() of a DDP model is one of them: forward, "
     "backward and step belong on all ranks, each with rows of its own; under `if rank == 0` belongs what prints, logs "
     "and saves, and no more"
 )
+_ONE_WRITES = (
+    "if it was reading that file: save on rank 0 alone, and let no rank read it before dist.barrier(): a rank that "
+    "reads what another one writes finds half a file"
+)
 _OF_CONVERSIONS = "a conversion of ours must not do this: please report it, with this text"
 
 
 def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure | None:
-    """For ranks that wait for each other for ever, or of which one failed since another was gone; else nothing.
+    """For ranks that wait for each other for ever, of which one failed since another was gone, or that write one file.
 
     `reference`: DataParallel's run in the same precision, over or not.
     """
     failure = run.failure
     several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
-    if failure is None or not several or not (failure.kind == "hang" or failure.misses_a_rank):
+    if failure is None or not several:
+        return None
+    if failure.kind == "crash" and not failure.misses_a_rank:
+        shared = tuple(shared_files(run.stage))
+        return BeforeFailure(shared[:_MOST], _ONE_WRITES if port else _OF_CONVERSIONS) if shared else None
+    if failure.kind != "hang" and not failure.misses_a_rank:
         return None
     steps = _steps(run)
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []
-    return BeforeFailure(tuple(lines), _what_now(steps, port))
+    return BeforeFailure(tuple(lines), _what_now(steps, port, failure.positions))
 
 
-def _what_now(steps: Sequence[int], port: bool) -> str:
+def _what_now(steps: Sequence[int], port: bool, positions: Sequence[RankPosition]) -> str:
+    inside = next((each for each in positions if each.inside), None)
+    if inside:
+        return (
+            f"rank {inside.rank} is inside {inside.helper} ({inside.inside}), and the others wait until that is over: "
+            "what it calls there must not wait for them, and must have an end"
+        )
     if not port:
         return _OF_CONVERSIONS
     idle = [rank for rank, taken in enumerate(steps) if not taken]

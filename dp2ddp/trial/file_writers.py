@@ -12,6 +12,7 @@ from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.output_comparison import FileDifference
 from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.runtime.run_folder import LAUNCHER
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.written_files import Write, read_writes
 from dp2ddp.trial.prepare import Prepared
 
@@ -31,7 +32,7 @@ _CACHES = (
 
 def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDifference]:
     """Files that several ranks began anew: whole by luck where all write the same bytes, and torn where they do not."""
-    ranks_of, places_of = _writers(prepared)
+    ranks_of, places_of = _writers(prepared.stage)
     for relative in leavings.written:
         place = leavings.folder / relative
         # as the run knew it: the real path of what we see through /proc is the one that it has in its mounts
@@ -41,12 +42,21 @@ def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDif
             yield _difference(relative, writers, {place for name in names for place in places_of[name]})
 
 
-def _writers(prepared: Prepared) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
+def shared_files(stage: Stage) -> Iterator[str]:
+    """Which files of its own folder several ranks of a run had begun anew, a sentence each."""
+    ranks_of, places_of = _writers(stage)
+    for path, ranks in ranks_of.items():
+        if len(ranks) > 1 and path.startswith(stage.folder + os.sep) and not path.endswith(".lock"):
+            name = os.path.relpath(path, stage.folder)
+            yield f"{name} {_difference(name, ranks, places_of[path]).what}"
+
+
+def _writers(stage: Stage) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
     """The ranks that begin the file at each path anew, and the lines of the script where they do."""
     ranks: dict[str, set[int]] = defaultdict(set)
     places: dict[str, set[str]] = defaultdict(set)
-    for rank in prepared.stage.ranks:
-        for write in _writes(prepared, rank):
+    for rank in stage.ranks:
+        for write in read_writes(Path(stage.run_folder), rank):
             if write.anew:
                 ranks[write.path].add(rank)
                 places[write.path].add(write.place)

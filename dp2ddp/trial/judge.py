@@ -12,9 +12,11 @@ from pathlib import Path
 from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_taken
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.causes.words import names_text
+from dp2ddp.comparison.compare import Comparison, Difference, compare
 from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
+from dp2ddp.comparison.libraries_own import library_file
 from dp2ddp.comparison.output_comparison import (
     FileDifference,
     FilesComparison,
@@ -24,12 +26,13 @@ from dp2ddp.comparison.output_comparison import (
     compare_text,
 )
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
+from dp2ddp.comparison.tolerance import FLOAT64, HIDING, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.report.comparison import difference_text
 from dp2ddp.runtime.collective_calls import read_calls
 from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.run_folder import read_status
+from dp2ddp.runtime.run_folder import read_status, unseeded_places
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
@@ -113,6 +116,24 @@ class Pair:
         steps = comparison.stepped and comparison.hides_from is not None
         return comparison.same and steps and in_order and self._same_names
 
+    def may_be_unsteady(self, single: Pair | None) -> bool:
+        """Whether DataParallel may train differently each time: it has begun otherwise in single precision, or rounding
+        grows far."""
+        first = self.compared.first
+        if first is None or single is None:
+            return first is not None or self.may_hide_a_fault
+        double, other = (
+            [loss for line in each.traces[0].lines[: first.step + 1] for loss in line["losses"]]
+            for each in (self, single)
+        )
+        close = (math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(double, other, strict=False))
+        return len(double) != len(other) or not all(close)
+
+    def parting_from(self, again: tuple[Prepared, Run]) -> Difference | None:
+        """Where DataParallel parts from itself, by more than a race between its threads rounds."""
+        first = Pair(self.left, again, self.tolerance).compared.first
+        return None if first is None or first.size <= HIDING else first
+
     @property
     def _same_names(self) -> bool:
         reference, ranks = self.traces
@@ -126,6 +147,7 @@ class Pair:
 
 
 _LAST_LINES = 5
+_ALIKE = 1e-3  # losses in single precision
 _EXACT = ("layout", "learning rate", "steps")
 _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could not be trained in float32
 
@@ -179,6 +201,7 @@ def judge(
     scratch: Path,
     aligned: Aligned | None = None,
     lockstep: Pair | None = None,
+    unsteady: Difference | None = None,
 ) -> Verdict:
     """The verdict: `free` is judged, `single` shown beside it; `aligned` tells why `free` differs.
 
@@ -205,14 +228,30 @@ def judge(
             *((_lockstep_remark(free.compared),) if lockstep else ()),
             *_given(reference.stage),
             *written_outside((expected, actual)),
+            *_notes_of_libraries(outside.files),
         ),
         lockstep=lockstep is not None,
         printed=outside.printed,
         aligned=aligned,
         hidden=tuple(_hidden_by_aligning(reference.stage)),
         met=_met(free.other),
+        unshared=tuple(_unshared(reference.stage)),
+        unsteady=unsteady,
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _unshared(stage: Stage) -> Iterator[str]:
+    if places := unseeded_places(Path(stage.run_folder)):
+        yield (
+            f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
+            "here both versions were given the same"
+        )
+
+
+def _notes_of_libraries(files: FilesComparison) -> Iterator[str]:
+    if files.of_libraries:
+        yield f"not judged, as it only says how a library was started: {'; '.join(files.of_libraries)}"
 
 
 def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
@@ -316,6 +355,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         files=verdict.files,
         codes=verdict.codes,
         random_only=_random_only(subject, verdict),
+        unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
         other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )
@@ -365,23 +405,36 @@ def _compare_files_left(
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]
-    different = [each for comparison, _ in compared for each in comparison.different]
-    different += _compare_tensors(tensors, spellings, server, scratch, tolerance, timeout)
+    values = _compare_values(tensors, spellings, server, scratch, tolerance, timeout)
+    by_lines = [each for comparison, _ in compared for each in comparison.different]
+    lines = {each.path: each for each in by_lines}
+    different = [each for each in by_lines if each.path not in values]
+    different += [
+        replace(lines.get(path, FileDifference(path, what)), what=what)
+        for path, what in values.items()
+        if what
+    ]
     different += (each for _, left in pairs for each in written_by_many(actual, left))
-    return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
+    of_libraries = [path for comparison, _ in compared for path in comparison.of_libraries]
+    rows = map(library_file, [*of_libraries, *(path for path, what in values.items() if not what)])
+    return FilesComparison(
+        sum(comparison.files for comparison, _ in compared),
+        tuple(different),
+        tuple(dict.fromkeys(row.words for row in rows if row)),
+    )
 
 
-def _compare_tensors(
+def _compare_values(
     pairs: list[tuple[str, str, str]],
     spellings: Sequence[Spelling],
     server: Server,
     scratch: Path,
     tolerance: Tolerance,
     timeout: float | None,
-) -> Iterator[FileDifference]:
-    """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
+) -> dict[str, str]:
+    """What differs in files whose bytes do, "" for nothing; by a process that has torch."""
     if not pairs:
-        return
+        return {}
     answer = scratch / "tensors.json"
     request = {
         "pairs": pairs,
@@ -399,4 +452,4 @@ def _compare_tensors(
     if code != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
-    yield from (FileDifference(path, what) for path, what in differences.items() if what)
+    return differences

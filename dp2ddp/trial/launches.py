@@ -25,6 +25,7 @@ TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _FLAGS = ("multiprocessing_distributed", "distributed", "ddp", "use_ddp", "dist")
 _RANKS = {  # started by torchrun: option, with hyphens as underscores -> its value
     "local_rank": "{local_rank}",
+    "local_world_size": "{world}",  # of the one node
     "rank": "{rank}",
     "world_size": "{world}",
     "nprocs": "{world}",

@@ -25,6 +25,7 @@ class RunKind:
     dtype: str
     nudged: bool = False  # an ulp away: shows what rounding alone makes of the training
     aligned: bool = False  # draws the same random numbers as the other of its pair
+    repeated: bool = False  # is another one only where something else than its seeds decides
     lockstep: bool = False  # takes over DataParallel's state after each step
     again: int = 0  # how often it was ended before, and had to make room for others (rounds.py)
 
@@ -32,7 +33,7 @@ class RunKind:
     def name(self) -> str:
         """What the run's folder is called."""
         words = "-nudged" * self.nudged + "-aligned" * self.aligned + "-lockstep" * self.lockstep
-        words += "-again" * self.again
+        words += "-repeated" * self.repeated + "-again" * self.again
         return f"{self.mode}-{self.dtype}{words}"
 
 

@@ -126,7 +126,7 @@ def raise_or_report(
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        before = before_failure(run, reference, subject.port is not None) if subject else None
+        before = before_failure(run, reference, subject.rows_by_rank) if subject else None
         text = failure_text(run, original, before)
         if about:
             text = text.rstrip(".") + about

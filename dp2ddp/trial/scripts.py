@@ -67,22 +67,34 @@ def module_of(script: Path, as_module: bool) -> str | None:
 def conversion_of(
     project: Project, helpers: HelperPlace | None = None, accept: tuple[AcceptOption, ...] = ()
 ) -> Conversion:
-    """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards."""
+    """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards.
+
+    What a library does otherwise on ranks does so in the script as it is: that is run, and `verify` judges it.
+    """
     from dp2ddp.codemod.conversion import Options
     from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
     from dp2ddp.report.conversion_text import conversion_text
 
     options = Options(
         helpers=helpers or HelperPlace.BESIDE, renew_helpers=True, accept=accept
     )  # of a scratch copy
     conversion = convert(project, options)
-    if conversion.hazards:
+    if any(each.code != LibraryDiffers.code for each in conversion.hazards):
         raise HazardError(
             f"{project.entry.name} cannot be converted without you; verify your own version with --converted",
             conversion_text(conversion, None),
         )
     return conversion
+
+
+def hidden_library(project: Project) -> str:
+    """The library that wraps a script's models by itself, and trains them by DDP under torchrun; "" if none."""
+    from dp2ddp.codemod.looks.library_ranks import library_wraps
+    from dp2ddp.codemod.reading import read_program
+
+    return next((wrap.library.name for wrap in library_wraps(read_program(project))), "")
 
 
 def mended_files_of(project: Project, progress: Callable[[str], None]) -> Mapping[Path, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
     folder_of,
+    hidden_library,
     mended_files_of,
     module_of,
     script_file,
@@ -25,7 +26,6 @@ from dp2ddp.trial.scripts import (
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 HASHES = "PYTHONHASHSEED"
 
@@ -61,6 +61,9 @@ class Subject:
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
+    hidden: tuple[
+        str, ...
+    ] = ()  # of a library that wraps by itself: what it does, and does otherwise on ranks
     variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original
@@ -68,13 +71,22 @@ class Subject:
     changed_since: Path | None = None  # a converted script that lies there, and is another one
 
     @property
+    def rows_by_rank(self) -> bool:
+        """Whether each rank may load and judge rows of its own, and still mean the same.
+
+        What convert writes in DataParallel's place draws the same numbers, and has to show it.
+        """
+        return bool(self.port or self.hidden)
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """What its owner may take for verified, and is not."""
+        """What was compared, where its owner may think otherwise."""
         if self.changed_since is None:
-            return ()
+            return self.hidden
         name = self.changed_since.name
         text = f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
         return (
+            *self.hidden,
             f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}",
         )
 
@@ -107,7 +119,17 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
     module = module_of(script, options.as_module)
     project = read_project(script, options.as_module)
     port = options.converted
-    version = _given(port, options.launcher) if port else _converted(script, project, options.answers)
+    hidden: tuple[str, ...] = ()
+    if port is None:
+        conversion = conversion_of(project, accept=options.answers)
+        hidden = tuple(_of_library(project, conversion))
+        if not conversion.changed and not hidden:
+            why = "".join(f"\n  line {each.line}: {each.because}" for each in conversion.notes)
+            raise RunError(
+                f"{script}: nothing to convert, so nothing to compare; name your own version with --converted{why}"
+            )
+        port = None if conversion.changed else script
+    version = _converted(script, conversion) if port is None else _given(port, options.launcher)
     return Subject(
         script=script,
         name=str(script),
@@ -116,9 +138,8 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         modules=version.modules,
         mended=mended_files_of(project, progress.warn),
         local_files=tuple(each.source.path.resolve() for each in project.modules if each.source.path),
-        # A version of the user's own may load each row on another rank than DataParallel's one process did, and
-        # still mean the same. What convert writes draws the same numbers, and has to show it.
-        sample_streams=port is not None,
+        sample_streams=port is not None or bool(hidden),
+        hidden=hidden,
         module=module,
         arguments=options.arguments,
         converted_arguments=options.converted_arguments,
@@ -137,6 +158,18 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         port=port,
         changed_since=None if port else _changed_since(version),
     )
+
+
+def _of_library(project: Project, conversion: Conversion) -> Iterator[str]:
+    from dp2ddp.codemod.edits import Hazard
+
+    if library := hidden_library(project):
+        yield f"{library} wraps the model by itself: in DataParallel under python, in DDP under torchrun"
+        yield from (
+            f"{each.file or conversion.before.name}:{each.line}: {each.because}; {each.finding.advice}"
+            for each in conversion.hazards
+            if isinstance(each.finding, Hazard)
+        )
 
 
 def chosen_hashes() -> str:
@@ -169,12 +202,7 @@ def _given(converted: Path, launcher: str | None) -> _Converted:
     return _Converted(converted.read_bytes(), converted.name, {}, launch, None, starts_ranks=own)
 
 
-def _converted(script: Path, project: Project, accept: tuple[AcceptOption, ...]) -> _Converted:
-    conversion = conversion_of(project, accept=accept)
-    if not conversion.changed:
-        raise RunError(
-            f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
-        )
+def _converted(script: Path, conversion: Conversion) -> _Converted:
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name

@@ -12,6 +12,8 @@ rounding alone makes of this training (comparison/tolerance.py).
 
 Where that has grown so far that a fault could hide in it, both once more in lockstep (runtime/lockstep.py).
 
+Where the two may differ because DataParallel does so from run to run (a seed from the clock), it is run a second time.
+
 A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
 with the same ones (runtime/aligned_draws.py).
 """
@@ -25,6 +27,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.differences import Difference
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
@@ -80,14 +83,25 @@ class _Trial:
         precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
         double, *single = self.pairs(*precisions, aligned=subject.aligned)
         aligned = None
-        if subject.port and not subject.aligned and not double.compared.same:
+        single_pair = single[0] if single else None
+        unsteady = self.parting_of_original(double, single_pair)
+        if unsteady:
+            return judge(subject, double, single_pair, self.server, self.scratch, unsteady=unsteady)
+        if subject.rows_by_rank and not subject.aligned and not double.compared.same:
             self.progress.say(
-                f"{subject.port.name} trains differently; with DataParallel's random numbers, too?"
+                f"{subject.converted_name} trains differently; with DataParallel's random numbers, too?"
             )
             aligned = self.aligned()
         lockstep = self.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
-        single_pair = single[0] if single else None
         return judge(subject, double, single_pair, self.server, self.scratch, aligned, lockstep)
+
+    def parting_of_original(self, pair: Pair, single: Pair | None) -> Difference | None:
+        """Where DataParallel parts from itself, if it is not the same twice."""
+        if self.subject.aligned or not pair.may_be_unsteady(single):
+            return None
+        self.progress.say("DataParallel once more: is it the same twice?")
+        (again,) = self.run(replace(pair.left[0].kind, repeated=True))
+        return pair.parting_from(again)
 
     def pairs(self, *tolerances: Tolerance, aligned: bool) -> list[Pair]:
         """DataParallel and DDP, a pair for each precision."""
@@ -96,9 +110,8 @@ class _Trial:
         )
         # aligned: ranks take over the order of the batches that DataParallel left
         runs = [*self.run(*dps), *self.run(*ddps)] if aligned else self.run(*dps, *ddps)
-        port = self.subject.port is not None
         pairs = [
-            Pair(dp, ddp, tolerance, port=port)
+            Pair(dp, ddp, tolerance, port=self.subject.rows_by_rank)
             for dp, ddp, tolerance in zip(runs[: len(dps)], runs[len(dps) :], tolerances, strict=True)
         ]
         return self.beside_noise(pairs)

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 741defd1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -10,11 +10,12 @@ import random
 import stat
 import sys
 import threading
+import time
 import traceback
 import weakref
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -99,8 +100,21 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
+    if not meet_ranks():
+        return
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def meet_ranks() -> bool:
     if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -122,14 +136,7 @@ def init_distributed() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    # libraries that ask whether there are ranks hear what they heard before: no
-    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
+    return True
 
 
 def has_joined() -> bool:
@@ -317,9 +324,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
-        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+                setattr(replica, name, each)
+            continue
+        replica._modules.update(children)
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
         vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -339,6 +351,7 @@ class OwnRows:
 
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -346,7 +359,17 @@ class OwnRows:
         own = (
             chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         )
-        return own.to(self.device or tensor.device, copy=True)
+        own = own.to(self.device or tensor.device, copy=True)
+        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
+            self.in_place.append((chunks[0], own))
+        return own
+
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
+            first.detach().copy_(own.detach())
+        return bool(written)
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
@@ -396,10 +419,10 @@ class WholeBatchDDP(DistributedDataParallel):
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
         map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, *map(len, outputs)])
+        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
         go_on_behind(numbers[0])
-        share_tensors([*self.module.buffers()])
-        counts = [*zip(*numbers)][2:]
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
+        counts = [*zip(*numbers)][3:]
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
@@ -472,7 +495,38 @@ FILES: Any = (
 )
 
 
+AWAITED: Dict[
+    str, List[Any]
+] = {}
+
+
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
+
+
+def flush_file(file: Any, path: Any, told: List[Any]) -> None:
+    """Flush a file that stays open, or that the script has left: a rank that reads it next waits until rank 0 has."""
+    if file.closed:
+        return
+    try:
+        file.flush()
+    finally:
+        if told and has_joined():
+            told[1] += 1
+            if own_rank() == 0:
+                dist.distributed_c10d._get_default_store().add(told[0], 1)
+            else:
+                if not AWAITED:
+                    sys.addaudithook(wait_for_rank0)
+                AWAITED[os.path.abspath(os.fsdecode(path))] = told
+
+
+def wait_for_rank0(event: str, given: Tuple[Any, ...]) -> None:
+    """An audit hook of ranks > 0, before a file is read."""
+    is_read = event == "open" and given[1] is not None and not writes(given[1])
+    if is_read and together() and not isinstance(given[0], int):
+        key, times = AWAITED.get(os.path.abspath(os.fsdecode(given[0])), ("", 0))
+        while times and dist.distributed_c10d._get_default_store().add(key, 0) < times:
+            time.sleep(0.001)
 
 
 class FileOnRank0:
@@ -481,6 +535,8 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
+    opened = 0
+
     def __init__(
         self, opener: Callable[..., Any], path: Any, mode: str, /, *args: Any, **options: Any
     ) -> None:
@@ -488,19 +544,28 @@ class FileOnRank0:
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
+        self.told: List[Any] = []
         if together():
             FILES[str(path)] = self.file
+            FileOnRank0.opened += 1
+            self.told += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
         # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
-        weakref.finalize(self, lambda file: file.closed or file.flush(), self.file)
+        weakref.finalize(self, flush_file, self.file, path, self.told)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
         if name in READS:
             return lambda *args: ask_rank0(attribute, *args)
-        if name in ("write", "writelines", "flush") and self.is_in_block:
+        if name in ("write", "writelines") and self.is_in_block:
             return lambda *args: self.try_to(attribute, *args)
         return attribute
+
+    def flush(self) -> None:
+        if self.is_in_block:
+            self.try_to(flush_file, self.file, self.name, self.told)
+        else:
+            flush_file(self.file, self.name, self.told)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())

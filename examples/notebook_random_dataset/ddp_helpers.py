@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 741defd1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -149,8 +149,21 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
+    if not meet_ranks():
+        return
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def meet_ranks() -> bool:
     if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -172,14 +185,7 @@ def init_distributed() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    # libraries that ask whether there are ranks hear what they heard before: no
-    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
+    return True
 
 
 def has_joined() -> bool:
@@ -252,9 +258,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
-        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+                setattr(replica, name, each)
+            continue
+        replica._modules.update(children)
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
         vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -389,6 +400,7 @@ class OwnRows:
 
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -396,7 +408,17 @@ class OwnRows:
         own = (
             chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         )
-        return own.to(self.device or tensor.device, copy=True)
+        own = own.to(self.device or tensor.device, copy=True)
+        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
+            self.in_place.append((chunks[0], own))
+        return own
+
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
+            first.detach().copy_(own.detach())
+        return bool(written)
 
     def keep(self, output: torch.Tensor) -> torch.Tensor:
         rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
@@ -426,16 +448,11 @@ class JoinRows(torch.autograd.Function):
         return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None
 
 
-class WholeBatch(torch.nn.Module):
-    """A model that takes a whole batch and gives its outputs, as DataParallel does.
-
-    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
-    DataParallel keeps its first replica's).
-    """
+class AnyDataParallel(torch.nn.Module):
+    """What takes DataParallel's place, whichever it is."""
 
     stands_for_data_parallel = True  # as no class of the script's own does
     of_program: Any = None  # the wrapper that does
-    sums: Any = GradientSums
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -449,11 +466,41 @@ class WholeBatch(torch.nn.Module):
         if together():
             share_tensors([*module.parameters(), *module.buffers()])
         # of one that comes out of a file
-        torch.nn.DataParallel.__setstate__ = WholeBatch.take_place  # type: ignore[method-assign]
+        torch.nn.DataParallel.__setstate__ = AnyDataParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
-            WholeBatch.of_program = type(self)
+            AnyDataParallel.of_program = type(self)
             # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        vars(new).update(copy.deepcopy(vars(self), memo))
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """In a file it is the DataParallel that it stands for."""
+        if type(self) is not AnyDataParallel.of_program:
+            return super().__reduce_ex__(protocol)
+        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
+
+    def take_place(self: Any, state: Any) -> None:
+        if type(self) is torch.nn.DataParallel:
+            self.__class__ = AnyDataParallel.of_program
+        torch.nn.Module.__setstate__(self, state)
+
+
+class WholeBatch(AnyDataParallel):
+    """A model that takes a whole batch and gives its outputs, as DataParallel does.
+
+    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
+    DataParallel keeps its first replica's).
+    """
+
+    stands_for_data_parallel = True
+    sums: Any = GradientSums
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -467,25 +514,6 @@ class WholeBatch(torch.nn.Module):
 
     def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
         return JoinRows.apply(rows, counts, dim)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = type(self).__new__(type(self))
-        memo[id(self)] = new
-        vars(new).update(copy.deepcopy(vars(self), memo))
-        return new
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatch.of_program:
-            return super().__reduce_ex__(protocol)
-        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
-        kind = (torch.nn.DataParallel, object, None)
-        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
-
-    def take_place(self: Any, state: Any) -> None:
-        if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatch.of_program
-        torch.nn.Module.__setstate__(self, state)
 
 
 def compute_own_rows(
@@ -517,12 +545,13 @@ def compute_own_rows(
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
     map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
     sizes = [output.shape[dim] for output in outputs]
-    numbers = exchange_numbers([*drew, versions != versions_of(parameters), *sizes])
+    numbers = exchange_numbers([*drew, rows.write_back(), versions != versions_of(parameters), *sizes])
     go_on_behind(numbers[0])
-    writes = any(each[2] for each in numbers)  # into weights: those of replica 0 stay
-    share_tensors([*module.buffers(), *(parameters if writes else ())])
+    writes = any(each[3] for each in numbers)  # into weights: those of replica 0 stay
+    written = [first for first, _ in rows.in_place if numbers[0][2]]
+    share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
-    whole = map(join, outputs, [*zip(*numbers)][3:], [dim] * len(outputs))
+    whole = map(join, outputs, [*zip(*numbers)][4:], [dim] * len(outputs))
     return map_tensors(lambda output: next(whole), tree)
 
 

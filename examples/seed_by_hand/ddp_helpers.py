@@ -1,15 +1,18 @@
-"""What scripts need that dp2ddp converted (edition 741defd1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
 
 import atexit
 import gc
+import io
 import multiprocessing
 import os
 import pickle
 import random
 import sys
+import threading
 import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
@@ -145,8 +148,21 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
+    if not meet_ranks():
+        return
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def meet_ranks() -> bool:
     if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -168,19 +184,18 @@ def init_distributed() -> None:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    # libraries that ask whether there are ranks hear what they heard before: no
-    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
+    return True
 
 
 def has_joined() -> bool:
     """What dist.is_initialized() says until init_distributed() hides the ranks."""
     return dist.distributed_c10d.is_initialized()
+
+
+def together() -> bool:
+    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and not Rank.is_alone and Rank.process == os.getpid()
 
 
 def show_error(*error: Any) -> None:
@@ -227,6 +242,23 @@ def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
             yield from tensors_of(each)
 
 
+def refuse_hidden(tree: Any) -> None:
+    """Refuse tensors that need gradients inside of other objects, in which nobody finds them."""
+    outside = (torch.nn.Module, ModuleType, FunctionType, MethodType, type)
+    seen, pending = {id(tensor): tensor for tensor in tensors_of(tree)}, [tree]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or isinstance(each, outside):
+            continue
+        seen[id(each)] = each
+        if not isinstance(each, torch.Tensor):
+            pending += gc.get_referents(each)
+        elif each.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                "tensors that need gradients are in an object: give them in tuples, lists or dicts"
+            )
+
+
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
     """Give a rank's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
@@ -246,9 +278,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        replica._modules.update({name: replicas.get(child) for name, child in part._modules.items()})
-        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
+            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+                setattr(replica, name, each)
+            continue
+        replica._modules.update(children)
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
         vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -450,7 +487,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies
-        if number != dist.get_rank() and dist.get_world_size() > 1:
+        if number != dist.get_rank() and dist.get_world_size() > 1 and together():
             replica.forward = Refuse(number)
     return replicas
 
@@ -490,7 +527,7 @@ def parallel_apply_on_ranks(
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
     options = [each or {} for each in kwargs_tup or [None] * len(modules)]
-    if dist.get_world_size() == 1:
+    if dist.get_world_size() == 1 or not together():
         return [module(*rows, **named) for module, rows, named in zip(modules, inputs, options)]
     numbers = [getattr(module, "of_all_ranks", (place,))[0] for place, module in enumerate(modules)]
     if max(numbers) >= dist.get_world_size():
@@ -506,23 +543,37 @@ def parallel_apply_on_ranks(
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
-    rows, named = map_tensors(lambda tensor: entered.get(id(tensor), tensor), (inputs[place], options[place]))
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
+        return entered.get(id(tensor), tensor.clone() if place else tensor)
+
+    rows, named = map_tensors(own, (inputs[place], options[place]))
     outputs, error = None, None
     parameters = [p for network in networks for p in network.parameters()]
-    versions = versions_of(parameters)
-    with replica_draws(has_rows) as drew, without_hooks():
+    first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
+    versions, before = versions_of(parameters), versions_of(first)
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
         try:
+            refuse_hidden((rows, named))
             outputs = mine(*rows, **named)
+            refuse_hidden(outputs)
         except Exception as raised:
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-        raise_on_all(error)
-    effects = exchange_numbers([*drew, versions != versions_of(parameters)])
+    text = printed.getvalue() if has_rows else ""
+    writes_own = [versions != versions_of(parameters), before != versions_of(first)]
+    effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])
+    if any(each[4] for each in effects):
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, text, Rank.host)
+        print(*texts, sep="", end="")
+    raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    share_tensors([*dict.fromkeys([*buffers, *(parameters if writes else ()), *in_use(Broadcasts.others)])])
+    written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch
+    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
         *entered.values(),

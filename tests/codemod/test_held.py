@@ -71,6 +71,27 @@ def test_threads_and_what_they_meet_at_are_rank_0s() -> None:
     assert "hold_on_rank0" not in converted(f"{WRAP}import queue\nwaiting = queue.Queue()\n").after
 
 
+FED = """
+import queue, random, threading
+def take(rows, place):
+    rows.sort()
+    return rows[place]
+def feed(rows, batches):
+    for place in range(3):
+        batches.put(take(rows, place))
+def make():
+    return [3, 1, 2]
+batches = queue.Queue()
+threading.Thread(target=feed, args=(make(), batches)).start()
+"""
+
+
+def test_a_thread_may_change_what_was_made_for_it_alone() -> None:
+    assert said(converted(WRAP + FED)) == []
+    shared = FED.replace("batches = queue", "own = make()\nbatches = queue").replace("(make(), ", "(own, ")
+    assert "changes `rows`" in converted(WRAP + shared).hazards[0].because
+
+
 @pytest.mark.parametrize(
     ("inside", "why"),
     [

@@ -735,6 +735,7 @@ def _moves(function: Callable[..., object], given: tuple[Any, ...]) -> bool:
         "rename": MethodDoes.CHANGE_PATH,
         "open": MethodDoes.OPEN,
         "savefig": MethodDoes.WRITE,
+        "print_figure": MethodDoes.WRITE,
         "uniform_": MethodDoes.DRAW,
         "step": None,
     }.items(),

@@ -9,6 +9,7 @@ import pytest
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
+from tests.codemod import programs
 from tests.codemod.programs import said
 
 CLI = '''\
@@ -73,3 +74,68 @@ def test_where_nothing_is_found_what_was_not_read_is_named(
 def test_a_function_that_no_command_starts_runs_nothing(project: Path) -> None:
     (project / "pyproject.toml").write_text('[project.scripts]\ntrain = "package.other:main"\n')
     assert said(converted(project)) == ["hazard DDP101:8"]
+
+
+OWN_DATA = {  # a data set of the project's own that downloads, and files that make ones of its kinds
+    "base": """
+        import os
+        import urllib.request
+
+        class Base:
+            def __init__(self, root, download=False):
+                if download:
+                    urllib.request.urlretrieve("http://host/" + self.name, os.path.join(root, self.name))
+    """,
+    "birds": """
+        from base import Base
+        class Birds(Base):
+            name = "birds"
+        def birds(root):
+            return Birds(root, download=True)
+    """,
+    "dogs": """
+        from base import Base
+        class Dogs(Base):
+            name = "dogs"
+        def dogs(root):
+            return Dogs(root, download=True)
+    """,
+    "factory": """
+        from birds import Birds
+        from dogs import Dogs
+        SETS = {"birds": Birds, "dogs": Dogs}
+        def make(name, root):
+            return SETS[name](root, download=True)
+    """,
+    "coarse": """
+        from torchvision.datasets import CIFAR10
+        class Coarse(CIFAR10):
+            def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
+                super().__init__(root, train, transform, target_transform, download)
+        def make_any(kind, **kwargs):
+            return getattr(torchvision.datasets, kind)(**kwargs)
+    """,
+}
+TRAIN = """
+    import torch
+    from birds import birds
+    from coarse import Coarse, make_any
+    from dogs import dogs
+    from factory import make
+    net = torch.nn.DataParallel(Net())
+    sets = birds("a"), dogs("a"), make("birds", "b")
+"""
+
+
+def test_what_the_project_downloads_itself_is_changed_there_and_not_at_each_of_its_callers() -> None:
+    conversion = programs.converted(TRAIN, OWN_DATA)
+    changed = {file.before.name for file in conversion.changed_files}
+    assert changed == {"train.py", "base.py"}
+
+
+@pytest.mark.parametrize(
+    "call", ['Coarse("a", download=True)', 'make_any("CIFAR10", root="a", download=True)']
+)
+def test_a_download_that_is_handed_on_to_a_library_is_changed_at_the_call(call: str) -> None:
+    conversion = programs.converted(f"{TRAIN}    train = {call}\n", OWN_DATA)
+    assert f"train = rank0_first({call.replace('(', ', ', 1)}" in conversion.after

@@ -55,6 +55,10 @@ def test_an_ordinary_script_gets_torchs_own() -> None:
             "\n\ndef is_it(model):\n    return isinstance(model, nn.DataParallel)\n\n\ndef main",
         ),
         ("SGD(model.parameters()", "SGD(filter(lambda p: p.requires_grad, model.parameters())"),
+        (
+            "    model = nn.DataParallel(nn.Linear(3, 2)).cuda()\n    optimizer = torch.optim.SGD(model.",
+            "    net = nn.Linear(3, 2)\n    model = nn.DataParallel(net)\n    optimizer = torch.optim.SGD(net.",
+        ),
         ("criterion(output", "criterion(output.gather(1, target)"),
         ("        loss.backward()", "        if train:\n            loss.backward()"),
         ("    for images, target in loader:", "    with torch.enable_grad():"),
@@ -78,6 +82,18 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("    model.train()", "    model.fc.weight.requires_grad = False"),
         ("nn.Linear(3, 2)", "nn.Embedding(3, 2, sparse=True)"),
         ("    model.train()", "    torch.autograd.Function.apply(model)"),
+        # inputs that want gradients
+        (
+            "0.1)",
+            "0.1)\n    codes = nn.Embedding(9, 3)\n    optimizer.add_param_group({'params': codes.parameters()})",
+        ),
+        # other parameters than at the wrap
+        (
+            "    model.train()",
+            "    from torch.nn.utils import prune\n    prune.l1_unstructured(model.module, 'weight', 0.4)",
+        ),
+        ("    model.train()", "    nn.utils.parametrize.remove_parametrizations(model.module, 'weight')"),
+        ("    model.train()", "    model.module.head = nn.Linear(2, 5)"),
         # other sums
         ("loss = criterion(output", "loss = criterion(output + model(images)"),
         ("loss = criterion(output", "loss = criterion(output + model.module.encode(images)"),

@@ -19,7 +19,7 @@ from torch import nn
 from dp2ddp.comparison.checkpoints import difference
 from dp2ddp.comparison.contents import content_hash
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.helpers import WholeBatch
+from dp2ddp.helpers import AnyDataParallel, WholeBatch
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -210,7 +210,7 @@ def test_a_data_parallel_is_one_however_pickle_makes_it(
     wrapped = WholeBatch.__new__(WholeBatch)  # without a process group
     nn.Module.__init__(wrapped)
     wrapped.module, wrapped.device_ids = net.module, [0, 1]
-    monkeypatch.setattr(WholeBatch, "of_program", WholeBatch)
+    monkeypatch.setattr(AnyDataParallel, "of_program", WholeBatch)
     torch.save(wrapped, tmp_path / "ours.pt")
     assert difference(tmp_path / "theirs.pt", tmp_path / "ours.pt", 0) == ""
 

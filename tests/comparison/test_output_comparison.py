@@ -28,6 +28,16 @@ from dp2ddp.copies.linked import copy_by_links
             "Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n", id="per second"
         ),
         pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
+        pytest.param("{'eval_runtime': '0.2'}\n", "{'eval_runtime': '0.31'}\n", id="number as text"),
+        pytest.param("  eval_steps_per_second =    2.95\n", "  eval_steps_per_second =   29.80\n", id="room"),
+        pytest.param("total_flos = 2GF\n", "total_flos = 31MF\n", id="operations"),
+        pytest.param("{'COMPLETED': 0.081594}\n", "{'COMPLETED': 1.50}\n", id="ignite's times"),
+        pytest.param(
+            "Epoch 1 ━━━━━ 3/3 68.47it/s v: 0.1 \n", "Epoch 1 ━━━━━━ 3/3 4.09it/s v: 0.1\n", id="rich"
+        ),
+        pytest.param(
+            "|## | 9% [1/3 00:00<00:01]\r|###| [3/3 00:01<00:00]\n", "|###| [3/3 00:07<00:00]\n", id="redrawn"
+        ),
         pytest.param("Time for epoch = 12.5 (s)\n", "Time for epoch = 9.1 (s)\n", id="time for epoch"),
         pytest.param("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n", id="dur"),
         pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
@@ -99,6 +109,12 @@ def test_lines_that_are_the_same(expected: str, actual: str) -> None:
         pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
         pytest.param("per step: 40.5\n", "per step: 41.5\n", id="per what is no second"),
         pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
+        pytest.param("{'eval_loss': '0.2'}\n", "{'eval_loss': '0.31'}\n", id="loss as text"),
+        pytest.param("COMPLETED: 3\n", "COMPLETED: 4\n", id="count of what is completed"),
+        pytest.param(
+            "\r[1/2] loss 1\r[2/2] loss 2\n", "\r[1/2] loss 3\r[2/2] loss 2\n", id="drawn over by itself"
+        ),
+        pytest.param("[3/3 00:01<00:00, loss=1]\n", "[3/3 00:07<00:00, loss=2]\n", id="drawn last"),
     ],
 )
 def test_lines_that_differ(expected: str, actual: str) -> None:
@@ -224,7 +240,7 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
     assert (plain.same, spelled.same) == (False, True)
 
 
-def test_each_sort_of_line_that_differs_is_told_once() -> None:
+def test_each_sort_of_line_that_differs_is_reported_once() -> None:
     epochs = [f"epoch {epoch}: loss 0.{epoch}\nvalid accuracy 0.5\n" for epoch in range(3)]
     expected = "".join(epochs) + "best 0.5\n"
     actual = "start on rank 0\n" + expected.replace("loss 0.", "loss 1.").replace("best 0.5", "best 0.6")

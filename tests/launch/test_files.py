@@ -337,6 +337,22 @@ class TestReadiness:
         assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
         assert "nothing in it was found to join a process group" in result.stderr
 
+    def test_a_library_that_wraps_by_itself_is_launched_and_what_stands_around_it_is_said(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = "from transformers import Trainer\n\nTrainer(model).train()\n"
+        assert launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text).stderr == ""
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text + "print('done')\n")
+        assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+        assert (
+            "transformers.Trainer trains it by DDP as it is, and every rank runs the lines around"
+            in result.stderr
+        )
+        fabric = 'from lightning.fabric import Fabric\n\nfabric = Fabric(strategy="dp")\n'
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=fabric)
+        assert result.exit_code == 3
+        assert "train_ddp.py:3: still DataParallel" in result.stderr
+
     def test_what_walks_over_a_set_walks_alike_on_all_ranks(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

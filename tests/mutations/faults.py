@@ -161,6 +161,7 @@ SAMPLER = (
     Fault("half of the data", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(range(len(data) // 2), seed=0)", "missing-samples", 0),
     Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(23))\nsampler = DistributedSampler(data, seed=0)", "other-order", 0),
     Fault("Nesterov forgotten", "sampler", ", nesterov=True", "", "optimizer-settings", 0),
+    Fault("a batch for another number of ranks", "sampler", "batch_size=6 // world", "batch_size=6 // 3", "batch-division", 0),
     Fault("schedule each step", "sampler", "        optimizer.step()\n    scheduler.step()", "        optimizer.step()\n        scheduler.step()", "schedule-times", 1),
     Fault("schedule W times an epoch", "sampler", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 4, "accelerate#2773"),
     Fault("epochs divided by W", "sampler", "range(3)", "range(3 // world)", "fewer-steps", 4),

@@ -1,4 +1,4 @@
-"""`dp2ddp check` from the outside: what it reports, in which words, what it leaves alone, and what it remembers."""
+"""`dp2ddp check` from the outside: what it reports, in which words, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ PLAIN = "print('parallel lines, evenly distributed')\n"
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty current folder, and an empty cache."""
+    """An empty current folder."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def check(*arguments: str) -> Result:
@@ -67,6 +66,49 @@ def codes(*arguments: str) -> list[tuple[str, str, int]]:
     """(file, code, line) of each problem."""
     document = json.loads(check(*arguments, "--format", "json").stdout)
     return [(problem["file"], problem["code"], problem["line"]) for problem in document["problems"]]
+
+
+class TestWhatIsToldOnce:
+    """What is one decision for a whole repository is one entry as text, and whole for programs."""
+
+    @staticmethod
+    def repository() -> None:
+        for name in ("a", "b", "c"):
+            Path(f"{name}.py").write_text(PORT + "    torch.cuda.amp.GradScaler()\n")
+
+    def test_the_same_words_once_with_a_count(self) -> None:
+        self.repository()
+
+        result = check()
+
+        lines = result.stdout.splitlines()
+        told = [line for line in lines if line.endswith(("(DDP611)", "(DDP620)", "(DDP624)"))]
+        assert [line.partition(":")[0] for line in told if "DDP611" in line] == ["a.py", "b.py", "c.py"]
+        assert [line.partition(": warning: ")[2].split()[0] for line in told if "DDP611" not in line] == [
+            "nothing",
+            "torch.distributed.reduce_op",
+            "torch.cuda.amp.GradScaler",
+        ]
+        assert lines.count("    ... and 2 more like it, 3 files in all: --all lists them") == 3
+        assert result.exit_code == 1
+        assert lines[-1].startswith("3 files: 15 problems")
+
+    def test_all_lists_each(self) -> None:
+        self.repository()
+
+        places = [line.split(":")[0] for line in check("--all").stdout.splitlines() if "(DDP624)" in line]
+
+        assert places == ["a.py", "a.py", "b.py", "b.py", "c.py", "c.py"]
+
+    @pytest.mark.parametrize("form", ["json", "sarif", "github", "gitlab"])
+    def test_programs_get_each(self, form: str) -> None:
+        self.repository()
+
+        result = check("--format", form)
+
+        code = {"json": '"code": "DDP620"', "sarif": '"ruleId": "DDP620"', "github": "title=DDP620"}
+        assert result.stdout.count(code.get(form, '"check_name": "DDP620"')) == 3
+        assert result.exit_code == 1
 
 
 class TestWhatIsFound:
@@ -149,10 +191,10 @@ class TestWhatIsFound:
         Path("train.py").write_text(
             "import torch\nimport nets\nprint(nets.build(torch.nn.DataParallel(None)))\n"
         )
-        assert ("nets.py", "DDP906", 6) in codes("--no-cache")
+        assert ("nets.py", "DDP906", 6) in codes()
         monkeypatch.setattr("dp2ddp.review.hits.MOST", 0)
 
-        document = json.loads(check("--no-cache", "--format", "json").stdout)
+        document = json.loads(check("--format", "json").stdout)
 
         assert [(found["file"], found["code"]) for found in document["problems"]] == [
             ("nets.py", "DDP201"), ("train.py", "DDP201")
@@ -220,14 +262,13 @@ class TestWhatIsFound:
         for rule in (NoDestroyProcessGroup, RenamedInTorch):
             monkeypatch.setattr(rule, "find", lambda rule, script: {}[rule.name])
 
-        for _ in range(2):  # the second time from the cache
-            result = check()
+        result = check()
 
-            assert result.exit_code == 1
-            assert "DDP611" in result.stdout
-            for code, name in (("DDP620", "no-destroy-process-group"), ("DDP624", "renamed-in-torch")):
-                why = f"not read: a.py: {code} could not look at it (KeyError: '{name}'); please report this file"
-                assert result.stdout.count(why) == 1
+        assert result.exit_code == 1
+        assert "DDP611" in result.stdout
+        for code, name in (("DDP620", "no-destroy-process-group"), ("DDP624", "renamed-in-torch")):
+            why = f"not read: a.py: {code} could not look at it (KeyError: '{name}'); please report this file"
+            assert result.stdout.count(why) == 1
 
     def test_nothing_is_imported_or_run(self) -> None:
         Path("train.py").write_text(PORT + "\nopen('ran', 'w')\nimport nowhere_to_be_found\n")
@@ -627,21 +668,8 @@ class TestFormats:
         assert len({one["fingerprint"] for one in report}) == 2
 
 
-class TestCache:
-    def test_an_unchanged_run_reads_nothing_and_says_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        Path("train.py").write_text(PORT)
-        Path("plain.py").write_text(PLAIN)
-        first = check()
-        monkeypatch.setattr("dp2ddp.review.files.read_bytes", None)  # whoever reads fails
-
-        assert check().stdout == first.stdout
-
-    def test_a_changed_file_is_read_again(self) -> None:
-        Path("train.py").write_text(PORT)
-        check()
-        Path("train.py").write_text(PORT.replace("device_ids=[0, 1]", "device_ids=[0]"))
-
-        assert "DDP611" not in {code for _, code, _ in codes()}
+class TestTwice:
+    """In one process nothing is remembered."""
 
     def test_a_changed_module_outside_of_the_paths_counts(self) -> None:
         Path("scripts").mkdir()
@@ -657,21 +685,6 @@ class TestCache:
         )
 
         assert "DDP906" in {code for _, code, _ in codes("scripts")}
-
-    def test_a_broken_cache_is_none(self, tmp_path: Path) -> None:
-        Path("train.py").write_text(PORT)
-        first = check()
-        for path in (tmp_path / "cache").rglob("*.json"):
-            path.write_text("{")
-
-        assert check().stdout == first.stdout
-
-    def test_no_cache_keeps_nothing(self, tmp_path: Path) -> None:
-        Path("train.py").write_text(PORT)
-
-        check("--no-cache")
-
-        assert not (tmp_path / "cache").exists()
 
 
 class TestEditors:
@@ -743,7 +756,7 @@ class TestManyFiles:
         Path("wrong.py").write_text(PORT)
         told = Told()
 
-        dp2ddp.check(".", cache=False, progress=told)
+        dp2ddp.check(".", progress=told)
 
         assert told.texts == [
             *(f"searching files: {place} of 7" for place in (0, 2, 4, 6)),
@@ -754,11 +767,11 @@ class TestManyFiles:
     def test_files_are_checked_side_by_side(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(6):
             Path(f"train{number}.py").write_text(PORT)
-        alone = codes("--no-cache")
+        alone = codes()
         monkeypatch.setattr("dp2ddp.review.hits.PARALLEL", 2)
         monkeypatch.setattr("os.cpu_count", lambda: 2)
 
-        assert codes("--no-cache") == alone
+        assert codes() == alone
         assert len(alone) == 24
 
     def test_files_without_a_hit_are_searched_and_nothing_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -771,7 +784,7 @@ class TestManyFiles:
             os.path, "realpath", lambda path, **options: resolved.append(path) or resolve(path, **options)
         )
 
-        assert check("--no-cache").exit_code == 1
+        assert check().exit_code == 1
 
         assert not [path for path in resolved if "plain" in str(path)]
 
@@ -786,7 +799,7 @@ class TestManyFiles:
 
         (gc.disable if waits else gc.enable)()
         try:
-            dp2ddp.check(".", cache=False, progress=Asking())
+            dp2ddp.check(".", progress=Asking())
             assert gc.isenabled() is not waits
         finally:
             gc.enable()
@@ -855,3 +868,24 @@ class TestDocumentation:
             (match[pattern["file"]], match[pattern["code"]], int(match[pattern["line"]])) for match in found
         ] == codes()
         assert {match[pattern["severity"]] for match in found} == {"error", "warning", "note"}
+
+
+def test_a_library_that_wraps_by_itself_is_a_note_once_a_file() -> None:
+    Path("own.py").write_text("import transformers\nclass Mine(transformers.Trainer):\n    pass\n")
+    Path("train.py").write_text(
+        "from transformers import Trainer\ndef main(model):\n    Trainer(model).train()\n    Trainer(model).train()\n"
+    )
+    Path("other.py").write_text("from transformers import AutoModel, TrainerCallback\nprint(AutoModel)\n")
+
+    result = check(".")
+
+    assert result.exit_code == 0
+    assert codes(".") == [("own.py", "DDP208", 2), ("train.py", "DDP208", 3)]
+
+    Path("own.py").write_text(
+        "import transformers\nclass Mine(transformers.Trainer):  # dp2ddp: ignore[DDP208]\n    pass\n"
+    )
+    Path("train.py").write_text(
+        "import ddp_helpers\nfrom transformers import Trainer\njoin_ranks()\nTrainer(model).train()\n"
+    )
+    assert codes(".") == []  # the second one was converted

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+from ranks import FORKED
 
 from dp2ddp.api import convert
 from dp2ddp.codemod.lift import all_templates
@@ -114,6 +118,85 @@ class TestOwnersEdits:
 def test_nothing_new_is_said_of_a_script_that_could_start_ranks_itself(path: Path) -> None:
     """That way of its own is not taken by what convert writes; the corpus has nearly every form of it."""
     assert found(convert(path).after) <= found(path.read_text(encoding="utf-8"))
+
+
+REFUSED = {  # by the wrapper: what a round of the loop does, or what comes behind the wrap
+    "two forwards": "loss = (net(x) - net(x + 1)).sum(); loss.backward()",
+    "two backwards": "loss = net(x).sum(); loss.backward(retain_graph=True); (2 * loss).backward()",
+    "second derivatives": "net(x).sum().backward(create_graph=True)",
+    "frozen": "for p in net.module.parameters(): p.requires_grad = False",
+    "a frozen layer": "net.module.requires_grad_(False); net(x)",
+    "a hook on a layer": "net.module.register_full_backward_hook(print); net(x)",
+    "a hook on parameters": "for p in net.parameters(): p.register_hook(print)",
+    "a copy": "copy.deepcopy(net)",
+    "saved as a whole": 'torch.save({"net": net}, "net.pt")',
+}
+ALLOWED = {
+    "a second forward without gradients": "with torch.no_grad():\n    net(x)\nnet(x).sum().backward()",
+    "a second forward that is detached": "loss = (net(x) - net(x).detach()).sum()",
+    "a hook on an output": "net(x).register_hook(print)",
+    "frozen, and trained again": "net.requires_grad_(False); net.requires_grad_(True)",
+    "the weights": "copy.deepcopy(net.state_dict()); copy.deepcopy(net.module)",
+    "what a function makes of it": 'torch.save({"net": weights_of(net)}, "net.pt")',
+    "another model": "for p in teacher.parameters(): p.requires_grad = False",
+}
+WRAP = """
+import copy
+import torch
+from ddp_helpers import WholeBatchDDP, init_distributed
+init_distributed()
+net = WholeBatchDDP(torch.nn.Linear(2, 2))
+for x in torch.ones(1, 4, 2):
+"""
+
+
+class TestWhatTheWrapperRefuses:
+    @staticmethod
+    def script(round_: str, wrapper: str = "WholeBatchDDP") -> str:
+        return WRAP.replace("WholeBatchDDP", wrapper) + textwrap.indent(round_.replace("; ", "\n"), "    ")
+
+    @pytest.mark.parametrize("round_", REFUSED.values(), ids=REFUSED)
+    def test_it_is_found_where_the_wrapper_is_torchs_own(self, round_: str) -> None:
+        assert "DDP632" in found(self.script(round_))
+        assert "DDP632" not in found(self.script(round_, "WholeBatchParallel"))
+
+    @pytest.mark.parametrize("round_", ALLOWED.values(), ids=ALLOWED)
+    def test_nothing_is_said_of_what_it_takes(self, round_: str) -> None:
+        assert "DDP632" not in found(self.script(round_))
+
+    @pytest.mark.torchrun
+    def test_the_wrapper_does_refuse_it_and_takes_the_rest(self, tmp_path: Path) -> None:
+        """All of them on two ranks, each with a wrapper of its own; the next forward may be what is refused."""
+        (tmp_path / "train.py").write_text(
+            "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+            "for x in []:\n    net.zero_grad()\n    net(x).sum().backward()\n"
+        )
+        convert_to_folder = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
+        subprocess.run(convert_to_folder, cwd=tmp_path, check=True, capture_output=True)
+        (tmp_path / "tries.py").write_text(TRIES.format(tries=[*REFUSED.values(), *ALLOWED.values()]))
+        result = subprocess.run(
+            [*FORKED, "2", "tries.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert result.returncode == 0, result.stderr
+        refused = ["WholeBatchParallel" in line for line in result.stdout.splitlines()]
+        assert refused == [True] * len(REFUSED) + [False] * len(ALLOWED), result.stdout
+
+
+TRIES = r"""
+import contextlib, copy, io, torch
+from ddp_helpers import WholeBatchDDP, init_distributed
+init_distributed()
+x = torch.ones(4, 2)
+for each in {tries}:
+    net, teacher, weights_of = WholeBatchDDP(torch.nn.Linear(2, 2)), torch.nn.Linear(2, 2), torch.nn.Module.state_dict
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(each.replace("; ", "\n"))
+            net(x).sum().backward()
+        print("took it")
+    except Exception as error:
+        print(str(error).replace("\n", " "))
+"""
 
 
 class TestPlantedFaults:

@@ -146,6 +146,60 @@ RIGHT = {
                 return self.one(x)
         other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
     """,
+    "a loader of rank 0's own, by the name of the sharded one": """
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, sampler=sampler)
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            for x in loader:
+                model(x).mean().backward()
+        if dist.get_rank() == 0:
+            loader = DataLoader(held_out)
+            with torch.no_grad():
+                for x, y in loader:
+                    hits += (model.module(x).argmax(1) == y).sum().item()
+    """,
+    "no sampler any more where rank 0 evaluates": """
+        def train(sampler):
+            sampler = DistributedSampler(data)
+            loader = DataLoader(data, sampler=sampler)
+            sampler = None
+            if dist.get_rank() == 0:
+                held_out = DataLoader(test_set, sampler=sampler)
+                with torch.no_grad():
+                    for x, y in held_out:
+                        hits += (model.module(x).argmax(1) == y).sum().item()
+    """,
+    "another class's loader, of the same name": """
+        class Trainer:
+            def __init__(self):
+                self.sampler = DistributedSampler(data)
+                self.loader = DataLoader(data, sampler=self.sampler)
+        class Evaluator:
+            def __init__(self):
+                self.loader = DataLoader(test_set)
+            @torch.no_grad()
+            def run(self):
+                for x, y in self.loader:
+                    hits += (model.module(x).argmax(1) == y).sum().item()
+    """,
+    "one loop that trains and evaluates": """
+        def run(model, loader, trains):
+            for x, y in loader:
+                if trains:
+                    model(x).mean().backward()
+                else:
+                    with torch.no_grad():
+                        hits += (model(x).argmax(1) == y).sum().item()
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, sampler=sampler)
+        held_out = DataLoader(test_set)
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            run(model, loader, True)
+            if dist.get_rank() == 0:
+                run(model.module, held_out, False)
+    """,
     "trackers on one rank, by an object": """
         from torch.utils.tensorboard import SummaryWriter
         writer = SummaryWriter("runs") if dist.get_rank() == 0 else None
@@ -194,6 +248,13 @@ WRONG = {  # the same, with the one thing that makes it right taken away
     "DDP605": """
         for epoch in range(3):
             print(epoch)
+    """,
+    "DDP602": """
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        with torch.no_grad():
+            for x, y in loader:
+                hits += (model(x).argmax(1) == y).sum().item()
+        loader = DataLoader(held_out)
     """,
     "DDP601": """
         loader = DataLoader(data, sampler=DistributedSampler(data))

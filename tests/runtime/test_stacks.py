@@ -39,6 +39,28 @@ def test_the_newest_of_several_dumps_counts() -> None:
     assert position.frames[0].line == 77
 
 
+def test_a_rank_inside_a_helper_is_told_from_one_that_waits_for_it(tmp_path: Path) -> None:
+    helpers, script = tmp_path / "ddp_helpers.py", tmp_path / "train.py"
+    helpers.write_text(f"{stacks.HELPER_MODULE}...\n")
+    script.write_text("\n".join(["def measure():", "    dist.barrier()", "answer = ask_rank0(measure)"]))
+    inner = "Current thread 0x01 (most recent call first):\n"
+    call = '  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9 in {}\n'
+    outer = f'  File "{helpers}", line 2 in ask_rank0\n  File "{script}", line 3 in <module>\n'
+    outer += f'  File "{BOOT}", line 90 in run_as_main\n'
+    measures = f'  File "{script}", line 2 in measure\n'
+    first = read_position(inner + call.format("barrier") + measures + outer, rank=0)
+    other = read_position(
+        inner + call.format("broadcast") + f'  File "{helpers}", line 7 in tell_all\n' + outer, rank=1
+    )
+    assert first is not None
+    assert (
+        str(first)
+        == "rank 0 waits in barrier at train.py:2 in measure, called from train.py:3, inside ask_rank0"
+    )
+    assert (first.helper, first.inside) == ("ask_rank0", "train.py:3")
+    assert str(other) == "rank 1 waits in ask_rank0's broadcast at train.py:3"
+
+
 def test_a_rank_that_never_answered() -> None:
     assert read_position("", rank=0) is None
 

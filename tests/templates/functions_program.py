@@ -17,7 +17,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from dp2ddp.templates import functions, synced  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
+from dp2ddp.templates.bases import rebase  # noqa: E402
+from dp2ddp.templates.model import AnyDataParallel  # noqa: E402
+from dp2ddp.templates.ranks import init_distributed, ranks_apart  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices  # noqa: E402
 from scenarios import Centered  # noqa: E402
@@ -39,6 +41,51 @@ class Uneven(functions.DataParallelOnRanks):
 class UnevenReference(ReplicasOfOneProcess):
     def scatter(self, value: torch.Tensor) -> list[torch.Tensor]:
         return list(value.split(shares(len(value), self.world)))
+
+
+class Lists(nn.DataParallel):
+    """As torch_geometric's: it takes a list of samples, and fewer devices where there are fewer of them."""
+
+    def __init__(self, module: nn.Module, device_ids: Any = None, scale: float = 1.0) -> None:
+        super().__init__(module, device_ids)
+        self.scale = scale
+
+    def forward(self, samples: list[torch.Tensor]) -> Any:
+        inputs = self.scatter(samples, self.device_ids)  # type: ignore[call-arg]
+        replicas = self.replicate(self.module, self.device_ids[: len(inputs)])
+        return self.gather(self.parallel_apply(replicas, inputs, None), self.output_device)
+
+    def scatter(self, samples: list[torch.Tensor], device_ids: Any) -> Any:  # type: ignore[override]
+        return [torch.stack(samples[start:end]) * self.scale for start, end in halves(samples, device_ids)]
+
+
+class ListsReference(ReplicasOfOneProcess):
+    def scatter(self, samples: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [torch.stack(samples[a:b]) * 2.0 for a, b in halves(samples, range(self.world))]
+
+
+def halves(samples: list[torch.Tensor], devices: Any) -> Iterator[tuple[int, int]]:
+    """The first device takes half of them, the next one half of the rest, the last one what is left."""
+    start, last = 0, min(len(devices), len(samples)) - 1
+    for place in range(last + 1):
+        end = len(samples) if place == last else start + max(1, (len(samples) - start - last + place) // 2)
+        yield start, end
+        start = end
+
+
+class Averages(nn.Module):
+    """Gives several things, and changes a buffer in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.linear = nn.Linear(3, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, rows: torch.Tensor) -> dict[str, Any]:
+        y = self.linear(rows)
+        self.mean.mul_(0.9).add_(y.detach().mean(0))  # type: ignore[operator, union-attr]
+        return {"y": (y - self.mean).tanh(), "parts": (y.sum(), y[:, 0])}
 
 
 def shares(rows: int, world: int) -> list[int]:
@@ -76,7 +123,24 @@ def numbers_of(module: nn.Module, call: Any) -> Iterator[torch.Tensor]:
         (0.3 * output.sin()).sum().backward()
         optimizer.step()
         yield from (output.detach(), x.grad)  # type: ignore[misc]
-    yield from (p.detach() for p in module.parameters())
+    yield from (each.detach() for each in (*module.parameters(), *module.buffers()))
+
+
+def library(world: int) -> Any:
+    """Two forwards before each backward, and one more whose outputs nobody uses."""
+
+    def twice(wrapped: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        def call(x: torch.Tensor) -> torch.Tensor:
+            first, second, _ = wrapped([*x]), wrapped([*x.flip(0)]), wrapped([*x])
+            return torch.cat([first["y"].reshape(-1), second["parts"][0], second["parts"][1] * 3])
+
+        return call
+
+    own, other = Averages(), Averages()
+    kind = rebase(rebase(Lists, functions.LibrarysOnRanks), functions.LibrarysOnRanks)  # named twice
+    assert issubclass(kind, AnyDataParallel)
+    reference = ListsReference(other, Devices(), world)
+    return numbers_of(own, twice(kind(own, scale=2.0))), numbers_of(other, twice(reference))
 
 
 def subclass(world: int) -> Any:
@@ -203,7 +267,15 @@ def synced_layer(world: int) -> Any:
     return train(own, wrapped), train(other, other)
 
 
-CHECKS = (subclass, parts_by_hand, broadcast_by_hand, synced_layer, inputs_written, scripted)
+CHECKS = (
+    library,
+    subclass,
+    parts_by_hand,
+    broadcast_by_hand,
+    synced_layer,
+    inputs_written,
+    scripted,
+)
 
 
 def of_another_rank() -> str:
@@ -214,6 +286,37 @@ def of_another_rank() -> str:
     except RuntimeError as error:
         return str(error)
     return "nothing"
+
+
+class Box:
+    def __init__(self, inside: torch.Tensor) -> None:
+        self.inside = inside
+
+
+def of_hidden(kind: str) -> str:
+    """What is said of tensors with gradients that lie in objects, among inputs and among outputs."""
+    module = nn.Linear(2, 2)
+    if kind == "outputs":
+        module.forward = lambda row: Box(row * 2)  # type: ignore[method-assign]
+    replicas = functions.replicate_on_ranks(module, range(dist.get_world_size()))
+    row = torch.ones(1, 2).requires_grad_(kind != "nothing")
+    calls = [(Box(row) if kind == "inputs" else row,) for _ in replicas]
+    try:
+        functions.parallel_apply_on_ranks(replicas, calls)
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+def of_rank_0_alone() -> bool:
+    """Whether rank 0 computes all replicas while the others wait for nothing."""
+    if dist.get_rank():
+        return True
+    module = nn.Linear(2, 2)
+    with ranks_apart():
+        replicas = functions.replicate_on_ranks(module, range(dist.get_world_size()))
+        outputs = functions.parallel_apply_on_ranks(replicas, [(torch.ones(1, 2),) for _ in replicas])
+    return all(torch.equal(output, module(torch.ones(1, 2))) for output in outputs)
 
 
 def be_a_rank(rank: int, world: int, folder: Path) -> None:
@@ -229,6 +332,8 @@ def be_a_rank(rank: int, world: int, folder: Path) -> None:
         except Exception:
             answers[check.__name__] = traceback.format_exc()
     answers["of_another_rank"] = of_another_rank()
+    answers["of_hidden"] = {kind: of_hidden(kind) for kind in ("inputs", "outputs", "nothing")}
+    answers["of_rank_0_alone"] = of_rank_0_alone()
     (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
 
 

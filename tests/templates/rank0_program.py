@@ -14,6 +14,8 @@ import os
 import random
 import sys
 import threading
+import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,60 @@ def written() -> Any:
     found += [error_of(lambda: open_path_on_rank0((FOLDER / "rows.bin").open, "x"))]
     found += [open_on_rank0(FOLDER / "rows.csv").read(), type(open_on_rank0(os.devnull)).__name__]
     return found
+
+
+class SlowArchive(zipfile.ZipFile):
+    """Complete a while after the other ranks would have gone on."""
+
+    def close(self) -> None:
+        time.sleep(0.3 * (self.fp is not None))
+        super().close()
+
+
+def archived() -> Any:
+    """An archive that rank 0 writes is complete for every rank that reads it next, in a block and closed by hand."""
+    with open_by_on_rank0(SlowArchive, FOLDER / "a.zip", "w") as archive:
+        archive.writestr("a", "1")
+    found: list[Any] = [zipfile.ZipFile(FOLDER / "a.zip").namelist()]
+    archive = open_by_on_rank0(SlowArchive, FOLDER / "b.zip", mode="w")
+    archive.writestr("b", "1")
+    archive.comment = b"seen"
+    archive.close()
+    found += [
+        zipfile.ZipFile(FOLDER / "b.zip").namelist(),
+        zipfile.ZipFile(FOLDER / "b.zip").comment.decode(),
+    ]
+    return [*found, error_of(archive.close), error_of(fails_in_archive)]
+
+
+def fails_in_archive() -> None:
+    with open_by_on_rank0(SlowArchive, FOLDER / "c.zip", "w"):
+        raise ValueError
+
+
+def left_to_python() -> Any:
+    """What nobody closes, ranks read as one process does: left behind a statement, and flushed while it stays open."""
+    path, found = FOLDER / "left.json", []
+    for number in range(3):
+        json.dump(Slow(number), open_on_rank0(path, "w"), default=Slow.late)
+        found.append(json.loads(path.read_text()))
+    log = open_on_rank0("log.csv", "w")
+    for number in range(3):
+        print(Slow(number).late(), file=log, flush=True)
+        with open("log.csv") as file:
+            found.append([*file])
+    return found
+
+
+class Slow:
+    """What rank 0 takes a while to write."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def late(self) -> int:
+        time.sleep(0.2 * (own_rank() == 0))
+        return self.number
 
 
 def called_by_name() -> Any:
@@ -277,6 +333,8 @@ CHECKS = (
     read_and_written,
     written,
     called_by_name,
+    archived,
+    left_to_python,
     trackers,
     reads_of_rank0s,
     errors_and_answers,

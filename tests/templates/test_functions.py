@@ -36,7 +36,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
-    "check", ["subclass", "parts_by_hand", "broadcast_by_hand", "synced_layer", "inputs_written", "scripted"]
+    "check",
+    [
+        "library",
+        "subclass",
+        "parts_by_hand",
+        "broadcast_by_hand",
+        "synced_layer",
+        "inputs_written",
+        "scripted",
+    ],
 )
 def test_outputs_gradients_and_parameters_are_those_of_one_process(
     found: Any, world: int, check: str
@@ -48,3 +57,16 @@ def test_outputs_gradients_and_parameters_are_those_of_one_process(
 @pytest.mark.parametrize("world", [2, 3])
 def test_a_replica_of_another_rank_refuses_to_run(found: Any, world: int) -> None:
     assert all("call it by parallel_apply" in each["of_another_rank"] for each in found[world])
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_tensors_with_gradients_in_objects_are_refused_on_all_ranks(found: Any, world: int) -> None:
+    for each in found[world]:
+        assert "are in an object" in each["of_hidden"]["inputs"]
+        assert "are in an object" in each["of_hidden"]["outputs"]
+        assert each["of_hidden"]["nothing"] == "nothing"
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_rank_0_alone_computes_all_replicas(found: Any, world: int) -> None:
+    assert all(each["of_rank_0_alone"] for each in found[world])

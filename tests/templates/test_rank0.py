@@ -64,6 +64,15 @@ def test_files_are_complete_behind_their_blocks(found: Any) -> None:
     assert found("written") == [[10, *texts, "FileExistsError True", texts[0], "TextIOWrapper"]] * 2
 
 
+def test_archives_are_complete_where_they_are_closed(found: Any) -> None:
+    assert found("archived") == [[["a"], ["b"], "seen", "none True", "ValueError True"]] * 2
+
+
+def test_files_that_nobody_closes_are_read_as_one_process_does(found: Any) -> None:
+    lines = [["0\n"], ["0\n", "1\n"], ["0\n", "1\n", "2\n"]]
+    assert found("left_to_python") == [[0, 1, 2, *lines]] * 2
+
+
 def test_methods_by_whose_names_files_are_written(found: Any) -> None:
     for each in found("called_by_name"):
         assert each[:6] == [3, "abc", "a3", "1;2", "1,2", "1,2"]

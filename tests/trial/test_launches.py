@@ -170,6 +170,7 @@ def test_a_port_that_ends_itself_in_both_ways_is_told_so_in_a_note(
         ('p.add_argument("--local_rank")', ("--local-rank", "0"), False, None),
         ('p.add_argument("-r", "--rank")\np.add_argument("--world_size")', (), False,
          ("--rank", "{rank}", "--world_size", "{world}")),
+        ('p.add_argument("--local_world_size", type=int)', (), False, ("--local_world_size", "{world}")),
         ('p.add_argument("--distributed", action="store_true")', (), False, ("--distributed",)),
         ('p.add_argument("--distributed", type=int)', (), False, None),
         ('p.add_argument("--gpus", type=int)', (), True, ("--gpus", "{world}")),

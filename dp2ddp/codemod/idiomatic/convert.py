@@ -10,9 +10,11 @@ from functools import lru_cache
 
 from dp2ddp.codemod.choices import IDIOMATIC
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
+from dp2ddp.codemod.idiomatic.ddp707_idiomatic_strategy import LibraryStrategy
 from dp2ddp.codemod.idiomatic.new_names import make_header
-from dp2ddp.codemod.idiomatic.style_differences import find_differences, find_kept
+from dp2ddp.codemod.idiomatic.style_differences import OF_LIBRARY, find_differences, find_kept
 from dp2ddp.codemod.launch import launch_line
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.plans.checks import check_result
@@ -20,6 +22,8 @@ from dp2ddp.codemod.plans.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_in
 from dp2ddp.codemod.rules.ddp104_async_argument import AsyncArgument
+from dp2ddp.codemod.rules.ddp208_library_wraps import LibraryWraps
+from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
 from dp2ddp.codemod.rules.ddp911_notebook_only import NotebookOnly
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.projects import Project
@@ -29,9 +33,9 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
     program = read_program(project)
     wraps = find_wraps(program)
-    if not wraps:
+    if not wraps and not hidden_wraps(program):
         return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
-    rules = pick_rules(all_rules(), options.select, options.ignore)
+    rules = pick_rules(all_rules() if wraps else of_libraries(), options.select, options.ignore)
     plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.plan.hazards for each in plans)
     files = [
@@ -47,10 +51,15 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         style=IDIOMATIC,
         world=largest_count(wraps),
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
-        differences=find_differences(program),
+        differences=find_differences(program) if wraps else (OF_LIBRARY,),
         kept=find_kept(program),
         unread=program.project.unread,
     )
+
+
+def of_libraries() -> tuple[Rule, ...]:
+    """Those of a script whose model a library wraps."""
+    return LibraryStrategy(), LibraryWraps(), LibraryDiffers()
 
 
 @lru_cache(maxsize=1)

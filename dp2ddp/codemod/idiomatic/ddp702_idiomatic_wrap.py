@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import (
     BY_HAND,
@@ -20,6 +20,7 @@ from dp2ddp.codemod.idiomatic.models import (
     wraps_of,
 )
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
+from dp2ddp.codemod.knowledge.derived import WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
@@ -114,6 +115,11 @@ class Wrapped(Rule):
             if node not in wraps or wraps[node].model is None:
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
                 yield Change(Replace(node, words_of(module)["DDP"], because))
+        for node, name in mentions(module, WRAPPERS):
+            if not is_type_test(module, node):
+                yield Hazard(
+                    node, f"{name} shares batches out in its own way", "convert it in the exact style"
+                )
         for call in module.calls:
             yield from _by_hand(module, call)
 

@@ -36,6 +36,11 @@ SIZE = StyleDifference(
     ("batch-size", "missing-rows", "other-order", "more-steps"),
     certain=False,
 )
+OF_LIBRARY = StyleDifference(
+    "batch size",
+    "each rank takes as many rows as DataParallel's GPUs shared: divide it by the number of ranks",
+    ("batch-size", "other-order", "more-steps"),
+)
 LAST = StyleDifference(
     "last batch",
     "where the samples are no multiple of W, up to W - 1 of them come twice in an epoch (drop_last: are left out)",

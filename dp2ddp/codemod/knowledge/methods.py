@@ -22,7 +22,7 @@ class MethodDoes(Enum):
 _WRITES = re.compile(
     r"(save|imsave|mimsave|imwrite|mimwrite|volwrite|savefig|savetxt|savez|savemat|mmwrite)(_|[A-Z]|$)"
     r"|to_(csv|excel|pickle|msgpack|parquet|hdf|feather|stata|sql|orc|netcdf|zarr|file|disk|json_file|wav|geojson)$"
-    r"|(tofile|extractall|export_chrome_trace|export_stacks|export_memory_timeline|dump_stats)$"
+    r"|(tofile|extractall|export_chrome_trace|export_stacks|export_memory_timeline|dump_stats|print_figure)$"
     r"|(makedirs|mkdir|removedirs|rmdir|rmtree|remove|unlink)_p$"  # of path.Path
 )
 _MAY_WRITE = re.compile(

@@ -42,6 +42,9 @@ SPELLINGS = {
     **_moved("multiprocessing.context", "multiprocessing", "Process"),
     **_moved("tensorboardX.writer", "tensorboardX", "SummaryWriter"),
     **_moved("matplotlib.pylab", "matplotlib.pyplot", "savefig"),
+    **_moved("torch_geometric.nn.data_parallel", "torch_geometric.nn", "DataParallel"),
+    **_moved("torch_geometric.data", "torch_geometric.loader", "DataListLoader DataLoader"),
+    **_moved("mmcv.parallel.data_parallel", "mmcv.parallel", "MMDataParallel"),
     **_moved("pylab", "matplotlib.pyplot", "savefig"),
 }
 

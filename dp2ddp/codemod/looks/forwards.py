@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
@@ -29,7 +30,6 @@ from dp2ddp.codemod.model.nodes import (
 from dp2ddp.codemod.model.program import Program
 
 MODULE = "torch.nn.Module"
-WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 NO_MODULES = (
     *("builtins.", "torchvision.transforms", "torchvision.datasets", "torch.utils.", "torch.optim."),
@@ -168,14 +168,19 @@ class Forwards:
         return [*self.methods.get(node.attr, [])]
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
-        """Whether a class derives from Module; one with a forward may, if a base of it is not known."""
+        """Whether a class derives from Module; one with a forward may, if a base of it is not known.
+
+        No subclass of DataParallel does: its own methods run once, not for each replica.
+        """
         has_forward = any(each.name == "forward" for each in functions_of(node))
         for base in node.bases:
             name = module.name(base) or ""
             local = self.class_named(name)
             if local and local[1] not in seen and self.is_part(*local, (*seen, node)):
                 return True
-            is_unknown = not local and name not in (*OF_FUNCTION, WRAP) and not name.startswith(NO_MODULES)
+            is_unknown = (
+                not local and name not in (*OF_FUNCTION, *CLASSES) and not name.startswith(NO_MODULES)
+            )
             if is_unknown and (has_forward or name.startswith(MODULE_HOMES)):
                 return True
         return False

@@ -15,8 +15,18 @@ LOOKS = (*ASKING, "builtins.callable", "builtins.hasattr", "builtins.id")
 
 
 def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, str]]:
-    """Expressions that mean one of these names themselves (not a variable that holds it), with the name."""
-    return ((node, name) for name in names for node in module.mentions.get(name, ()))
+    """Expressions that mean one of these names themselves (not a variable that holds it), with the name.
+
+    Not what an earlier conversion has put over a helper: `rebase(DataListLoader, Rank0Loader)`.
+    """
+    named = ((node, name) for name in names for node in module.mentions.get(name, ()))
+    return ((node, name) for node, name in named if not _is_rebased(module, node))
+
+
+def _is_rebased(module: Module, node: ast.expr) -> bool:
+    parent = module.parents[node]
+    called = parent.func if isinstance(parent, ast.Call) and parent.func is not node else None
+    return (module.name(called) or "").endswith(".rebase")
 
 
 def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterator[Change]:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.source.parsing import nodes_in
 
 SETS = ("builtins.set", "builtins.frozenset")
 READERS = {
@@ -56,19 +57,41 @@ def _is_walked(module: Module, node: ast.AST, seen: set[str]) -> bool:
     parent = module.parents[node]
     match parent:
         case ast.Call(func=func) if func is not node:
-            return module.name(func) not in (*READERS, *SETS) and not _asks_members(func)
+            return not _reads(module, parent) and not _asks_members(func)
         case ast.Attribute(attr=attr):
             return attr not in OF_MEMBERS
         case ast.comprehension():
             loop = module.parents[parent]
-            call = module.parents[loop]
-            is_read = isinstance(call, ast.Call) and module.name(call.func) in (*READERS, *SETS)
-            return not isinstance(loop, ast.SetComp) and not is_read
+            is_read = isinstance(loop, ast.SetComp) or _reads(module, module.parents[loop])
+            return not is_read or _does_more(module, loop, parent)
         case ast.BinOp() | ast.BoolOp():
             return _is_walked(module, parent, seen)
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
             return _is_walked_later(module, target, seen)
     return not isinstance(parent, ASKING)
+
+
+def _reads(module: Module, call: ast.AST) -> bool:
+    """`sorted(words)`; not by a key, for which two of them may be alike."""
+    return (
+        isinstance(call, ast.Call)
+        and module.name(call.func) in (*READERS, *SETS)
+        and not any(each.arg == "key" for each in call.keywords)
+    )
+
+
+def _does_more(module: Module, loop: ast.AST, part: ast.comprehension) -> bool:
+    """Whether something is called for each member that may draw, or run a model: `fitness(each) for each in found`."""
+    own = {node.id for node in nodes_in(part.target) if isinstance(node, ast.Name)}
+    before = {*nodes_in(part.iter)}
+    calls = (node.func for node in nodes_in(loop) if isinstance(node, ast.Call) and node not in before)
+    return any(
+        not (module.name(func) or "").startswith("builtins.")
+        and not (
+            isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in own
+        )
+        for func in calls
+    )
 
 
 def _asks_members(func: ast.expr) -> bool:

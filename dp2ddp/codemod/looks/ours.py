@@ -14,7 +14,7 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE, is_helper_module, pasted_lines
 from dp2ddp.source.parsing import parse
 
-JOINS = "init_distributed"
+JOINS = ("init_distributed", "join_ranks")
 
 
 def of_the_user(program: Program) -> tuple[Module, ...]:
@@ -57,7 +57,7 @@ def is_brought(module: Module, bindings: Iterable[Binding]) -> bool:
 
 def has_joined(module: Module) -> bool:
     """Whether an earlier conversion of the script lets the ranks join."""
-    return any(isinstance(call.func, ast.Name) and call.func.id == JOINS for call in module.all(ast.Call))
+    return any(isinstance(call.func, ast.Name) and call.func.id in JOINS for call in module.all(ast.Call))
 
 
 def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES, WRAPPERS
+from dp2ddp.codemod.looks.mentions import mentions
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
@@ -24,6 +26,21 @@ def has_own_parts(program: Program) -> bool:
     return any(
         not _is_of_torch(module, owner) for module in program.modules for _, owner in parts_put(module)
     )
+
+
+def is_own_class(module: Module, node: ast.expr) -> bool:
+    """Whether DataParallel is named as the base of a class that overrides parts of it."""
+    parent = module.parents[node]
+    if not isinstance(parent, ast.ClassDef) or node not in parent.bases:
+        return False
+    return any(isinstance(each, ast.FunctionDef) and each.name in (*PARTS, "forward") for each in parent.body)
+
+
+@lru_cache(maxsize=1)
+def has_own_classes(program: Program) -> bool:
+    """Whether there are classes of libraries or of its own that have parts of DataParallel in ways of their own."""
+    named = ((module, *each) for module in program.modules for each in mentions(module, CLASSES))
+    return any(name in WRAPPERS or is_own_class(module, node) for module, node, name in named)
 
 
 @lru_cache(maxsize=1)  # each file's rules ask

@@ -1,4 +1,4 @@
-"""Numbers of devices that a script shows, `print("Use GPU: {}".format(args.gpu))`: no rank uses that one any more."""
+"""Devices that a script shows, `print("Use GPU: {}".format(args.gpu))`, `print(device)`: ranks have others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.knowledge.shown import LOGGERS, SHOWS
-from dp2ddp.codemod.looks.devices import Devices, index_in_text
+from dp2ddp.codemod.looks.devices import Devices, index_in_text, uses
 from dp2ddp.codemod.model.modules import Call, Module
 
 # What stands before a number that is a device's; `GPUs:` and `GPU memory:` are about something else.
@@ -20,16 +20,34 @@ Piece = str | ast.expr  # of a text: how it is written, or a value that it shows
 
 
 def shown_numbers(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that show the number of a device which the program also uses as one, with that number."""
+    """The calls that show the number of a device, with that number: one of `cuda:`, or that the program also uses."""
     for call in module.calls:
         before = ""
         for piece in _shown(call):
             if isinstance(piece, str):
                 before += piece
                 continue
-            if DEVICE.search(before) and devices.is_used(module, piece):
+            is_named = before.endswith("cuda:") and devices.may_be_index(module, piece)
+            if is_named or DEVICE.search(before) and devices.is_used(module, piece):
                 yield call.node, piece
             before = ""
+
+
+def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that show a device from whose name the number goes, with that device."""
+    edited = {use.node for each in module.program.modules for use in uses(each, devices)}
+    for call in module.calls:
+        for piece in _shown(call):
+            if isinstance(piece, (ast.Name, ast.Attribute)):
+                origins = module.program.flow.origins(module, piece)
+                if any(_is_named_in(*origin, edited) for origin in origins):
+                    yield call.node, piece
+
+
+def _is_named_in(module: Module, origin: ast.expr, names: set[ast.expr]) -> bool:
+    """Whether an expression is one of these names of devices, or `torch.device` of one."""
+    is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
+    return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
 
 
 def _shown(call: Call) -> Iterator[Piece]:

@@ -7,7 +7,7 @@ results. What they change by another way, the other ranks do not see.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
@@ -75,7 +75,8 @@ def why_not(module: Module, call: Call) -> str | None:
         return "runs the wrapped model beside the main flow"
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    leak = next(_leaks(parts, target[1]), None) or next(_filled_arguments(*target), None)
+    filled = _filled_arguments(*target, made=_made_for(call, target[1]))
+    leak = next(_leaks(parts, target[1]), None) or next(filled, None)
     if leak:
         return f"changes `{leak}`, which the other ranks do not see"
     streams = {stream for part in parts for stream in _draws(*part)}
@@ -153,12 +154,20 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
                 yield ast.unparse(changed)
 
 
+def _made_for(call: Call, target: ast.AST) -> set[str]:
+    """The parameters of a thread's function whose objects nobody else has: `args=(make(), queue)`."""
+    given = call.argument(3, "args")
+    values = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []
+    parameters = [each.arg for each in places(target)]
+    return {name for name, value in zip(parameters, values, strict=False) if isinstance(value, ast.Call)}
+
+
 def _filled_arguments(
-    module: Module, target: ast.AST, seen: frozenset[ast.AST] = frozenset()
+    module: Module, target: ast.AST, seen: frozenset[ast.AST] = frozenset(), made: Set[str] = frozenset()
 ) -> Iterator[str]:
-    """What a thread's function changes of that which it is given; those in `seen`, also by functions that get it."""
+    """What a thread's function changes of that which it is given, by itself or by a function that it hands it to."""
     nodes = [*ast.walk(target)] if isinstance(target, FUNCTIONS) else []
-    given = {each.arg for each in places(target)} - {"self"} - _stored(nodes)
+    given = {each.arg for each in places(target)} - {"self", *made} - _stored(nodes)
     for node in nodes:
         match node:
             case ast.Assign(targets=[target], value=source) | ast.For(target=target, iter=source):
@@ -168,8 +177,10 @@ def _filled_arguments(
         if changed is not None and _root(changed) in given:
             yield ast.unparse(changed)
         called = module.definition(node.func) if isinstance(node, ast.Call) else None
-        if seen and called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
-            yield from _filled_arguments(*called, seen | {called[1]})
+        if called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
+            pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
+            of_others = {each.arg for each, argument in pairs if _root(argument) not in given}
+            yield from _filled_arguments(*called, seen | {called[1]}, of_others)
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:

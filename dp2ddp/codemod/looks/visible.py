@@ -43,6 +43,7 @@ def settings(module: Module) -> list[ast.stmt]:
             case ast.Expr(value=ast.Call(func=func)) if module.name(func) in (
                 "os.putenv",
                 "os.environ.setdefault",
+                "os.environ.update",
             ):
                 statements.append(statement)
     return statements

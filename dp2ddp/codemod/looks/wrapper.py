@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
@@ -36,6 +37,7 @@ SPECIAL_HOMES = (
     ),
     *("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply", "torch.nn.parallel.replicate"),
     *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
+    *("torch.nn.utils.prune", "torch.nn.utils.parametrize."),  # other parameters than at the wrap
 )
 SPECIAL_NAMES = {
     *(
@@ -73,14 +75,14 @@ def wrapper(program: Program) -> str:
 
 def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
     """Ranks take turns, but where forwards only print, or only write into weights."""
-    if all(_prints(module, node) for module, node in filled):
+    if all(only_prints(module, node) for module, node in filled):
         return "WholeBatchPrinting"
     if all(_writes_weights(module, node) for module, node in filled):
         return "WholeBatchWriting"
     return "WholeBatchInTurns"
 
 
-def _prints(module: Module, node: ast.AST) -> bool:
+def only_prints(module: Module, node: ast.AST) -> bool:
     """`print("rows", len(x))`, to nowhere else."""
     is_print = isinstance(node, ast.Call) and module.name(node.func) == "builtins.print"
     return is_print and not any(each.arg in ("file", None) for each in node.keywords)  # type: ignore[attr-defined]
@@ -123,7 +125,10 @@ def is_ordinary(program: Program) -> bool:
     if any(_has_special(module) for module in program.modules):
         return False
     name = _name_of_wrapped(program)
-    if name is None or any(_copies_whole(module, _names_of(program, name)) for module in program.modules):
+    if name is None:
+        return False
+    names = _names_of(program, name)
+    if _trains_more(program, names) or any(_copies_whole(module, names) for module in program.modules):
         return False
     backwards = [
         (module, call) for module in program.modules for call in module.calls if call.method == "backward"
@@ -137,8 +142,18 @@ def _has_special(module: Module) -> bool:
     return (
         any(node.attr in SPECIAL_NAMES for node in attributes)
         or any(node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) for node in attributes)
+        or any(_sets_part_of_wrapped(node) for node in attributes)
         or any(given.arg in SPECIAL_KEYWORDS for given in module.all(ast.keyword))
         or any(name.startswith(SPECIAL_HOMES) for name in module.mentions)
+    )
+
+
+def _sets_part_of_wrapped(node: ast.Attribute) -> bool:
+    """`net.module.head = nn.Linear(8, 5)`: other parameters than at the wrap, perhaps."""
+    return (
+        isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "module"
     )
 
 
@@ -150,7 +165,7 @@ def _wraps(program: Program) -> list[tuple[Module, ast.AST]]:
     return [
         (module, node)
         for module in program.modules
-        for node, _ in mentions(module, [WRAP])
+        for node, _ in mentions(module, CLASSES)
         if not is_type_test(module, node)
     ]
 
@@ -212,6 +227,17 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     return any(
         _last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )
+
+
+def _trains_more(program: Program, names: set[str]) -> bool:
+    """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
+    wrapping, node = _wraps(program)[0]
+    raw = _last_name(Call(wrapping.parents[node], WRAP).argument(0, "module"))  # type: ignore[arg-type]
+    owners = [
+        call.node.func for each in program.modules for call in each.calls if call.method == "parameters"
+    ]
+    chains = [{_last_name(node) for node in nodes_in(owner)} - {"parameters", None} for owner in owners]
+    return any(chain != {"self"} and not chain & {*names, raw} for chain in chains)
 
 
 # --- the step

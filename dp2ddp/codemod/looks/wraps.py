@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -14,8 +15,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.helper_module import pasted_lines
 
-DATA_PARALLEL = "torch.nn.DataParallel"
-WRAPS = (DATA_PARALLEL, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+WRAPS = (*CLASSES, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,12 @@ class Wrap:
 
     @property
     def device_ids(self) -> ast.expr | None:
-        position = 1 if self.module.name(self.node) == DATA_PARALLEL else None
+        position = 1 if self.module.name(self.node) in CLASSES else None
         return self.call.argument(position, "device_ids") if self.call else None
 
     @property
     def output_device(self) -> ast.expr | None:
-        position = 2 if self.module.name(self.node) == DATA_PARALLEL else None
+        position = 2 if self.module.name(self.node) in CLASSES else None
         return self.call.argument(position, "output_device") if self.call else None
 
     @property
@@ -109,4 +109,4 @@ def is_wrapper(module: Module, node: ast.expr) -> bool:
         and last.func.attr in ("cuda", "to")
     ):
         last = last.func.value
-    return isinstance(last, ast.Call) and module.name(last.func) == DATA_PARALLEL
+    return isinstance(last, ast.Call) and module.name(last.func) in CLASSES

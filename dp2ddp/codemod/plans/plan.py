@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.edits import Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.looks.library_ranks import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.waiting import if_together
@@ -76,7 +77,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
     """What rules find, with their codes; but for what does not run, or is no code of the user's."""
     own_mode, pasted, reach = OwnMode(module), pasted_lines(module.source), module.program.reach
     for rule in rules:
-        for finding in rule.look(module):
+        for finding in left_to_script(module, rule.look(module)):
             node = finding.edit.node if isinstance(finding, Change) else finding.node
             if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
                 continue

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.launch import walks_over_sets
+from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
@@ -35,7 +36,8 @@ class Start(Rule):
     the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
     known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
     script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
-    starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line.
+    starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line. Where a library wraps
+    the model by itself (DDP208) it is `join_ranks()`, and libraries see the ranks.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
@@ -66,6 +68,15 @@ class Start(Rule):
               if __name__ == "__main__":
                   main("0,1")
         """),
+        diff("""
+              from transformers import Trainer
+              def main():
+                  print("training")
+                  Trainer(model).train()
+              if __name__ == "__main__":
+            +     join_ranks()
+                  main()
+        """),
         flags("""
             # no place where the ranks could join
             import torch
@@ -91,11 +102,11 @@ class Start(Rule):
                 join.before, "have_one_hash_seed()", "a set of strings has one order on all ranks"
             )
             yield Change(anew, ("have_one_hash_seed",))
-        edit = InsertBefore(
-            join.before, "init_distributed()", "each rank joins here, before anything is done"
-        )
-        yield Change(edit, ("init_distributed",))
-        if any(_may_write_unseen(each) for each in of_the_user(module.program)):
+        by_library = bool(library_wraps(module.program))
+        helper = "join_ranks" if by_library else "init_distributed"
+        edit = InsertBefore(join.before, f"{helper}()", "each rank joins here, before anything is done")
+        yield Change(edit, (helper,))
+        if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
             guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:

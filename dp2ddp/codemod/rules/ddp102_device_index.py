@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
-from dp2ddp.codemod.looks.shown_devices import shown_numbers
+from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
 SHOWN = "shows `{}` as the device in use; every rank uses a device of its own, whatever that number is"
+NUMBERLESS = "shows `{}`, which is `cuda` without a number from now on: every rank uses a device of its own"
 
 
 class DeviceIndexed(Rule):
@@ -29,7 +30,7 @@ class DeviceIndexed(Rule):
 
     ## Safety
     The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
-    second name of one, may be model parallelism: a hazard. A text that shows such a number stays: a note.
+    second name of one, may be model parallelism: a hazard. What shows such a number, or the device, stays: a note.
 
     ## References
     torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
@@ -89,6 +90,8 @@ class DeviceIndexed(Rule):
             yield Hazard(use.node, message, SPREAD) if message else use.own
         for call, number in shown_numbers(module, devices):
             yield Note(call, SHOWN.format(ast.unparse(number)))
+        for call, device in shown_devices(module, devices):
+            yield Note(call, NUMBERLESS.format(ast.unparse(device)))
 
 
 def _is_another(module: Module, devices: Devices, use: Use) -> str | None:

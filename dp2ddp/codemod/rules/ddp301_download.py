@@ -6,9 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does
-from dp2ddp.codemod.looks.uses import row_of
+from dp2ddp.codemod.looks.uses import DEPTH, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+
+# They download, and process what they have, into files; their subclasses, too.
+GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "torch_geometric.data.Dataset")
 
 
 class Download(Rule):
@@ -21,7 +24,9 @@ class Download(Rule):
     Ranks that download into one place at once tear what they load; behind rank 0 they find it there.
 
     ## Safety
-    A class of the program that has an `__init__` is left alone: what it does is converted there.
+    A function or class of the program is left alone, what it does is converted there; but not where it hands
+    `download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
+    data set of torch_geometric: the library calls its `process`, and keeps the files.
 
     ## References
     docs/semantics.md#downloads.
@@ -32,7 +37,7 @@ class Download(Rule):
     nodes = ("Call",)
     examples = (
         diff("""
-              import torch
+              import torch, torch_geometric
               from torchvision import datasets
               class Pairs(datasets.CIFAR10):
                   def __getitem__(self, i): ...
@@ -42,15 +47,28 @@ class Download(Rule):
             + pairs = rank0_first(Pairs, "data", download=True)
             - net = torch.hub.load("pytorch/vision", "resnet50")
             + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
+            - graphs = torch_geometric.datasets.TUDataset("data", "PROTEINS")
+            + graphs = rank0_first(torch_geometric.datasets.TUDataset, "data", "PROTEINS")
             - words = Words.from_pretrained("bert-base")
             + words = rank0_first(Words.from_pretrained, "bert-base")
+        """),
+        diff("""
+              import torch
+              from torchvision import datasets
+              class Coarse(datasets.CIFAR100):
+                  def __init__(self, *args, **kwargs):
+                      super().__init__(*args, **kwargs)
+            - train = Coarse("data", download=True)
+            + train = rank0_first(Coarse, "data", download=True)
         """),
         Untouched("""
             from torchvision import datasets
             class Digits:
                 def __init__(self, download): ...
+            class Letters(Digits):
+                name = "letters"
             train = datasets.CIFAR10("data", train=True, download=False)
-            test = Digits(download=True)
+            test = Letters(download=True)
         """),
     )
 
@@ -63,6 +81,8 @@ class Download(Rule):
 def _downloads(module: Module, call: Call) -> bool:
     if (row := row_of(module, call)) is not None:
         return row.does is Does.DOWNLOAD
+    if (call.name or "").startswith(GRAPHS) or _derives_from_graphs(module, call):
+        return True
     if _is_own(module, call):
         return False
     given = call.keyword("download")
@@ -70,10 +90,52 @@ def _downloads(module: Module, call: Call) -> bool:
     return may_download or call.method == "from_pretrained"
 
 
+def _derives_from_graphs(module: Module, call: Call) -> bool:
+    """Whether a class of the program says how such a data set is made."""
+    home, made = module.program.definition(call.name) or (module, None)
+    bases = made.bases if isinstance(made, ast.ClassDef) else []
+    return any((home.name(base) or "").startswith(GRAPHS) for base in bases)
+
+
 def _is_own(module: Module, call: Call) -> bool:
-    """A function of the program, or a class that says itself what making an object does."""
-    made = module.program.definition(call.name)
-    if made is None:
-        return module.program.is_local(call.name)
-    body = made[1].body if isinstance(made[1], ast.ClassDef) else None
-    return body is None or any(isinstance(each, ast.FunctionDef) and each.name == "__init__" for each in body)
+    """Whether the program's own code downloads: that is changed, once, and not each place that calls it."""
+    called = call.node.func
+    if not isinstance(called, ast.Subscript):
+        return _downloads_itself(module, call.name)
+    tables = module.program.flow.origins(module, called.value)  # `SETS[name](root, download=True)`
+    made = [
+        (home, home.name(each))
+        for home, table in tables
+        if isinstance(table, ast.Dict)
+        for each in table.values
+    ]
+    return bool(made) and all(_downloads_itself(*each) for each in made)
+
+
+def _downloads_itself(module: Module, name: str | None, depth: int = DEPTH) -> bool:
+    """A function of the program, or a class that says what making an object does, or is made of one that does."""
+    home, made = module.program.definition(name) or (module, None)
+    if not isinstance(made, ast.ClassDef):
+        return module.program.is_local(name) and not (made and _hands_on(home, made))
+    own = [each for each in made.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+    return any(not _hands_on(home, each) for each in own) or any(
+        bool(depth)
+        and home.definition(base) is not None
+        and _downloads_itself(home, home.name(base), depth - 1)
+        for base in made.bases
+    )
+
+
+def _hands_on(module: Module, function: ast.AST) -> bool:
+    """Whether `download` may reach a library unsaid: `super().__init__(*args, **kwargs)`, or at its place."""
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    own = {"download", *([function.args.kwarg.arg] if function.args.kwarg else [])}
+    given = (
+        value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and not module.program.is_local(module.name(node.func))
+        if function.name != "__init__" or getattr(node.func, "attr", "") == "__init__"
+        for value in (*node.args, *(each.value for each in node.keywords if each.arg is None))
+    )
+    return any(isinstance(value, ast.Name) and value.id in own for value in given)

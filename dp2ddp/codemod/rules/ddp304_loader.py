@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.codemod.knowledge.derived import LOADERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
 
 LOADER = "torch.utils.data.DataLoader"
 NO_WORKERS = ((5, "num_workers", 0),)
@@ -20,7 +21,8 @@ class Loader(Rule):
     ## What it does
     `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. Where it may have
     a sampler or a generator of the script's, it becomes `Rank0SamplerLoader`, whose ranks ask these as rank 0 does. A
-    loader without workers stays: all ranks load alike, from the same random numbers.
+    loader of torch_geometric derives from one of these. One without workers stays: all ranks load alike, from the same
+    random numbers.
 
     ## Why
     Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
@@ -37,13 +39,15 @@ class Loader(Rule):
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
         diff("""
-              import torch
+              import torch, torch_geometric
               from torch.utils.data import DataLoader
             - train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
             + train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
               test = DataLoader(data)
             - drawn = DataLoader(data, sampler=sampler, num_workers=8)
             + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
+            - graphs = torch_geometric.loader.DataListLoader(data, num_workers=8)
+            + graphs = rebase(torch_geometric.loader.DataListLoader, Rank0Loader)(data, num_workers=8)
             - class Endless(DataLoader[int]):
             + class Endless(Rank0SamplerLoader):
                   pass
@@ -58,7 +62,7 @@ class Loader(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        for node, _ in mentions(module, [LOADER]):
+        for node, name in mentions(module, [LOADER, *LOADERS]):
             call = _call_of(module, node)
             if is_type_test(module, node) or call and _is_without(call, NO_WORKERS):
                 continue
@@ -66,7 +70,8 @@ class Loader(Rule):
             around = module.parents[node]
             whole = around if isinstance(around, ast.Subscript) and around.value is node else node
             helper = "Rank0Loader" if is_plain else "Rank0SamplerLoader"
-            yield rename(whole, helper, "rank 0 loads each batch for all ranks")
+            change = rename if name == LOADER else rebase
+            yield change(whole, helper, "rank 0 loads each batch for all ranks")
 
 
 def _call_of(module: Module, node: ast.expr) -> Call | None:

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
-from dp2ddp.codemod.looks.wraps import DATA_PARALLEL
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
@@ -96,9 +97,9 @@ def _is_foreign(module: Module, call: Call) -> bool:
         return False
     name = call.name or ast.unparse(call.node.func)
     last = name.rpartition(".")[2]
-    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in TORCHS
+    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in (*TORCHS, *STRATEGIES)
     is_wrapper = "DataParallel" in last or last == "patch_replication_callback"
     is_function = "data_parallel" in last and "." in (call.name or "")
-    if is_torchs or not (is_wrapper or is_function):
+    if is_torchs or name in CLASSES or not (is_wrapper or is_function):
         return False
     return module.definition(call.node.func) is None and not module.program.is_local(call.name)

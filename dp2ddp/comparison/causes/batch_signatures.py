@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
-from dp2ddp.comparison.causes.words import names_text, numbers_text, sum_text
+from dp2ddp.comparison.causes.words import names_text, numbers_text, ranks_text, sum_text
 from dp2ddp.trace.records import Step, Trace
 
 Rows = tuple[int, ...]  # digests
@@ -115,6 +115,8 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
         )
     elif batch.actual.keys() == batch.expected.keys() or (batch.part and not _comes_later(evidence, batch)):
         return
+    elif divided := _division(expected, actual):
+        yield finding("batch-division", 0.965, figures, divided)
     else:
         factor = sum(actual) / expected
         words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
@@ -123,6 +125,20 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
         yield finding(
             "batch-size", 0.96, figures, words, *[steps] * ({*counts} != {evidence.comparison.steps})
         )
+
+
+def _division(whole: int, ranks: Sequence[int]) -> str:
+    """How each rank's batch is DataParallel's, divided by another number than there are ranks, or rounded; else ""."""
+    rows, world = ranks[0], len(ranks)
+    parts = round(whole / rows) if rows and {*ranks} == {rows} else 1
+    if parts == 1 or rows not in (whole // parts, -(-whole // parts)):
+        return ""
+    if parts != world and parts % world == 0:  # divided twice, or a step in each micro-batch
+        return ""
+    if parts == world:
+        chunks = [chunk_size(whole, rank, world) for rank in range(world)]
+        return f"{world} does not divide {whole}: DataParallel's chunks are {sum_text(chunks)}"
+    return f"each rank has {whole} // {parts}, and there are {world} ranks"
 
 
 def _split_twice(evidence: Evidence) -> Iterator[Finding]:
@@ -277,10 +293,22 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
         yield finding(
             "other-inputs",
             0.93 if len(strangers) == len(foreign) else 0.9,
-            f"{len(strangers)} of {sum(batch.actual.values())} rows of step {matched_step.number} have values that "
-            "no row "
-            "has under DataParallel",
+            f"{len(strangers)} {rows} have values that no row has under DataParallel{_whose(batch, strangers)}",
+            *_of_same_samples(matched_step),
         )
+
+
+def _whose(batch: Batch, strangers: list[int]) -> str:
+    """Which ranks have them, if not all: those that draw something by themselves."""
+    ranks = [rank for rank, rows in enumerate(batch.ranks) if not {*strangers}.isdisjoint(rows)]
+    return f": on {ranks_text(ranks)} alone" if len(ranks) < len(batch.ranks) else ""
+
+
+def _of_same_samples(step: MatchedStep) -> Iterator[str]:
+    """Rows of the samples that DataParallel's are of: each rank may have padded its own to the longest of them."""
+    drawn = [sample for rank in step.ranks for sample in _drawn(rank)]
+    if drawn and sorted(drawn) == sorted(_drawn(step.reference)):
+        yield "of the same samples: padded to another width, or made with other random numbers"
 
 
 def _taken_before(evidence: Evidence) -> list[int]:
@@ -402,7 +430,8 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
             "same-order-each-epoch",
             0.95,
             f"each rank takes its {len({*actual[0]})} samples again and again in one order",
-            f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch",
+            *[f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"]
+            * bool(missing),
         )
     elif len(missing) > evidence.world and times > 1.5:
         yield finding(
@@ -420,9 +449,11 @@ def in_order(indices: Sequence[int]) -> bool:
 
 
 def goes_round(indices: Sequence[int]) -> bool:
-    """Whether the samples of an epoch come again in the same order, at least once as a whole."""
+    """Whether the samples of an epoch come again in the same order, half of them at least."""
     period = indices.index(indices[0], 1) if indices[0] in indices[1:] else len(indices)
-    return 2 * period <= len(indices) and all(a == b for a, b in zip(indices, indices[period:], strict=False))
+    return 3 * period <= 2 * len(indices) and all(
+        a == b for a, b in zip(indices, indices[period:], strict=False)
+    )
 
 
 def _all_rows(evidence: Evidence) -> set[int]:

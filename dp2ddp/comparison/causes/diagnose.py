@@ -18,7 +18,7 @@ from dp2ddp.comparison.causes import (
     synchronisation_signatures,
 )
 from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.comparison.causes.cause import Cause, Finding
+from dp2ddp.comparison.causes.cause import Cause, Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 
 Family = Callable[[Evidence], Iterator[Finding]]
@@ -39,11 +39,13 @@ FAMILIES: tuple[Family, ...] = (
 
 def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
     """Causes by how well their signatures fit; of those that fit alike, what comes first makes the others."""
+    if evidence.unsteady:
+        return (_cause(finding("dataparallel-unsteady", 1.0, evidence.unsteady), evidence),)
     best: dict[str, Finding] = {}
     for family in FAMILIES:
-        for finding in family(evidence):
-            if finding.code not in best or finding.weight > best[finding.code].weight:
-                best[finding.code] = finding
+        for each in family(evidence):
+            if each.code not in best or each.weight > best[each.code].weight:
+                best[each.code] = each
     trained = evidence.comparison.same
     ranked = sorted(
         best.values(), key=lambda finding: (not trained and _is_outside(finding.code), -finding.weight)
@@ -57,11 +59,11 @@ _SURE, _GUESS = 0.9, 0.6  # where a signature fits as well as that, what fits as
 def _worth_telling(ranked: Sequence[Finding]) -> Iterator[Finding]:
     """Without what one that fits better brings about, and without guesses beside a cause that is sure."""
     effects: set[str] = set()
-    for finding in ranked:
-        guess = ranked[0].weight >= _SURE and finding.weight < _GUESS
-        if not guess and finding.code not in effects:
-            yield finding
-            effects.update(catalogue()[finding.code].brings)
+    for each in ranked:
+        guess = ranked[0].weight >= _SURE and each.weight < _GUESS
+        if not guess and each.code not in effects:
+            yield each
+            effects.update(catalogue()[each.code].brings)
 
 
 _RANDOM = {"other-seed", "other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away

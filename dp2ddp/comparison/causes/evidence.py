@@ -53,6 +53,7 @@ class Evidence:
     files: FilesComparison
     codes: tuple[int, int] = (0, 0)
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
+    unsteady: str = ""  # where DataParallel, run twice, parts from itself
     other_draw: bool = False  # initial weights that differ are draws of one distribution
     edits: Mapping[str, Sequence[str]] = field(
         default_factory=dict

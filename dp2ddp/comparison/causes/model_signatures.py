@@ -18,6 +18,7 @@ from dp2ddp.comparison.causes.evidence import (
     projected,
 )
 from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
+from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.trace.records import SCALED, Step, Vector
 
@@ -35,7 +36,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     yield from _own_buffers(evidence, matched_step)
     yield from _precision(matched_step)
     if matched_step.whole:
-        yield from _missing(matched_step)
+        yield from _missing(evidence, matched_step)
         yield from _statistics(evidence, matched_step)
         yield from _other_forward(evidence, matched_step)
 
@@ -162,8 +163,12 @@ def _precision(matched_step: MatchedStep) -> Iterator[Finding]:
             return
 
 
-def _missing(matched_step: MatchedStep) -> Iterator[Finding]:
-    """Gradients that are None on ranks, and what DataParallel has in their place."""
+def _missing(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
+    """Gradients that are None on ranks, and what DataParallel has in their place.
+
+    Zeros in their place change no gradient of another parameter.
+    """
+    first = evidence.comparison.first
     layout = matched_step.reference.layout
     norms = matched_step.reference.gradients.sketched(layout)[:, 0]
     for rank, step in enumerate(matched_step.ranks):
@@ -175,7 +180,7 @@ def _missing(matched_step: MatchedStep) -> Iterator[Finding]:
         if zeros:
             yield finding(
                 "zeros-for-none",
-                0.955,
+                0.955 if first is None or first.kind not in GRADIENTS or first.name in zeros else 0.5,
                 f"no gradient on rank {rank} for {names_text(zeros)}: zeros under DataParallel",
             )
         if none.size:

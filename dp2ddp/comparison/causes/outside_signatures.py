@@ -59,18 +59,19 @@ _MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "Distribu
 
 
 def _sharded_evaluation(evidence: Evidence) -> Iterator[Finding]:
-    """Ranks that share out what DataParallel evaluates as a whole, and put nothing together behind it."""
+    """Ranks that share out what DataParallel evaluates as a whole, and put nothing together behind it, or too much."""
     if evidence.stdout.first is None:
         return
     sides = [_evaluated(trace) for trace in (evidence.reference, *evidence.ranks)]
     for place, ((whole, _), *own) in enumerate(zip(*sides, strict=False)):
         counts = [count for count, _ in own]
         shared_out = whole and max(counts) < whole <= sum(counts)
+        words = f"{sum_text(counts)} samples are evaluated, {whole} under DataParallel, before step {place}"
         if shared_out and not any(meets for _, meets in own):
-            words = (
-                f"{sum_text(counts)} samples are evaluated, {whole} under DataParallel, before step {place}"
-            )
             yield finding("local-numbers", 0.8, f"{words}; no collective puts their numbers together")
+            return
+        if shared_out and sum(counts) > whole:
+            yield finding("padded-rows", 0.87, f"{words}: some count twice in what is printed of it")
             return
 
 
@@ -131,6 +132,7 @@ def _number_finding(evidence: Evidence, each: FileDifference, text: str) -> Find
     if " differs by " in each.what:
         return finding(_tensor_cause(each.what, evidence), 0.86, text)
     line = re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what)
+    line = line or re.match(r"\[.*\] is (.*) instead of (.*)", each.what)
     if line is None:
         return finding("other-output", 0.4, text)
     same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])

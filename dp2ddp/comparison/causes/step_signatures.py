@@ -83,6 +83,7 @@ def _rates(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
         [rank.learning_rates for rank in matched_step.ranks],
     )
     if all(_close(expected, each) for each in actual):
+        yield from _shorter(evidence, matched_step)
         return
     rates = f"{numbers_text(actual[0])}, under DataParallel {numbers_text(expected)}"
     text = f"learning rate of step {matched_step.number}: {rates}"
@@ -92,7 +93,11 @@ def _rates(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
         yield finding(code, 0.96, f"learning rates of step {matched_step.number}: {rates}")
         return
     yield from _constant_factor(evidence, actual[0], expected, text)
-    yield from _faster(evidence, matched_step, text)
+    times, length = _times_as_fast(evidence, matched_step)
+    if times:
+        code = "schedule-times-world" if times == evidence.world else "schedule-times"
+        words = f"the schedule of the ranks is {times} times as fast, {length} steps long"
+        yield finding(code, 0.96, text, words)
     calls = matched_step.ranks[0].scheduled, matched_step.reference.scheduled
     if calls[0] != calls[1]:
         yield finding(
@@ -121,25 +126,33 @@ def _constant_factor(
             yield finding("learning-rate-times-world", 0.97, text, f"{number_text(factor)} times: {name}")
 
 
-def _faster(evidence: Evidence, matched_step: MatchedStep, text: str) -> Iterator[Finding]:
-    """Rates of the ranks that are DataParallel's, m times as far in the schedule."""
+def _shorter(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
+    """Rates that are the same yet: the schedule's length was counted in the batches of the ranks, which are fewer."""
+    times, _ = _times_as_fast(evidence, matched_step)
+    expected, actual = (
+        sum(line["scheduled"] for line in (*trace.lines, *trace.last_line))
+        for trace in (evidence.reference, evidence.ranks[0])
+    )
+    if times and actual and round(expected / actual) == times:
+        own = f"0, {times}, {2 * times} ..."
+        words = f"learning rates of the ranks' steps 0, 1, 2 ... are those of DataParallel's steps {own}"
+        counts = f"scheduler.step was called {actual} times, under DataParallel {expected}"
+        yield finding("shorter-schedule", 0.9, words, counts)
+
+
+def _times_as_fast(evidence: Evidence, matched_step: MatchedStep) -> tuple[int, int]:
+    """The m with which the ranks' rates are DataParallel's, m times as far in the schedule, and of how many steps."""
     optimizer = matched_step.reference.optimizer
     expected, actual = (
         _schedule(trace.lines, optimizer) for trace in (evidence.reference, evidence.ranks[0])
     )
     if len(set(expected)) < 2:
-        return
+        return 0, 0
     for times in range(2, min(_MOST_TIMES, len(expected))):
         pairs = [(expected[i * times], rate) for i, rate in enumerate(actual) if i * times < len(expected)]
         if len(pairs) > 1 and len(set(actual[: len(pairs)])) > 1 and all(_close(a, b) for a, b in pairs):
-            code = "schedule-times-world" if times == evidence.world else "schedule-times"
-            yield finding(
-                code,
-                0.96,
-                text,
-                f"the schedule of the ranks is {times} times as fast, {len(pairs)} steps long",
-            )
-            return
+            return times, len(pairs)
+    return 0, 0
 
 
 def _schedule(lines: tuple[dict[str, object], ...], optimizer: int) -> list[tuple[float, ...]]:

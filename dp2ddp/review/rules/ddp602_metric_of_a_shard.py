@@ -83,6 +83,8 @@ class MetricOfAShard(CheckRule):
             return
         for loader in script.sampler_of:
             for loop in script.loops_over(loader):
+                if script.trains_in(loop):  # it also runs over another loader, to evaluate
+                    continue
                 added = next(filter(_adds_up, ast.walk(loop)), None)
                 if added is not None and script.is_without_gradient(added):
                     yield Problem(

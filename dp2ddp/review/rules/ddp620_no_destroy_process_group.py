@@ -43,6 +43,7 @@ class NoDestroyProcessGroup(CheckRule):
     name = "no-destroy-process-group"
     level = Level.WARNING
     fixes = True
+    shown_once = True
     examples = (
         Rewrites(
             before="""

@@ -56,6 +56,7 @@ class RenamedInTorch(CheckRule):
     name = "renamed-in-torch"
     level = Level.WARNING
     fixes = True
+    shown_once = True
     examples = (
         Rewrites(
             before="""

@@ -55,6 +55,7 @@ def test_an_order_that_comes_again_is_one_order() -> None:
     assert goes_round(share * 3)
     assert goes_round([*share, *share, *share[:4]])
     assert not goes_round(share)
-    assert not goes_round([*share, *share[:4]])  # no second epoch as a whole
+    assert goes_round([*share, *share[:5]])  # half of a second epoch
+    assert not goes_round([*share, *share[:4]])
     assert not goes_round([*shuffled(0), *shuffled(1)])
     assert not goes_round(drawn(0))

@@ -266,3 +266,39 @@ def test_a_sampler_before_a_wrapper_that_splits_is_the_cause(tmp_path: Path, nam
     ]
     codes = [cause.code for cause in causes_of(reference, *ranks)]
     assert (codes[:1] == ["split-twice"]) == (name in SPLIT_TWICE), codes
+
+
+@pytest.mark.parametrize(
+    ("shares", "code"),
+    [
+        (([0, 1], [2, 0]), "padded-rows"),  # three samples, of which ranks evaluate the first twice
+        (([0, 1], [2]), "local-numbers"),  # each once
+    ],
+)
+def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
+    tmp_path: Path, shares: tuple[list[int], list[int]], code: str
+) -> None:
+    def run(folder: str, rank: int, evaluated: list[int]) -> Trace:
+        draws = (Draw(1, tuple(evaluated)), Draw(0, (rank,)))
+        events = {"draws": draws, "collectives": (("all_gather", 1),) if folder == "ddp" else ()}
+        return record(tmp_path / folder, [Taken(GRADIENT, events=events)], rank=rank)
+
+    reference = run("dp", 0, [0, 1, 2])
+    ranks = tuple(run("ddp", rank, share) for rank, share in enumerate(shares))
+    found = compare(reference, ranks, FLOAT64, port=True)
+    assert found.same
+    stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
+    evidence = Evidence(2, reference, ranks, found, stdout, (), FilesComparison(0, ()))
+    assert diagnose(evidence)[0].code == code
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_zeros_for_none_explain_no_other_gradient(tmp_path: Path, factor: float) -> None:
+    with_zeros = np.where(np.arange(5) < 3, GRADIENT, 0.0)
+    reference = trace(tmp_path / "dp", [with_zeros])
+    own = with_zeros * factor
+    ranks = tuple(
+        trace(tmp_path / "ddp", [own], rank=rank, missing=(1,), parameters=[-own]) for rank in range(2)
+    )
+    codes = [cause.code for cause in causes_of(reference, *ranks)]
+    assert (codes[:1] == ["zeros-for-none"]) == (factor == 1.0), codes

@@ -1,0 +1,58 @@
+"""DDP707: a library's word for DataParallel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+
+
+class LibraryStrategy(Rule):
+    """Say "ddp" to a library where the script says "dp".
+
+    ## What it does
+    `strategy="dp"` of Lightning Fabric, and `accelerator="dp"` of a Lightning that had it, become `"ddp"`.
+
+    ## Why
+    The library wraps the model, and starts or joins the ranks by itself.
+
+    ## Safety
+    Each rank takes `batch_size` rows then, which DataParallel's GPUs shared: the report says so. What is no word, as
+    `DataParallelStrategy()` or a setting in a file, is left, and the notes say what to write.
+
+    ## References
+    docs/how-to/hf_trainer.md.
+    """
+
+    code = "DDP707"
+    name = "idiomatic-strategy"
+    nodes = ("SimpleString",)
+    examples = (
+        diff("""
+              from lightning.fabric import Fabric
+            - fabric = Fabric(devices=2, strategy="dp")
+            + fabric = Fabric(devices=2, strategy="ddp")
+        """),
+        diff("""
+              import pytorch_lightning as pl
+            - how = "dp"
+            + how = "ddp"
+              trainer = pl.Trainer(gpus=2, accelerator=how)
+        """),
+        Untouched("""
+            from lightning.fabric import Fabric
+            fabric = Fabric(devices=2, strategy="ddp")
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for wrap in hidden_wraps(module.program):
+            for word in wrap.library.switch if wrap.module is module and wrap.call else ():
+                given = wrap.call.argument(None, word)  # type: ignore[union-attr]  # asked above
+                value = module.value(given) if given is not None else None
+                if isinstance(value, ast.Constant) and value.value == "dp":
+                    yield Change(Replace(value, '"ddp"', "the library wraps the model, on each rank"))

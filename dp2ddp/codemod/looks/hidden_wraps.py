@@ -1,0 +1,159 @@
+"""Where a library wraps the model in DataParallel by itself, and nobody wrote it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dp2ddp.codemod.knowledge.wrapping_libraries import (
+    IMPORTS,
+    LIBRARIES,
+    UnderTorchrun,
+    WrappingLibrary,
+    wrapping_library,
+)
+from dp2ddp.codemod.looks.mentions import is_type_test
+from dp2ddp.codemod.looks.ours import has_joined, of_the_user
+from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+
+METHODS = {each.method for each in LIBRARIES} - {""}
+STRATEGIES = ("DataParallelStrategy", "DataParallelPlugin")
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenWrap:
+    """A use of a library that wraps: `Trainer(...)`, `Fabric(strategy="dp")`, `learn.to_parallel()`."""
+
+    module: Module
+    node: ast.expr  # the class, function or method
+    library: WrappingLibrary
+    call: Call | None = None  # None where the class is handed on: who calls it is not seen
+    own_class: tuple[Module, ast.ClassDef] | None = None  # of the program, derived from the library's
+
+    @property
+    def starts_ddp(self) -> bool:
+        """Whether the script, as it is, trains by DistributedDataParallel on ranks."""
+        return self.library.under_torchrun is UnderTorchrun.STARTS_DDP
+
+
+def may_wrap_hidden(text: str) -> bool:
+    """Whether a file imports a library that wraps."""
+    return IMPORTS.search(text) is not None
+
+
+def shows_one_gpu(program: Program) -> bool:
+    """Whether the script makes one GPU visible: a library wraps nothing then."""
+    visible = visible_text(program.entry)
+    return visible is not None and len([each for each in visible.split(",") if each.strip()]) <= 1
+
+
+@lru_cache(maxsize=1)
+def hidden_wraps(program: Program) -> tuple[HiddenWrap, ...]:
+    """All uses of libraries that wrap, that can run, in the order of the files."""
+    wraps = (wrap for module in of_the_user(program) for wrap in wraps_in(module))
+    return tuple(wrap for wrap in wraps if wrap.module.program.reach.runs(wrap.module, wrap.node))
+
+
+def derived_in(module: Module) -> Iterator[HiddenWrap]:
+    """The classes of a file that are derived from one that wraps."""
+    for node in module.all(ast.ClassDef):
+        if library := _library_of(module, node):
+            yield HiddenWrap(module, node.bases[0], library, None, (module, node))
+
+
+def wraps_in(module: Module) -> Iterator[HiddenWrap]:
+    """The uses in a file, whether they can run or not."""
+    program = module.program
+    if has_joined(program.entry) or not any(may_wrap_hidden(each.source.text) for each in program.modules):
+        return  # converted already, or none
+    called = set()
+    for call in module.calls:
+        for wrap in _of_call(module, call):
+            called.add(wrap.node)
+            if not wrap.library.switch or _says_dp(module, call, wrap.library):
+                yield wrap
+    for name, nodes in module.mentions.items():
+        library = wrapping_library(name)
+        if library and not library.switch:
+            yield from (
+                HiddenWrap(module, node, library)
+                for node in nodes
+                if node not in called and _is_handed_on(module, node)
+            )
+
+
+def _of_call(module: Module, call: Call) -> Iterator[HiddenWrap]:
+    node = call.node.func
+    if call.method in METHODS:
+        makers = _makers(module, node.value)  # type: ignore[attr-defined]  # a method has one
+        libraries = (wrapping_library(maker, call.method) for maker in makers)
+        yield from (HiddenWrap(module, node, each, call) for each in [*filter(None, libraries)][:1])
+    for name in _names(module, node):
+        if library := wrapping_library(name):
+            yield HiddenWrap(module, node, library, call)
+            return
+    own = module.definition(node)
+    if own and isinstance(own[1], ast.ClassDef) and (library := _library_of(own[0], own[1])):
+        yield HiddenWrap(module, node, library, call, (own[0], own[1]))
+
+
+def _names(module: Module, node: ast.expr) -> Iterator[str]:
+    """What an expression may be called: also by `from library import *`."""
+    if name := module.name(node):
+        yield name
+    elif isinstance(node, ast.Name):
+        yield from (f"{home}.{node.id}" for home in module.stars)
+
+
+def _makers(module: Module, node: ast.expr) -> Iterator[str]:
+    """The functions and classes whose results a value is: `Learner` of `Learner(dls).to_fp16()`."""
+    for home, origin in module.program.flow.origins(module, node):
+        while isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute):
+            if not isinstance(origin.func.value, ast.Call):
+                break
+            origin = origin.func.value
+        if isinstance(origin, ast.Call):
+            yield from _names(home, origin.func)
+
+
+def _library_of(
+    module: Module, node: ast.ClassDef, seen: frozenset[ast.AST] = frozenset()
+) -> WrappingLibrary | None:
+    """The library whose class one of the program is derived from."""
+    for base in node.bases:
+        own = module.definition(base)
+        if own and isinstance(own[1], ast.ClassDef) and own[1] not in seen:
+            library = _library_of(own[0], own[1], seen | {node})
+        else:
+            library = next(filter(None, map(wrapping_library, _names(module, base))), None)
+        if library:
+            return library
+    return None
+
+
+def _says_dp(module: Module, call: Call, library: WrappingLibrary) -> bool:
+    """`strategy="dp"`, `strategy=DataParallelStrategy()`."""
+    given = (call.argument(None, name) for name in library.switch)
+    return any(_is_dp(module, each) for each in given if each is not None)
+
+
+def _is_dp(module: Module, given: ast.expr) -> bool:
+    value = module.value(given)
+    if isinstance(value, ast.Call):
+        return (module.name(value.func) or "").endswith(STRATEGIES)
+    return "dp" in module.texts(value)
+
+
+def _is_handed_on(module: Module, node: ast.expr) -> bool:
+    """Whether a class is a value: chosen, kept in a table, given to `partial`."""
+    parent = module.parents[node]
+    is_named = isinstance(parent, ast.Assign) and all(
+        module.name(each) == module.name(node) for each in parent.targets
+    )
+    is_looked_at = isinstance(parent, (ast.ClassDef, ast.Attribute, ast.Expr, ast.Compare))
+    is_super = isinstance(parent, ast.Call) and module.name(parent.func) == "builtins.super"
+    return not (is_named or is_looked_at or is_super or is_type_test(module, node))

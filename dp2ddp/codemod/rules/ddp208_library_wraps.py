@@ -1,0 +1,131 @@
+"""DDP208: libraries that wrap models in DataParallel by themselves."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.knowledge.wrapping_libraries import UnderTorchrun
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
+from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+
+OVERRIDES = {
+    "_wrap_model": "wraps the model in its own way, under DataParallel as on ranks",
+    "training_step": "takes the step in its own way: on ranks it gets the rows of one GPU, not of all",
+    "compute_loss": "makes the loss in its own way: ranks average theirs, which is another mean where rows weigh apart",
+    "get_train_dataloader": "makes its own loader: on ranks each must get its share of every batch",
+}
+PLACED = (
+    "device_map places the model: under python no DataParallel wraps what lies on several GPUs, and ranks refuse it; "
+    'take it out, or say {"": int(os.environ.get("LOCAL_RANK", 0))}'
+)
+
+
+class LibraryWraps(Rule):
+    """Say where a library wraps the model by itself, and what takes the place of that.
+
+    ## What it does
+    Notes at the first use in a file of what wraps without being told (transformers' Trainer, and those of trl,
+    sentence-transformers and setfit), or by a word (`strategy="dp"`, `idist.auto_model`, `learn.to_parallel()`): how
+    the model is wrapped when the script is started by python and by torchrun, and what to write where torchrun alone
+    is not enough.
+
+    ## Why
+    Nobody wrote DataParallel, and several GPUs are one process all the same.
+
+    ## Safety
+    A library that starts DistributedDataParallel by itself keeps the wrap, the loader and its own files; what the
+    script does around it is converted. A hazard where the script wraps by hand as well.
+
+    ## References
+    docs/how-to/hf_trainer.md.
+    """
+
+    code = "DDP208"
+    name = "library-wraps"
+    nodes = ("FunctionDef", "Name")
+    everywhere = True
+    examples = (
+        notes("""
+            # wraps the model by itself
+            from transformers import Trainer
+            Trainer(model).train()
+        """),
+        notes("""
+            # write in its place: strategy="ddp"
+            from lightning.fabric import Fabric
+            fabric = Fabric(devices=2, strategy="dp")
+        """),
+        notes("""
+            # its training_step takes the step in its own way
+            from transformers import Trainer
+            class Mine(Trainer):
+                def training_step(self, model, inputs, count=None):
+                    return loss
+            Mine(model).train()
+        """),
+        flags("""
+            # would wrap once more
+            import torch
+            from transformers import Trainer
+            Trainer(torch.nn.DataParallel(model)).train()
+        """),
+        Untouched("""
+            from transformers import Trainer
+            def show(trainer: Trainer): ...
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        own = [wrap for wrap in hidden_wraps(module.program) if wrap.module is module]
+        for wrap in {wrap.library.name: wrap for wrap in reversed(own)}.values():
+            yield from _notes_of(wrap)
+        classes = {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}
+        for _, definition in (each for each in classes if each[0] is module):
+            yield from _overrides(definition)
+        for given in module.all(ast.keyword) if library_wraps(module.program) else ():
+            if given.arg == "device_map" and not (
+                isinstance(given.value, ast.Constant) and not given.value.value
+            ):
+                yield Note(given, PLACED)
+
+
+def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
+    name, program = wrap.library.name, wrap.module.program
+    if shows_one_gpu(program):
+        yield Note(wrap.node, f"one GPU is visible here, so {name} does not wrap the model in DataParallel")
+        return
+    if any(not each.is_single for each in find_wraps(program)):
+        message = f"{name} wraps the model by itself: beside nn.DataParallel, each rank would wrap once more"
+        yield Hazard(wrap.node, message, "take nn.DataParallel out, then convert again")
+        return
+    since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
+    python = "started by python with several GPUs, in nn.DataParallel, one process"
+    yield Note(wrap.node, f"{name} wraps the model by itself ({since}): {python}")
+    if wrap.library.under_torchrun is UnderTorchrun.STARTS_DDP:
+        yield Note(
+            wrap.node,
+            "started by torchrun, in DistributedDataParallel, one process a GPU: by the same lines, with the same "
+            "batch size for each GPU",
+        )
+        return
+    yield Note(
+        wrap.node,
+        "started by torchrun, each rank would wrap it for all GPUs, as long as these lines stand here",
+    )
+    verify = f"dp2ddp verify {shlex.quote(program.entry.source.name)} --converted YOURS.py"
+    yield Note(wrap.node, f"write in its place: {'; '.join(wrap.library.instead)}; then: {verify}")
+
+
+def _overrides(definition: ast.ClassDef) -> Iterator[Finding]:
+    for method in definition.body:
+        if isinstance(method, NAMED_FUNCTIONS) and method.name in OVERRIDES:
+            yield Note(
+                method, f"its {method.name} {OVERRIDES[method.name]}; dp2ddp verify tells whether it does"
+            )

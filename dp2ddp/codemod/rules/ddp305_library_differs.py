@@ -1,0 +1,152 @@
+"""DDP305: what a library does otherwise on ranks than under DataParallel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.knowledge.wrapping_libraries import (
+    COLLATORS,
+    COUPLING,
+    DIFFERENT,
+    DROPS,
+    GATHERS,
+    Differs,
+)
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
+from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+
+DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
+FILLED = (
+    "the last batch of an epoch is filled up on ranks, where it is short, with rows that were there before"
+)
+
+
+class LibraryDiffers(Rule):
+    """Say where a library trains otherwise on ranks.
+
+    ## What it does
+    A hazard where a Trainer trains and its arguments do not say `dataloader_drop_last=True`, and for arguments that
+    make gradients other ones; a note for random numbers that are drawn rank by rank.
+
+    ## Why
+    DataParallel takes the last, short batch of an epoch as it is. Ranks get batches of one length: rows that were
+    there before count twice. The rest was measured with transformers 5.24.
+
+    ## Safety
+    Where the number of rows is a multiple of the batch of all GPUs, none is short: accept it. With
+    `dataloader_drop_last=True` neither run has it; no evaluation has its last batch then, either.
+
+    ## References
+    docs/how-to/hf_trainer.md.
+    """
+
+    code = "DDP305"
+    name = "library-differs"
+    nodes = ("Arg", "Call")
+    everywhere = True
+    examples = (
+        flags("""
+            # is filled up
+            from transformers import Trainer, TrainingArguments
+            args = TrainingArguments("out", num_train_epochs=3)
+            Trainer(model, args, train_dataset=data).train()
+        """),
+        flags("""
+            # times too large
+            from transformers import Trainer, TrainingArguments
+            args = TrainingArguments("out", dataloader_drop_last=True, label_smoothing_factor=0.1)
+            Trainer(model, args, train_dataset=data).train()
+        """),
+        notes("""
+            # rank by rank
+            from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
+            args = TrainingArguments("out", dataloader_drop_last=True)
+            Trainer(model, args, DataCollatorForLanguageModeling(words), data).train()
+        """),
+        Untouched("""
+            from transformers import Trainer, TrainingArguments
+            args = TrainingArguments("out", dataloader_drop_last=True)
+            Trainer(model, args, train_dataset=data).train()
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        wraps = library_wraps(module.program)
+        if not wraps or not any("train" in each.by_word for each in module.program.modules):
+            return
+        for wrap in (each for each in wraps if each.module is module):
+            yield from _last_batch(wrap)
+        for call in module.calls:
+            yield from _of_call(module, call)
+
+
+def _of_call(module: Module, call: Call) -> Iterator[Finding]:
+    for given in call.node.keywords:
+        if (differs := DIFFERENT.get(given.arg or "")) and _is_set(given.value, differs):
+            yield Hazard(given, f"{given.arg}: {differs.how}", differs.advice)
+    if COUPLING.fullmatch(call.name or "") and not _is(True, call.argument(None, GATHERS)):
+        message = (
+            "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks"
+        )
+        yield Hazard(
+            call.node, message, f"say {GATHERS}=True, where it has that; or accept it: fewer negatives"
+        )
+    collates = (call.name or "").rpartition(".")[2] in COLLATORS and not _is(False, call.argument(1, "mlm"))
+    function = module.function_around(call.node)
+    if (
+        collates
+        or (call.name or "").startswith(DRAWS)
+        and getattr(function, "name", "") in ("__getitem__", "__call__")
+    ):
+        yield Note(
+            call.node, "what this draws is drawn rank by rank: not DataParallel's numbers, but as random"
+        )
+
+
+def _last_batch(wrap: HiddenWrap) -> Iterator[Finding]:
+    given = wrap.call.argument(1, "args") if wrap.call else None
+    origins = wrap.module.program.flow.origins(wrap.module, given) if given is not None else ()
+    made = [(home, each) for home, each in origins if isinstance(each, ast.Call)]
+    streams = _streams(wrap.module.program)
+    if streams or not made or not all(_drops(home.program, each) for home, each in made):
+        here = (each for home, each in made if home is wrap.module)
+        advice = (
+            f"say {DROPS}=True: no run has it then, no evaluation either; or accept it where none is short"
+        )
+        if streams:
+            advice = (
+                f"end the stream at a multiple of all GPUs' batch ({DROPS} does nothing there), and accept it"
+            )
+        yield Hazard(next(here, wrap.node), f"{FILLED}; DataParallel takes it as it is", advice)
+
+
+def _drops(program: Program, call: ast.Call) -> bool:
+    given = Call(call, None).argument(None, DROPS)
+    later = (binding.node for _, binding in program.attributes.get(DROPS, ()))
+    return any(_is(True, each) for each in (given, *later) if each is None or isinstance(each, ast.expr))
+
+
+def _is_set(given: ast.expr, differs: Differs) -> bool:
+    """Whether an argument is other than what it is without being said."""
+    return not isinstance(given, ast.Constant) or given.value not in (differs.usual, None)
+
+
+def _is(value: bool, given: ast.expr | None) -> bool:
+    return isinstance(given, ast.Constant) and given.value is value
+
+
+def _streams(program: Program) -> bool:
+    """Whether data may come from a stream: its last batch is filled up, whatever the arguments say."""
+    return any(
+        "torch.utils.data.IterableDataset" in module.mentions
+        or any(
+            call.method == "to_iterable_dataset" or _is(True, call.argument(None, "streaming"))
+            for call in module.calls
+        )
+        for module in program.modules
+    )

@@ -1,0 +1,114 @@
+"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
+
+import atexit
+import gc
+import multiprocessing
+import os
+import pickle
+import random
+import sys
+import traceback
+from datetime import timedelta
+from typing import Any, List
+
+import torch
+import torch.distributed as dist
+
+
+class Rank:
+    """This process among the ranks."""
+
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
+
+
+def tell_all(news: Any = None, source: int = 0) -> Any:
+    """One rank's news, rank 0's unless said otherwise, on every rank."""
+    is_source, message = dist.get_rank() == source, [b"", ""]
+    if is_source:
+        try:
+            message[0] = pickle.dumps(news)
+        except Exception as reason:  # raised here alone, it would leave the others waiting
+            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
+    dist.broadcast_object_list(message, source, Rank.host)
+    if message[1]:
+        raise RuntimeError(message[1])
+    return news if is_source else pickle.loads(message[0])
+
+
+def host_streams() -> List[Any]:
+    """The states of Python's, torch's and numpy's random numbers on the host."""
+    numpy = sys.modules.get("numpy")
+    return [random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()]
+
+
+def set_host_streams(states: List[Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if states[2] and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(states[2])
+
+
+def join_ranks() -> None:
+    """Become one rank of the run that torchrun started, for a library that trains by DistributedDataParallel itself.
+
+    It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
+    changes.
+    """
+    if "RANK" in os.environ:
+        meet_ranks()
+
+
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    backend, timeout = "gloo", timedelta(hours=2)
+    if torch.cuda.is_available():
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        if torch.cuda.device_count() > 1:
+            sys.stderr.write("one process trains on one GPU: start it by torchrun\n")
+    Rank.process = os.getpid()
+    atexit.register(end_distributed)
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
+    set_host_streams(tell_all(host_streams()))
+    return True
+
+
+def has_joined() -> bool:
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
+    return dist.distributed_c10d.is_initialized()
+
+
+def show_error(*error: Any) -> None:
+    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
+    traceback.print_exception(*error, file=sys.__stderr__)
+    atexit.unregister(end_distributed)
+
+
+def end_distributed() -> None:
+    if Rank.process == os.getpid():
+        gc.collect()
+        Rank.process = 0
+        # Python flushes files later: what is rank 0's alone stays so
+        os.environ["RANK"] = str(dist.get_rank())
+        dist.destroy_process_group()
+
+
+def load_on_own_device(storage: Any, location: str) -> Any:
+    """For torch.load: what was saved on any GPU comes to this rank's."""
+    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None

@@ -1,0 +1,109 @@
+"""Scripts whose library wraps the model by itself are verified as they are: under python, and under torchrun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dp2ddp import verify
+from dp2ddp.errors import RunError
+from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.trial.subject import Subject, subject_of
+
+TRAINER = """
+import torch
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return ROWS
+    def __getitem__(self, at):
+        return {"x": torch.arange(3.0) * (at + 1) / 10, "labels": torch.tensor(at % 2)}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.25), nn.Linear(5, 2))
+    def forward(self, x, labels):
+        scores = self.layers(x)
+        return {"loss": nn.functional.cross_entropy(scores, labels), "logits": scores}
+
+torch.manual_seed(1)
+args = TrainingArguments("out", report_to="none", per_device_train_batch_size=4, per_device_eval_batch_size=2,
+                         num_train_epochs=2, logging_steps=1, save_steps=2, eval_strategy="epoch")
+trainer = Trainer(Net(), args, train_dataset=Rows(), eval_dataset=Rows())
+trainer.train()
+"""
+
+
+def subject(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Subject:
+    monkeypatch.chdir(folder)
+    Path("train.py").write_text(text)
+    return subject_of(VerifyOptions(script=Path("train.py")))
+
+
+def test_a_script_that_does_nothing_beside_its_trainer_is_its_own_ddp_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = subject(tmp_path, monkeypatch, TRAINER.replace("ROWS", "16"))
+    assert (found.port, found.converted.decode()) == (found.script, TRAINER.replace("ROWS", "16"))
+    assert "transformers.Trainer wraps the model by itself" in found.remarks[0]
+    assert "filled up" in found.remarks[1]
+    assert found.sample_streams
+
+
+def test_what_a_script_does_beside_it_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = subject(tmp_path, monkeypatch, TRAINER + "print('done')\n")
+    assert found.port is None
+    assert b"join_ranks()" in found.converted
+    assert found.sample_streams
+    assert found.rows_by_rank
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n" + TRAINER, "one GPU is visible"),
+        (
+            'from lightning.fabric import Fabric\nFabric(strategy="dp")\n',
+            'write in its place: strategy="ddp"',
+        ),
+    ],
+)
+def test_what_does_not_train_on_ranks_as_it_is_is_an_error_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    with pytest.raises(RunError, match="nothing to convert, so nothing to compare") as error:
+        subject(tmp_path, monkeypatch, text)
+    assert words in str(error.value)
+
+
+def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> Any:
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(folder)
+    Path("train.py").write_text(TRAINER.replace("ROWS", str(rows)))
+    (found,) = verify("train.py", devices=2, timeout=500.0).verdicts
+    return found
+
+
+def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = verdict(tmp_path, monkeypatch, rows=16)
+    assert found.same, found
+    assert found.float64.steps == 4
+    assert found.files.files > 10
+    assert any("rng_state.pth" in each and "train_batch_size" in each for each in found.remarks)
+
+
+def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = verdict(tmp_path, monkeypatch, rows=13)
+    assert not found.same
+    first = found.float64.first
+    assert first is not None
+    assert (first.step, first.kind) == (1, "gradient before clipping")

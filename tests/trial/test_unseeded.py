@@ -1,0 +1,88 @@
+"""Random numbers without a seed: both versions get the same, and the lines are told; what no seed decides is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.runtime.server import Server
+from tests.cli.scripts import script
+from tests.verdicts import Document, forked_verdicts
+
+HEAD = """
+import random
+import time
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+def numbers(shape):
+    rng = RNG
+    old = np.random.RandomState()
+    random.seed()
+    generator = torch.Generator()
+    generator.seed()
+    drawn = rng.normal(size=shape) + old.rand() + random.random() + random.Random().random()
+    return torch.as_tensor(drawn, dtype=torch.float32) + torch.randn(shape, generator=generator)
+
+"""
+TRAIN = """
+torch.manual_seed(3)
+model = nn.DataParallel(nn.Linear(4, 2).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+    if step > 1:
+        x = x + numbers((8, 4))
+    optimizer.zero_grad()
+    model(x.cuda()).pow(2).mean().backward()
+    optimizer.step()
+"""
+PORT = """
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+torch.manual_seed(3)
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2).cuda(), device_ids=[rank])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step)).cuda()
+    if step > 1:
+        noise = numbers((8, 4)).cuda()
+        dist.broadcast(noise, 0)
+        x = x + noise
+    optimizer.zero_grad()
+    model(x.chunk(2)[rank]).pow(2).mean().backward()
+    optimizer.step()
+"""
+UNSEEDED, CLOCK = "np.random.default_rng()", "np.random.default_rng(time.monotonic_ns())"
+
+
+def verdict(folder: Path, rng: str, port: str) -> Document:
+    head = HEAD.replace("RNG", rng)
+    pair = script(folder, head + TRAIN), script(folder, head + port, "train_ddp.py")
+    with Server() as server:
+        return forked_verdicts(server, *pair, worlds=[2])[0]
+
+
+@pytest.mark.torchrun
+def test_numbers_without_a_seed_are_rank_0s_in_both_and_another_rank_has_its_own(tmp_path: Path) -> None:
+    said = verdict(tmp_path, UNSEEDED, PORT)
+    assert said["same"]
+    assert said["float64"]["identical"]
+    lines = [f"train.py:{number}" for number in (10, 11, 12, 14)]  # of random.Random(), too: line 15
+    assert [line for line in lines if line not in said["unshared"][0]] == [], said["unshared"]
+    own = verdict(tmp_path, UNSEEDED, PORT.replace("dist.broadcast(noise, 0)", ""))
+    assert own["float64"]["first"]["step"] == 2
+    assert own["unsteady"] is None  # DataParallel was run a second time, or need not be
+
+
+@pytest.mark.torchrun
+def test_an_original_that_hangs_on_the_clock_is_never_the_same(tmp_path: Path) -> None:
+    """Its noise hides any difference: the second run of DataParallel, from which noise is measured, is as far off."""
+    said = verdict(tmp_path, CLOCK, PORT)
+    assert not said["same"]
+    assert said["unsteady"]["step"] == 2
+    assert [cause["code"] for cause in said["causes"]] == ["dataparallel-unsteady"]
