@@ -18,8 +18,9 @@ from dp2ddp.comparison.causes.evidence import (
     projected,
 )
 from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
-from dp2ddp.comparison.differences import GRADIENTS
+from dp2ddp.comparison.differences import distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
+from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.records import SCALED, Step, Vector
 
 _MOST_OFF = 1e-6  # of a factor that is 1
@@ -36,7 +37,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     yield from _own_buffers(evidence, matched_step)
     yield from _precision(matched_step)
     if matched_step.whole:
-        yield from _missing(evidence, matched_step)
+        yield from _missing(matched_step)
         yield from _statistics(evidence, matched_step)
         yield from _other_forward(evidence, matched_step)
 
@@ -163,14 +164,14 @@ def _precision(matched_step: MatchedStep) -> Iterator[Finding]:
             return
 
 
-def _missing(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
+def _missing(matched_step: MatchedStep) -> Iterator[Finding]:
     """Gradients that are None on ranks, and what DataParallel has in their place.
 
     Zeros in their place change no gradient of another parameter.
     """
-    first = evidence.comparison.first
     layout = matched_step.reference.layout
-    norms = matched_step.reference.gradients.sketched(layout)[:, 0]
+    expected = matched_step.reference.gradients.sketched(layout)
+    norms = expected[:, 0]
     for rank, step in enumerate(matched_step.ranks):
         none = np.flatnonzero((step.gradients.hashes == 0) & (matched_step.reference.gradients.hashes != 0))
         zeros = [layout.names[i] for i in none if norms[i] == 0]
@@ -178,9 +179,11 @@ def _missing(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]
         if others:
             yield finding("no-gradient", 0.96, f"no gradient on rank {rank} for {names_text(others)}")
         if zeros:
+            rest = np.setdiff1d(np.arange(len(norms)), none)
+            distances = distances_by_sketch(expected[rest], step.gradients.sketched(layout)[rest])
             yield finding(
                 "zeros-for-none",
-                0.955 if first is None or first.kind not in GRADIENTS or first.name in zeros else 0.5,
+                0.5 if distances.max(initial=0.0) > HIDING * norms.max() else 0.955,
                 f"no gradient on rank {rank} for {names_text(zeros)}: zeros under DataParallel",
             )
         if none.size:
