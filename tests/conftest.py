@@ -30,6 +30,7 @@ collect_ignore_glob = [
 OF_PYTEST = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "COLUMNS", "LINES"}
 # torch's compiler writes it where it is first needed, which may be in any test
 OF_TORCH = {"TORCHINDUCTOR_CACHE_DIR"}
+OF_SKLEARN = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}  # joblib and scipy may bring it in
 # multiprocessing's own helper lives as long as the process that first needed it
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -117,7 +118,7 @@ def environment_is_left_as_it_was() -> Iterator[None]:
     os.environ.clear()
     os.environ.update(before)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    changed -= OF_PYTEST | OF_TORCH
+    changed -= OF_PYTEST | OF_TORCH | OF_SKLEARN
     assert not changed, f"the test left these variables changed: {sorted(changed)}"
 
 

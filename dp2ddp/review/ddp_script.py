@@ -145,12 +145,21 @@ class DDPScript:
     def certain_sampler(self, loader: Call) -> Call | None:
         """The DistributedSampler that a loader is given in every run: made in its call, or in a statement above it."""
         given = loader.argument(3, "sampler")
-        if given is None:
-            return None
-        values = self.values_of(given)
-        certain = (each for each in self.samplers if values == [each.node])
-        return next(
-            (each for each in certain if each.node is given or self._comes_after(given, each.node)), None
+        for sampler in self.samplers:
+            if sampler.node is given or self._holds(given, sampler.node):
+                return sampler
+        return None
+
+    def _holds(self, name: ast.AST | None, value: ast.AST) -> bool:
+        """Whether a name certainly means the value that a statement above it gave it, under no condition."""
+        return (
+            isinstance(name, ast.Name)
+            and isinstance(self.module.parents[value], ast.Assign)
+            and self.variable_of(value) == self.file.variable(name)
+            and self._comes_after(name, value)
+            and all(
+                self.sites.function_of(store) is self.sites.function_of(name) for store in self._stores(name)
+            )
         )
 
     @cached_property

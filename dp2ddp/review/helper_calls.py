@@ -20,7 +20,8 @@ WRAPPERS = frozenset(
             "WholeBatch",
             "WholeBatchInParts",
         ),
-        *("WholeBatchPrinting", "WholeBatchWriting", "WholeBatchInTurns", "DataParallelOnRanks"),
+        *("WholeBatchPrinting", "WholeBatchWriting", "WholeBatchInTurns"),
+        *("DataParallelOnRanks", "LibrarysOnRanks"),
     }
 )
 # All ranks must call these together, each of which waits for the others.

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition e7ca7725): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition b38ac99d): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -495,29 +495,28 @@ FILES: Any = (
 )
 
 
-AWAITED: Dict[
-    str, List[Any]
-] = {}
+# by path, of files that nobody closed: their key, and how often rank 0 is to have flushed them
+AWAITED: Dict[str, List[Any]] = {}
 
 
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
-def flush_file(file: Any, path: Any, told: List[Any]) -> None:
+def flush_file(file: Any, path: Any, flushed: List[Any]) -> None:
     """Flush a file that stays open, or that the script has left: a rank that reads it next waits until rank 0 has."""
     if file.closed:
         return
     try:
         file.flush()
     finally:
-        if told and has_joined():
-            told[1] += 1
+        if flushed and has_joined():
+            flushed[1] += 1
             if own_rank() == 0:
-                dist.distributed_c10d._get_default_store().add(told[0], 1)
+                dist.distributed_c10d._get_default_store().add(flushed[0], 1)
             else:
                 if not AWAITED:
                     sys.addaudithook(wait_for_rank0)
-                AWAITED[os.path.abspath(os.fsdecode(path))] = told
+                AWAITED[os.path.abspath(os.fsdecode(path))] = flushed
 
 
 def wait_for_rank0(event: str, given: Tuple[Any, ...]) -> None:
@@ -544,14 +543,14 @@ class FileOnRank0:
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
-        self.told: List[Any] = []
+        self.flushed: List[Any] = []
         if together():
             FILES[str(path)] = self.file
             FileOnRank0.opened += 1
-            self.told += [f"file {FileOnRank0.opened}", 0]
+            self.flushed += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
         # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
-        weakref.finalize(self, flush_file, self.file, path, self.told)
+        weakref.finalize(self, flush_file, self.file, path, self.flushed)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
@@ -563,9 +562,9 @@ class FileOnRank0:
 
     def flush(self) -> None:
         if self.is_in_block:
-            self.try_to(flush_file, self.file, self.name, self.told)
+            self.try_to(flush_file, self.file, self.name, self.flushed)
         else:
-            flush_file(self.file, self.name, self.told)
+            flush_file(self.file, self.name, self.flushed)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())

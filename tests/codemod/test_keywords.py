@@ -82,6 +82,7 @@ ONCE = [
     pytest.param(name, id=name)
     for name, row in ROWS.items()
     if row.does in (Does.WRITE, Does.SAVE, Does.ANSWER, Does.DOWNLOAD, Does.TRACK, Does.HANDLE_LOG)
+    if name != "loguru.logger.remove"  # without a number all ranks do it
 ]
 
 

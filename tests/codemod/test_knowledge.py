@@ -42,6 +42,7 @@ GONE = {  # from newer versions; old scripts still say so
     "torchvision.io.write_video": "a newer torchvision took it out",
     "tifffile.imsave": "a newer tifffile took it out",
     "scipy.misc.imsave": "scipy 1.2 took it out",
+    "sklearn.externals.joblib.dump": "scikit-learn 0.23 took it out",
     "numpy.random.random_integers": "a newer numpy took it out",
     "dbm.gnu.open": "as Python was built",
     "dbm.ndbm.open": "as Python was built",
@@ -125,6 +126,8 @@ def test_names_of_lightning_are_there() -> None:
 @pytest.mark.parametrize(("spelling", "name"), SPELLINGS.items())
 def test_spellings_are_of_one_thing(spelling: str, name: str) -> None:
     one, other = resolved(spelling), resolved(name)
+    if one.__module__ == "torch_geometric.deprecation":  # a class that warns, derived from the other
+        one = one.__mro__[1]
     assert (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
     assert canonical_is_final(name)
 
@@ -494,6 +497,8 @@ def test_a_store_is_written_unless_it_is_opened_to_be_read(name: str, row: Funct
     function = resolved(name)
     if name not in STORES and name.partition(".")[0] not in HELD:
         pytest.skip("no arguments are written down for it")
+    if name == "pandas.HDFStore":
+        pytest.importorskip("tables")
     store = STORES[name]
     store.make(folder / "store")
     before = picture(folder)
@@ -504,7 +509,9 @@ def test_a_store_is_written_unless_it_is_opened_to_be_read(name: str, row: Funct
     assert picture(folder) != before
 
 
-INTO_FILE = {"marshal.dump": io.BytesIO, "pickle.dump": io.BytesIO, "plistlib.dump": io.BytesIO}
+INTO_FILE = dict.fromkeys(
+    ("marshal.dump", "pickle.dump", "plistlib.dump", "dill.dump", "cloudpickle.dump"), io.BytesIO
+)
 OTHERWISE = {
     "ast.dump": "gives a text back",
     "torch.export.export": "gives a program back",

@@ -318,7 +318,8 @@ def test_the_names_are_those_of_the_templates() -> None:
 
 def test_every_wrapper_is_known() -> None:
     """What a helper makes of a model: a class of torch's DistributedDataParallel, or of one of ours."""
-    wrappers = {"DistributedDataParallel", "WholeBatch"}  # the latter is a plain module
+    bases = {"DistributedDataParallel", "AnyDataParallel"}
+    wrappers = {*bases}
     classes = [
         node
         for path in sorted((ROOT / "templates").rglob("*.py"))
@@ -332,4 +333,4 @@ def test_every_wrapper_is_known() -> None:
             for base in node.bases
             if isinstance(base, ast.Name) and base.id in wrappers
         }
-    assert wrappers - {"DistributedDataParallel"} == WRAPPERS
+    assert wrappers - bases == WRAPPERS

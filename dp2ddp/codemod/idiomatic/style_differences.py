@@ -33,7 +33,7 @@ class StyleDifference:
 SIZE = StyleDifference(
     "batch size",
     "where a batch size B is no multiple of the number of ranks W, batches are smaller: W * (B // W) samples",
-    ("batch-size", "missing-rows", "other-order", "more-steps"),
+    ("batch-size", "batch-division", "missing-rows", "other-order", "more-steps"),
     certain=False,
 )
 OF_LIBRARY = StyleDifference(

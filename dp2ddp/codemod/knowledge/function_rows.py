@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.knowledge.kinds import Does, FunctionRow
 
 
@@ -155,7 +156,7 @@ _RANDOM = {
 _DEVICES = {
     "torch.utils.data.DataLoader": FunctionRow(Does.LOAD_BATCHES),
     **_all(Does.WRAP, [
-        "torch.nn.DataParallel", *_of("torch.nn.parallel", "data_parallel replicate parallel_apply scatter gather scatter_kwargs"),
+        *CLASSES, *_of("torch.nn.parallel", "data_parallel replicate parallel_apply scatter gather scatter_kwargs"),
         *_of("torch.nn.parallel._functions", "Broadcast.apply ReduceAddCoalesced.apply Scatter.apply"),
     ]),
     **_all(Does.DISTRIBUTE, [
