@@ -87,7 +87,7 @@ def test_verify_finds_the_one_thing_that_the_report_announces(
 
 @pytest.mark.parametrize(
     ("changes", "name", "cause"),
-    [({"samples": 63}, "last batch", "padded-rows"), ({"batch": 15}, "batch size", "batch-size")],
+    [({"samples": 63}, "last batch", "padded-rows"), ({"batch": 15}, "batch size", "batch-division")],
 )
 def test_verify_finds_what_hangs_on_numbers(
     tmp_path: Path, server: Server, changes: dict[str, object], name: str, cause: str
