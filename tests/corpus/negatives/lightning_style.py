@@ -1,6 +1,6 @@
 # corpus: idioms = framework loop (ignite/torchnet Engine)
-# corpus: answer = 0
-"""The trainer is asked for strategy="dp"; nothing is wrapped here."""
+# corpus: answer = 0 DDP208:22 DDP208:22 DDP208:22
+"""The trainer is asked for strategy="dp": notes say what to write in place of it."""
 import torch
 import pytorch_lightning as pl
 
