@@ -20,7 +20,7 @@ from torch.utils.data import get_worker_info
 
 from .patches import Patches
 from .run_folder import UNSEEDED
-from .stacks import users_place
+from .stacks import is_users, users_place
 
 
 class _Known:
@@ -32,12 +32,23 @@ class _Known:
 
     @classmethod
     def next_one(cls, bits: int) -> int:
-        if place := users_place():
+        place = users_place()
+        if place and not _is_importing():
             os.write(cls.file, f"{place}\n".encode())
         cls.given += 1
         worker = get_worker_info()
         key = repr((cls.seed, worker and (worker.id, worker.seed), cls.given)).encode()
         return int.from_bytes(hashlib.shake_128(key).digest(bits // 8), "little")
+
+
+def _is_importing() -> bool:
+    """Whether it is a library that begins them, where the user only imports it: for names, not for the training."""
+    frame = sys._getframe(1)
+    while not is_users(frame.f_code.co_filename, frame.f_code.co_firstlineno):
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" or frame.f_back is None:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def begin_unseeded(seed: int) -> None:

@@ -24,3 +24,4 @@ def test_the_script_of_a_page_trains_the_same(
     dp2ddp.write_conversion(dp2ddp.convert(tmp_path / "train.py"))
     verdict = verified(server, tmp_path, world=world)
     assert verdict.same, findings(verdict)
+    assert not verdict.unshared, "each has its seeds"

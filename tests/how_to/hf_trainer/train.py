@@ -12,7 +12,12 @@ rows = [{"input_ids": row, "labels": int(row[0] > 20)} for row in ids]
 small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 model = BertForSequenceClassification(BertConfig(vocab_size=40, **small))
 arguments = TrainingArguments(
-    "runs", per_device_train_batch_size=8, dataloader_drop_last=True, save_strategy="no", report_to="none"
+    "runs",
+    per_device_train_batch_size=8,
+    dataloader_drop_last=True,
+    logging_steps=3,
+    save_strategy="no",
+    report_to="none",
 )
 trainer = Trainer(model, arguments, train_dataset=rows)
 result = trainer.train()
