@@ -79,4 +79,4 @@ def test_a_conversion_compiles_with_the_lines_of_the_script(script: Path, tmp_pa
     code = Overlay(write_overlay(tmp_path, [(script, converted)])).code(str(script))
     last = len(script.read_bytes().splitlines())
     assert all(line <= last for _, _, line in code.co_lines() if line)
-    assert {"join_process_group", "init_distributed"} & {*code.co_names}
+    assert {"init_distributed", "join_ranks"} & {*code.co_names}
