@@ -63,7 +63,7 @@ def command(
     """Start the converted SCRIPT with a rank on each GPU; with -o only write the file that starts it.
 
     A script that still uses DataParallel is converted on the way where it is started by torchrun, with its local
-    modules; no file of yours changes.
+    modules; no file of yours changes. With -o the conversion is written beside it, for the file to start.
 
     What is started takes dp2ddp's place: its output, its signals and its exit code are its own.
     Arguments for the script go behind --.
@@ -78,7 +78,9 @@ def command(
     }
     _check_options(target, gpus, nodes, given, output)
     job, wrapped = _job(script, as_module, arguments, gpus, nodes, restarts, place)
-    if wrapped and (output or not place.launcher):
+    if wrapped and output not in (None, "-"):
+        job = _converted_beside(job, as_module, wrapped, force)
+    elif wrapped and (output or not place.launcher):
         raise _unconverted(job, wrapped)
     if output:
         _write(place.text(job, given), output, force, place, Path(job.script))
@@ -164,6 +166,20 @@ def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
     )
     started, start = start_words(lasting_folder(), job.script, job.module, conversion.written_files)
     return replace(job, script=started, module=None, arguments=(start, *job.arguments))
+
+
+def _converted_beside(job: Job, as_module: bool, wrapped: str, force: bool) -> Job:
+    """The same with the conversion in its place, which is written as `dp2ddp convert` writes it."""
+    from dp2ddp.codemod.result_files import write
+    from dp2ddp.source.projects import read_project
+    from dp2ddp.trial.scripts import conversion_of
+
+    conversion = conversion_of(read_project(Path(job.script), as_module), renews_helpers=force)
+    script = write(conversion, None, force=force, remark=warn)
+    if script is None:
+        raise _unconverted(job, wrapped)
+    warn(f"{job.script}: converted into {script}, which the launch file starts")
+    return replace(job, script=script, module=None)
 
 
 def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[str]:

@@ -313,6 +313,20 @@ class TestReadiness:
         )
         assert launch(tmp_path, monkeypatch, "-n", "1", "-o", "-", text=text).exit_code == 0
 
+    def test_with_a_file_to_start_the_conversion_is_written_beside_the_script(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(1, 1))\nnet(torch.ones(1, 1))\n"
+        result = launch(tmp_path, monkeypatch, "--on", "slurm", "-n", "2", "-o", "job.sbatch", text=text)
+        assert result.exit_code == 0, result.output
+        assert "converted into train_ddp_ddp.py, which the launch file starts" in result.stderr
+        written = (tmp_path / "train_ddp_ddp.py").read_text()
+        assert "init_distributed()" in written
+        assert "torch.nn.DataParallel" not in written
+        assert (tmp_path / "train_ddp.py").read_text() == text
+        assert (tmp_path / "ddp_helpers.py").exists()
+        assert "train_ddp_ddp.py" in (tmp_path / "job.sbatch").read_text()
+
     def test_a_script_that_cannot_be_converted_on_the_way_is_not_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
