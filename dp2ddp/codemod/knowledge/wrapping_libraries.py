@@ -37,6 +37,7 @@ _FASTAI = ("with learn.distrib_ctx(sync_bn=False): learn.fit(...)", "bs=bs // nu
            "if not rank_distrib(): around prints and files")  # fmt: skip
 _IGNITE = ('with idist.Parallel(backend="nccl") as parallel: parallel.run(training), of def training(local_rank)',
            "idist.auto_dataloader(...) for DataLoader(...): it divides batch_size by the number of ranks",
+           "loader.sampler.set_epoch(epoch) at the start of each epoch, which ignite leaves to you",
            "if idist.get_rank() == 0: around prints and files")  # fmt: skip
 _DDP = 'strategy="ddp", devices=int(os.environ["LOCAL_WORLD_SIZE"])'
 _LIGHTNING = (_DDP, "batch_size // trainer.world_size in each DataLoader",
