@@ -15,8 +15,9 @@ COMMON = (b"arallel", b"istributed")
 MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
 HELPERS = (b"ddp_helpers", b"dp2ddp.helpers")  # that a converted script imports
 IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
-# Libraries that wrap by themselves, and what of them does (dp2ddp/codemod/knowledge/wrapping_libraries.py).
-WRAPPING = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
+# One of these, or of COMMON, is in each file that may use a library that wraps by itself; which ones, and what of them.
+WRAPPING = (b"Trainer", b"transformers", b"lightning")
+LIBRARIES = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
 USES = (b"Trainer", b"Fabric", b"Lite", b"auto_model", b"to_parallel", b"parallel_ctx", b".fit(")
 CHUNK = 1 << 18
 
@@ -69,8 +70,16 @@ def may_matter(path: str) -> bool:
         return True
     if b"helpers" in data and any(name in data for name in HELPERS):
         return True
-    if any(name in data for name in WRAPPING) and any(word in data for word in USES):
+    is_common = COMMON[0] in data or COMMON[1] in data
+    if (is_common or any(word in data for word in WRAPPING)) and _uses_wrapping_library(path, data):
         return True
-    if COMMON[0] not in data and COMMON[1] not in data:
+    return is_common and (any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED))
+
+
+def _uses_wrapping_library(path: str, data: bytes) -> bool:
+    """Whether it imports one, and has a word of what of it wraps."""
+    if not (any(name in data for name in LIBRARIES) and any(word in data for word in USES)):
         return False
-    return any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED)
+    from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS  # of use to few
+
+    return path.endswith(".ipynb") or IMPORTS.search(data.decode(errors="replace")) is not None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, shows_one_gpu
+from dp2ddp.review.files import may_matter
 from tests.codemod.programs import program, project
 
 HIDDEN = {
@@ -52,6 +56,21 @@ PLAIN = (
     "import lightning as L\nL.Trainer(devices=2).fit(model)",
     "import fastai\nprint(tensor.to_parallel())",
 )
+
+
+@pytest.mark.parametrize("name", ["train.py", "train.ipynb"])
+@pytest.mark.parametrize("script", HIDDEN)
+def test_check_reads_such_a_file(tmp_path: Path, script: str, name: str) -> None:
+    """Its search of bytes knows what the table knows."""
+    path = tmp_path / name
+    path.write_text(json.dumps(script.splitlines(keepends=True)) if name.endswith(".ipynb") else script)
+    assert may_matter(str(path))
+
+
+def test_check_passes_over_words_of_libraries_that_are_not_imported(tmp_path: Path) -> None:
+    path = tmp_path / "help.py"
+    path.write_text('"""Of transformers: Trainer(model).fit(x)."""\nmodel.fit(x)\n')
+    assert not may_matter(str(path))
 
 
 @pytest.mark.parametrize("script", HIDDEN)
