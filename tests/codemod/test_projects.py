@@ -139,3 +139,11 @@ def test_what_the_project_downloads_itself_is_changed_there_and_not_at_each_of_i
 def test_a_download_that_is_handed_on_to_a_library_is_changed_at_the_call(call: str) -> None:
     conversion = programs.converted(f"{TRAIN}    train = {call}\n", OWN_DATA)
     assert f"train = rank0_first({call.replace('(', ', ', 1)}" in conversion.after
+
+
+def test_modules_that_import_each_other_by_the_hundred() -> None:
+    """Python's stack is a thousand calls deep."""
+    modules = {f"m{number}": f"import m{number - 1}\n" for number in range(1, 400)}
+    found = convert(programs.project(f"import m399\n{programs.WRAP}", m0="WIDTH = 4\n", **modules))
+    assert not found.hazards
+    assert "init_distributed()\n\nnet = " in found.after

@@ -30,9 +30,18 @@ class Quiet:
 
     def __init__(self, entry: Module) -> None:
         self.entry, self.seen = entry, {entry}
+        self.pending: list[tuple[Module, ast.stmt]] = []  # of modules that import each other by the hundred
 
     def first_loud(self, module: Module, body: Iterable[ast.stmt]) -> ast.stmt | None:
-        return next((each for each in body if not self.is_quiet(module, each)), None)
+        return next((each for each in body if not self._is_quiet_throughout(module, each)), None)
+
+    def _is_quiet_throughout(self, module: Module, statement: ast.stmt) -> bool:
+        """Whether a statement is quiet, and whatever it imports."""
+        self.pending = [(module, statement)]
+        while self.pending:
+            if not self.is_quiet(*self.pending.pop()):
+                return False
+        return True
 
     def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
         match statement:
@@ -41,7 +50,9 @@ class Quiet:
             case ast.ClassDef(body=body):
                 return all(self.is_quiet(module, each) for each in body)
             case ast.Import() | ast.ImportFrom():
-                return all(self.is_quiet_module(module, name) for name in _imported(module, statement))
+                for name in _imported(module, statement):
+                    self._follow(module, name)
+                return True
             case ast.If() if is_main_guard(statement):
                 return module is not self.entry
             case ast.If() | ast.Try() | ast.For():
@@ -76,15 +87,13 @@ class Quiet:
             return False
         return (name or "").startswith(QUIET_HOMES) or name is None and method in QUIET_METHODS
 
-    def is_quiet_module(self, importer: Module, name: str) -> bool:
+    def _follow(self, importer: Module, name: str) -> None:
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             module = importer.program.by_name.get(".".join(parts[:count]))
             if module is not None and module not in self.seen:
                 self.seen.add(module)
-                if not all(self.is_quiet(module, each) for each in module.tree.body):
-                    return False
-        return True
+                self.pending += [(module, each) for each in module.tree.body]
 
 
 def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
