@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.looks import devices
+from dp2ddp.codemod.model.modules import Module
+from tests.codemod.programs import WRAP, project
 from tests.codemod.scripts import converted
 
 SCRIPT = """\
@@ -91,3 +97,19 @@ def test_the_first_of_device_ids_is_one() -> None:
 )
 def test_other_texts_are_not(line: str) -> None:
     assert noted(line) == []
+
+
+def test_each_file_is_searched_for_devices_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not once for every other one."""
+    searched: Counter[str] = Counter()
+    texts = devices._texts
+
+    def counted(module: Module) -> object:
+        searched[module.source.name] += 1
+        return texts(module)
+
+    monkeypatch.setattr(devices, "_texts", counted)
+    modules = {f"m{number}": 'print("cuda:0")\n' for number in range(9)}
+    convert(project("".join(f"import {name}\n" for name in modules) + WRAP, **modules))
+    assert len(searched) == 10
+    assert max(searched.values()) <= 4

@@ -151,25 +151,31 @@ class Devices:
         return is_used and self._is_index(module, node)  # by its own name, too
 
     @cached_property
+    def _uses(self) -> list[tuple[Module, Use]]:
+        return [(module, use) for module in self.program.modules for use in uses(module, self)]
+
+    @cached_property
+    def named(self) -> set[ast.AST]:
+        """The expressions that name a device, anywhere in the program."""
+        return {use.node for _, use in self._uses}
+
+    @cached_property
     def _used(self) -> set[str | int]:
-        indices = (
-            (module, use.index) for module in self.program.modules for use in uses(module, self) if use.index
-        )
+        indices = ((module, use.index) for module, use in self._uses if use.index)
         return {self._key(source) for each in indices for _, source in self.program.flow.origins(*each)}
 
     @cached_property
     def named_elsewhere(self) -> set[str | int]:
         """All devices of the program that are not the model's."""
+        own_modes = {module: OwnMode(module) for module in self.program.modules}
         indices: set[str | int] = set()
-        for module in self.program.modules:
-            own_mode = OwnMode(module)
-            for use in uses(module, self):
-                if (
-                    use.index is not None
-                    and not own_mode.holds(use.node)
-                    and self.program.reach.runs(module, use.node)
-                ):
-                    indices |= self.others(module, use.index)
+        for module, use in self._uses:
+            if (
+                use.index is not None
+                and not own_modes[module].holds(use.node)
+                and self.program.reach.runs(module, use.node)
+            ):
+                indices |= self.others(module, use.index)
         return indices
 
     def _is_index(self, module: Module, node: ast.expr) -> bool:

@@ -51,6 +51,11 @@ def shows_one_gpu(program: Program) -> bool:
     return visible is not None and len([each for each in visible.split(",") if each.strip()]) <= 1
 
 
+@lru_cache(maxsize=1)  # each file asks
+def _may_wrap(program: Program) -> bool:
+    return any(may_wrap_hidden(each.source.text) for each in program.modules)
+
+
 @lru_cache(maxsize=1)
 def hidden_wraps(program: Program) -> tuple[HiddenWrap, ...]:
     """All uses of libraries that wrap, that can run, in the order of the files."""
@@ -67,9 +72,8 @@ def derived_in(module: Module) -> Iterator[HiddenWrap]:
 
 def wraps_in(module: Module) -> Iterator[HiddenWrap]:
     """The uses in a file, whether they can run or not."""
-    program = module.program
-    if has_joined(program.entry) or not any(may_wrap_hidden(each.source.text) for each in program.modules):
-        return  # converted already, or none
+    if not _may_wrap(module.program) or has_joined(module.program.entry):
+        return  # none, or converted already
     called = set()
     for call in module.calls:
         for wrap in _of_call(module, call):

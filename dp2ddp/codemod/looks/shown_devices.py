@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.knowledge.shown import LOGGERS, SHOWS
-from dp2ddp.codemod.looks.devices import Devices, index_in_text, uses
+from dp2ddp.codemod.looks.devices import Devices, index_in_text
 from dp2ddp.codemod.model.modules import Call, Module
 
 # What stands before a number that is a device's; `GPUs:` and `GPU memory:` are about something else.
@@ -35,16 +35,15 @@ def shown_numbers(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, 
 
 def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that show a device from whose name the number goes, with that device."""
-    edited = {use.node for each in module.program.modules for use in uses(each, devices)}
     for call in module.calls:
         for piece in _shown(call):
             if isinstance(piece, (ast.Name, ast.Attribute)):
                 origins = module.program.flow.origins(module, piece)
-                if any(_is_named_in(*origin, edited) for origin in origins):
+                if any(_is_named_in(*origin, devices.named) for origin in origins):
                     yield call.node, piece
 
 
-def _is_named_in(module: Module, origin: ast.expr, names: set[ast.expr]) -> bool:
+def _is_named_in(module: Module, origin: ast.expr, names: set[ast.AST]) -> bool:
     """Whether an expression is one of these names of devices, or `torch.device` of one."""
     is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
     return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
