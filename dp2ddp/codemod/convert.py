@@ -133,8 +133,8 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
 def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
     rules = pick_rules(rules_of_style(EXACT), options.select, options.ignore)
-    named, texts = _may_matter(project), (project.entry.text, *(each.source.text for each in project.modules))
-    if not named and not any(map(may_wrap_hidden, texts)):
+    named = _may_matter(project)
+    if not named and not any(map(may_wrap_hidden, project.texts)):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None
     program = read_program(project)
@@ -170,11 +170,10 @@ def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
 
 def _may_matter(project: Project) -> bool:
     """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
-    texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    if any(MENTION.search(text) or FOREIGN.search(text) for text in texts):
+    if any(MENTION.search(text) or FOREIGN.search(text) for text in project.texts):
         return True
     path = project.entry.path
-    return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
+    return path is not None and any(map(may_look_up, project.texts)) and any(find_mentions(path.parent))
 
 
 def _unchanged(planned: ProgramPlan) -> Conversion:

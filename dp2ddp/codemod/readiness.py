@@ -47,14 +47,13 @@ READING = re.compile(
 def readiness(project: Project) -> Readiness:
     """What a script and its local modules say."""
     program = read_program(project)
-    texts = [project.entry.text, *(module.source.text for module in project.modules)]
     libraries = library_wraps(program)
     wraps_on = [
         f"{wrap.module.source.name}:{wrap.node.lineno}"
         for wrap in hidden_wraps(program)
         if not wrap.starts_ddp
     ]
-    joins = any(map(JOINING.search, texts)) and not wraps_on
+    joins = any(map(JOINING.search, project.texts)) and not wraps_on
     return Readiness(
         # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
         still_wrapped=_first_wrap(program)
@@ -64,7 +63,7 @@ def readiness(project: Project) -> Readiness:
         joins=joins,
         settings=settings_of(program),
         visible_devices=visible_text(program.entry),
-        reads_checkpoints=any(map(READING.search, texts)),
+        reads_checkpoints=any(map(READING.search, project.texts)),
     )
 
 

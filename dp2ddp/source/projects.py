@@ -47,6 +47,11 @@ class Project:
     links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all files: the entry script's first."""
+        return (self.entry.text, *(each.source.text for each in self.modules))
+
+    @property
     def root(self) -> Path | None:
         """The folder that is first on sys.path: the script's, or the one that its package stands in."""
         return self.root_of(self.entry.path) if self.entry.path else None

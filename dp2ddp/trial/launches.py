@@ -152,8 +152,7 @@ def _launch_of_port(subject: Subject) -> Launch | None:
         project = read_project(subject.port)
     except Dp2DdpError:
         return None
-    texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    trees = [tree for tree in map(parse_leniently, texts) if tree is not None]
+    trees = [tree for tree in map(parse_leniently, project.texts) if tree is not None]
     return find_launch(trees, subject.arguments_of_converted, subject.starts_ranks)
 
 

@@ -10,7 +10,6 @@ from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import (
     BY_HAND,
-    WRAP,
     ModelWrap,
     changed_behind,
     is_seeded,
@@ -20,7 +19,7 @@ from dp2ddp.codemod.idiomatic.models import (
     wraps_of,
 )
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
-from dp2ddp.codemod.knowledge.derived import WRAPPERS
+from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
@@ -111,7 +110,7 @@ class Wrapped(Rule):
             if wrap.model is not None:
                 yield from _wrapped(wrap, wrap.model)
             yield from _said(wrap)
-        for node, _ in mentions(module, [WRAP]):
+        for node, _ in mentions(module, [DATA_PARALLEL]):
             if node not in wraps or wraps[node].model is None:
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
                 yield Change(Replace(node, words_of(module)["DDP"], because))
@@ -126,7 +125,7 @@ class Wrapped(Rule):
 
 def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     module, program, words = wrap.module, wrap.module.program, words_of(wrap.module)
-    has_cuda, is_plain_class = names_cuda(program), wrap.call.name != WRAP and not wrap.overrides
+    has_cuda, is_plain_class = names_cuda(program), wrap.call.name != DATA_PARALLEL and not wrap.overrides
     moved, made = f"{{model}}{wrap.move if has_cuda else ''}", module.text(wrap.target or model)
     kind = module.text(wrap.call.node.func) if is_plain_class else words["DDP"]
     options = f", device_ids=[{words.index}]" if has_cuda else ""

@@ -19,11 +19,11 @@ from dp2ddp.codemod.idiomatic.looking import (
     trains,
     words_in,
 )
+from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 
-WRAP = "torch.nn.DataParallel"
 PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}
 # The parts of DataParallel as functions, and where each takes devices: a list of them; `gather` one.
 BY_HAND = {
@@ -115,10 +115,10 @@ class ModelWrap:
 @lru_cache(maxsize=8)
 def wraps_of(program: Program) -> tuple[ModelWrap, ...]:
     """Every wrap, file by file."""
-    classes: dict[str, tuple[frozenset[str], int]] = {WRAP: (frozenset(), 0)}
+    classes: dict[str, tuple[frozenset[str], int]] = {DATA_PARALLEL: (frozenset(), 0)}
     for module in program.modules:
         for each in module.all(ast.ClassDef):
-            if any(module.name(base) == WRAP for base in each.bases):
+            if any(module.name(base) == DATA_PARALLEL for base in each.bases):
                 classes[f"{module.dotted}.{each.name}"] = _own_ways(each)
     return tuple(
         ModelWrap(module, call, *classes[call.name])

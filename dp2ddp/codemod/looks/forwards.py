@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from dp2ddp.codemod.knowledge.derived import CLASSES
+from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
@@ -37,7 +37,7 @@ NO_MODULES = (
 )
 COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
-HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
+HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")

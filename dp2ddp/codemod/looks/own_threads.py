@@ -11,7 +11,7 @@ from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_obje
 from dp2ddp.codemod.knowledge.functions import does
 from dp2ddp.codemod.knowledge.reading_methods import COMPUTING, LOOKING
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places, root_name, stored_names
 from dp2ddp.codemod.model.scopes import Binds
 
 ARRAYS = {f"numpy.{kind}{like}" for kind in ("zeros", "ones", "empty", "full") for like in ("", "_like")}
@@ -122,7 +122,7 @@ class _ThreadCode:
     def filled(self) -> Iterator[str]:
         """What it writes into that is not its own."""
         for target in self._written():
-            root = _root(target)
+            root = root_name(target)
             if root not in self._own():
                 yield root
 
@@ -146,13 +146,11 @@ class _ThreadCode:
         ]
 
     def _own(self) -> set[str]:
-        parameters = {each.arg for each in places(self.node)}
-        names = (each for each in ast.walk(self.node) if isinstance(each, ast.Name))
-        return {each.id for each in names if isinstance(each.ctx, ast.Store)} - parameters
+        return stored_names(self.node) - {each.arg for each in places(self.node)}
 
     def _is_own_place(self, target: ast.Subscript) -> bool:
         """Whether no other thread writes there or reads what is written: `found[i] = ...`, and nothing else of it."""
-        root = _root(target)
+        root = root_name(target)
         if root in self._own():
             return True
         mentions = [each for each in ast.walk(self.node) if isinstance(each, ast.Name) and each.id == root]
@@ -162,7 +160,7 @@ class _ThreadCode:
             bool(root)
             and is_chosen
             and is_set
-            and len(mentions) == sum(_root(each) == root for each in self._written())
+            and len(mentions) == sum(root_name(each) == root for each in self._written())
         )
 
     def _computes(self, call: ast.Call) -> bool:
@@ -176,10 +174,4 @@ class _ThreadCode:
         if not isinstance(call.func, ast.Attribute):
             return False
         method = call.func.attr
-        return method in COMPUTING or changes_its_object(method) and _root(call.func) in self._own()
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return _name(node)
+        return method in COMPUTING or changes_its_object(method) and root_name(call.func) in self._own()

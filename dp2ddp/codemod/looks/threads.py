@@ -7,13 +7,13 @@ results. What they change by another way, the other ranks do not see.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, places, root_name, stored_names
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS_OF_THREADS = (
@@ -101,17 +101,17 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
 
     Pools of processes work on copies of what they hand over.
     """
+    shares = any(each.name in POOLS_OF_THREADS for home in module.program.modules for each in home.calls)
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
         if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
             continue
-        shares = any(each.name in POOLS_OF_THREADS for home in module.program.modules for each in home.calls)
         parts = [*_given_functions(module, given)]
         if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
             yield call, ast.unparse(given)
         for part in parts:
             leak = next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
-            if leak or shares and (leak := next(_filled_arguments(*part, frozenset([part[1]])), None)):
+            if leak or shares and (leak := next(_filled_arguments(*part), None)):
                 yield call, leak
 
 
@@ -144,13 +144,13 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
         nodes = [*ast.walk(function)]
-        own = _stored(nodes) | {each.arg for each in nodes if isinstance(each, ast.arg)}
+        own = stored_names(function) | {each.arg for each in nodes if isinstance(each, ast.arg)}
         own -= set() if isinstance(target, ast.ClassDef) else {"self"}
         for node in nodes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 yield node.names[0]
             changed = _changed(module, node)
-            if changed is not None and (root := _root(changed)) and root not in own:
+            if changed is not None and (root := root_name(changed)) and root not in own:
                 yield ast.unparse(changed)
 
 
@@ -163,28 +163,26 @@ def _made_for(call: Call, target: ast.AST) -> set[str]:
 
 
 def _filled_arguments(
-    module: Module, target: ast.AST, seen: frozenset[ast.AST] = frozenset(), made: Set[str] = frozenset()
+    module: Module, function: ast.AST, seen: Set[ast.AST] = frozenset(), made: Set[str] = frozenset()
 ) -> Iterator[str]:
     """What a thread's function changes of that which it is given, by itself or by a function that it hands it to."""
-    nodes = [*ast.walk(target)] if isinstance(target, FUNCTIONS) else []
-    given = {each.arg for each in places(target)} - {"self", *made} - _stored(nodes)
+    if not isinstance(function, FUNCTIONS):
+        return
+    nodes, seen = [*ast.walk(function)], seen | {function}
+    given = {each.arg for each in places(function)} - {"self", *made} - stored_names(function)
     for node in nodes:
         match node:
             case ast.Assign(targets=[target], value=source) | ast.For(target=target, iter=source):
-                given |= _stored(ast.walk(target)) if _root(source) in given else set()
+                given |= stored_names(target) if root_name(source) in given else set()
     for node in nodes:
         changed = _changed(module, node)
-        if changed is not None and _root(changed) in given:
+        if changed is not None and root_name(changed) in given:
             yield ast.unparse(changed)
         called = module.definition(node.func) if isinstance(node, ast.Call) else None
-        if called and called[1] not in seen and not given.isdisjoint(map(_root, node.args)):  # type: ignore[attr-defined]
+        if called and called[1] not in seen and not given.isdisjoint(map(root_name, node.args)):  # type: ignore[attr-defined]
             pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
-            of_others = {each.arg for each, argument in pairs if _root(argument) not in given}
-            yield from _filled_arguments(*called, seen | {called[1]}, of_others)
-
-
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    return {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+            of_others = {each.arg for each, argument in pairs if root_name(argument) not in given}
+            yield from _filled_arguments(*called, seen, of_others)
 
 
 def _changed(module: Module, node: ast.AST) -> ast.expr | None:
@@ -201,12 +199,6 @@ def _changed(module: Module, node: ast.AST) -> ast.expr | None:
             return node.args[0]
     place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None
-
-
-def _root(node: ast.expr | None) -> str | None:
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
 
 
 def _draws(module: Module, node: ast.AST) -> Iterator[str]:

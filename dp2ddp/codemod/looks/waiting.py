@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, defaults, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, defaults, places, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
@@ -37,12 +37,8 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
     function, in_forwards = module.function_around(node), _in_forwards(module.program)
     if function is None:
         return False
-    stored = {
-        each.id
-        for each in ast.walk(function)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-    }
-    usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"} - stored
+    usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"}
+    usual -= stored_names(function)
     child, tests = node, set()
     for parent in module.around(node):
         if isinstance(parent, ast.If) and child in parent.body:

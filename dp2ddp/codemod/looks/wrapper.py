@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.knowledge.derived import CLASSES
+from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
@@ -17,7 +17,6 @@ from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
 
-WRAP = "torch.nn.DataParallel"
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
 # number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
 SPECIAL_HOMES = (
@@ -179,7 +178,7 @@ def _name_of_wrapped(program: Program) -> str | None:
     call = module.parents[node]
     if not isinstance(call, ast.Call) or call.func is not node:
         return None
-    given = Call(call, WRAP)
+    given = Call(call, DATA_PARALLEL)
     if given.may_have_more or given.argument(3, "dim") is not None:
         return None
     statement = module.statement(call)
@@ -232,7 +231,7 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
 def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     wrapping, node = _wraps(program)[0]
-    raw = _last_name(Call(wrapping.parents[node], WRAP).argument(0, "module"))  # type: ignore[arg-type]
+    raw = _last_name(Call(wrapping.parents[node], DATA_PARALLEL).argument(0, "module"))  # type: ignore[arg-type]
     owners = [
         call.node.func for each in program.modules for call in each.calls if call.method == "parameters"
     ]

@@ -40,6 +40,19 @@ def defaults(function: ast.AST) -> dict[str, ast.expr]:
     return {each.arg: value for each, value in pairs if value is not None}
 
 
+def root_name(node: ast.expr | None) -> str:
+    """`found` of `found[i].rows`; "" where it is no name."""
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def stored_names(node: ast.AST) -> set[str]:
+    """The names that code sets."""
+    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    return {each.id for each in names if isinstance(each.ctx, ast.Store)}
+
+
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     """Methods of a class, also those under `if`."""
     choices = (each for each in node.body if isinstance(each, (ast.If, ast.Try)))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import places
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -119,9 +120,7 @@ class _Wrapped:
         function = self.script.file.definition(call.node.func)
         for place, argument in enumerate(call.node.args):
             if argument in self.mentions and isinstance(function, ast.FunctionDef):
-                names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)][
-                    place : place + 1
-                ]
+                names = [each.arg for each in places(function)[place : place + 1]]
                 uses = [use for name in names for use in self.module.by_word.get(name, ())]
                 own = [use for use in uses if self.script.sites.function_of(use) is function]
                 if all(isinstance(use.ctx, ast.Load) for use in own):
