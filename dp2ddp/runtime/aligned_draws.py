@@ -61,7 +61,8 @@ def leave_order(folder: Path, patches: Patches) -> None:
     def _next_index(self: Any) -> Any:
         index = original(self)
         indices = [plain_index(each) for each in (index if self._auto_collation else [index])]
-        if all(isinstance(each, int) for each in indices):
+        has_length = hasattr(self._dataset, "__len__")  # fastai's, which stands for a loader, has none
+        if has_length and all(isinstance(each, int) for each in indices):
             leave_batch(folder, passes.key(self._dataset), indices)
         return index
 

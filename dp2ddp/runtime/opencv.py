@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy
 
+from .imports import when_imported
 from .patches import Patches
 
 # Those that raise "Unsupported depth of input image" for CV_64F, of the ones that training scripts call.
@@ -20,39 +17,8 @@ _WITHOUT_DOUBLES = ("cvtColor", "medianBlur", "bilateralFilter", "inpaint", "dem
 
 
 def let_opencv_take_doubles(patches: Patches) -> None:
-    """When the script imports cv2; it may be large, or not there."""
-    if "cv2" in sys.modules:
-        _patch(sys.modules["cv2"])
-        return
-    finder = _OpenCvFinder()
-    sys.meta_path.insert(0, finder)
-    patches.on_undo(finder.leave)
-
-
-class _OpenCvFinder(MetaPathFinder):
-    """Lets the others find cv2, once, and patches it as soon as it is loaded."""
-
-    def leave(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != "cv2":
-            return None
-        self.leave()  # cv2's own start imports "cv2" again
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return None
-        load = spec.loader.exec_module
-
-        def load_and_patch(module: ModuleType) -> None:
-            load(module)
-            _patch(module)
-
-        spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
-        return spec
+    """When the script imports cv2."""
+    patches.on_undo(when_imported("cv2", _patch))
 
 
 def _patch(module: ModuleType) -> None:

@@ -107,3 +107,72 @@ def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
     first = found.float64.first
     assert first is not None
     assert (first.step, first.kind) == (1, "gradient before clipping")
+
+
+OWN_OPTIMIZER = """
+import collections
+import torch
+
+class Optimizer:
+    def __init__(self, params, lr):
+        self.param_groups = [{"params": list(params), "lr": lr}]
+        self.state = collections.defaultdict(dict)
+
+    def step(self, closure=None):
+        for each in self.param_groups[0]["params"]:
+            each.data.add_(each.grad.data, alpha=-self.param_groups[0]["lr"])
+
+    def zero_grad(self):
+        for each in self.param_groups[0]["params"]:
+            each.grad = None
+"""
+FASTAI_LIKE = """
+import torch
+from torch import nn
+from fastai.optimizer import Optimizer
+
+torch.manual_seed(1)
+net = nn.DataParallel(nn.Linear(3, 2)).cuda()
+optimizer = Optimizer(net.parameters(), 0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    net(torch.randn(4, 3).cuda()).square().mean().backward()
+    optimizer.step()
+"""
+PORT_THAT_SUMS_ONCE_TOO_OFTEN = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from fastai.optimizer import Optimizer
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(1)
+net = nn.parallel.DistributedDataParallel(nn.Linear(3, 2))
+optimizer = Optimizer(net.parameters(), 0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    net(torch.randn(4, 3).chunk(world)[rank]).square().mean().backward()
+    if step == 1:
+        for each in net.parameters():
+            each.grad *= 2
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_steps_of_an_optimizer_that_is_not_torch_s_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fastai").mkdir()
+    Path("fastai", "__init__.py").touch()
+    Path("fastai", "optimizer.py").write_text(OWN_OPTIMIZER)
+    Path("train.py").write_text(FASTAI_LIKE)
+    Path("port.py").write_text(PORT_THAT_SUMS_ONCE_TOO_OFTEN)
+    (found,) = verify("train.py", converted="port.py", devices=2, timeout=500.0).verdicts
+    assert found.float64.steps == 3
+    first = found.float64.first
+    assert first is not None
+    assert (first.step, first.kind) == (1, "gradient")
