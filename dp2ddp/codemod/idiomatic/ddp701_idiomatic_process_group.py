@@ -15,7 +15,7 @@ from dp2ddp.codemod.looks.quiet import LAUNCHER
 from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rule, diff
 
 BECAUSE = "each rank joins, and takes its own GPU"
 OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
@@ -48,40 +48,26 @@ class ProcessGroup(Rule):
     nodes = ("BaseStatement",)
     everywhere = True  # torchrun may start a mode that nothing else does
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import sys
-                import torch
-                from torch import nn
-                import torch.distributed as dist
+        diff("""
+              import os
+              import sys
+              import torch
+              from torch import nn
+              import torch.distributed as dist
 
-                BATCH = 32
+              BATCH = 32
 
-                print("training")
-                net = nn.DataParallel(nn.Linear(2, 2).cuda())
-            """,
-            after="""
-                import os
-                import sys
-                import torch
-                from torch import nn
-                import torch.distributed as dist
-
-                BATCH = 32
-
-                local_rank = int(os.environ["LOCAL_RANK"])
-                torch.cuda.set_device(local_rank)
-                dist.init_process_group("nccl")
-                rank = dist.get_rank()
-                if rank != 0:
-                    sys.stdout = open(os.devnull, "w")  # rank 0 prints
-
-                print("training")
-                net = nn.DataParallel(nn.Linear(2, 2).cuda())
-                dist.destroy_process_group()
-            """,
-        ),
+            + local_rank = int(os.environ["LOCAL_RANK"])
+            + torch.cuda.set_device(local_rank)
+            + dist.init_process_group("nccl")
+            + rank = dist.get_rank()
+            + if rank != 0:
+            +     sys.stdout = open(os.devnull, "w")  # rank 0 prints
+            +
+              print("training")
+              net = nn.DataParallel(nn.Linear(2, 2).cuda())
+            + dist.destroy_process_group()
+        """),
         Flags(
             before="""
                 import torch

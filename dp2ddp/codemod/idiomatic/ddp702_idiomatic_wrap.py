@@ -22,7 +22,7 @@ from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 INITIALISES = re.compile(r"apply$|_?(init|reset)")
 OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
@@ -66,41 +66,25 @@ class Wrapped(Rule):
     name = "idiomatic-wrap"
     nodes = ("Arg", "Attribute", "BaseStatement", "Call", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                from torch import nn
-                from torch.nn.parallel import DistributedDataParallel as DDP
-                net = nn.DataParallel(net, device_ids=[0, 1]).cuda()
-                if isinstance(net, nn.DataParallel):
-                    print(net.module)
-            """,
-            after="""
-                import torch
-                from torch import nn
-                from torch.nn.parallel import DistributedDataParallel as DDP
-                net = DDP(net.cuda(), device_ids=[local_rank])
-                if isinstance(net, DDP):
-                    print(net.module)
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                import torch.distributed as dist
-                out = torch.nn.parallel.data_parallel(net, x, gpus)
-                out.mean().backward()
-                optimizer.step()
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-                out = torch.nn.parallel.data_parallel(net, x, [local_rank])
-                out.mean().backward()
-                average_gradients(optimizer)
-                optimizer.step()
-            """,
-        ),
+        diff("""
+              import torch
+              from torch import nn
+              from torch.nn.parallel import DistributedDataParallel as DDP
+            - net = nn.DataParallel(net, device_ids=[0, 1]).cuda()
+            - if isinstance(net, nn.DataParallel):
+            + net = DDP(net.cuda(), device_ids=[local_rank])
+            + if isinstance(net, DDP):
+                  print(net.module)
+        """),
+        diff("""
+              import torch
+              import torch.distributed as dist
+            - out = torch.nn.parallel.data_parallel(net, x, gpus)
+            + out = torch.nn.parallel.data_parallel(net, x, [local_rank])
+              out.mean().backward()
+            + average_gradients(optimizer)
+              optimizer.step()
+        """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 

@@ -13,7 +13,7 @@ from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
@@ -43,39 +43,23 @@ class Rank0First(Rule):
     name = "idiomatic-download"
     nodes = ("BaseStatement",)
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                import torch.distributed as dist
-                train = CIFAR10("data", train=True, download=True)
-                test = CIFAR10("data", train=False, download=True)
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-                if rank != 0:
-                    dist.barrier()  # rank 0 downloads first
-                train = CIFAR10("data", train=True, download=True)
-                test = CIFAR10("data", train=False, download=True)
-                if rank == 0:
-                    dist.barrier()
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                import torch.distributed as dist
-                torch.save(net.state_dict(), "net.pt")
-                net.load_state_dict(torch.load("net.pt"))
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-                torch.save(net.state_dict(), "net.pt")
-                dist.barrier()  # rank 0 has written
-                net.load_state_dict(torch.load("net.pt"))
-            """,
-        ),
+        diff("""
+              import torch
+              import torch.distributed as dist
+            + if rank != 0:
+            +     dist.barrier()  # rank 0 downloads first
+              train = CIFAR10("data", train=True, download=True)
+              test = CIFAR10("data", train=False, download=True)
+            + if rank == 0:
+            +     dist.barrier()
+        """),
+        diff("""
+              import torch
+              import torch.distributed as dist
+              torch.save(net.state_dict(), "net.pt")
+            + dist.barrier()  # rank 0 has written
+              net.load_state_dict(torch.load("net.pt"))
+        """),
         Untouched('train = CIFAR10("data", train=True, download=False)'),
     )
 

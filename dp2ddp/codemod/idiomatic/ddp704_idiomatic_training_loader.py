@@ -12,7 +12,7 @@ from dp2ddp.codemod.idiomatic.looking import is_true, last_word
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
 ORDER = "another order in each epoch, the same on all ranks"
@@ -57,48 +57,27 @@ class TrainingLoader(Rule):
     name = "idiomatic-training-loader"
     nodes = ("Arg", "BaseStatement", "Integer")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                from torch.utils.data import DataLoader
-                from torch.utils.data.distributed import DistributedSampler
-                net = torch.nn.DataParallel(net)
-                loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
-                for epoch in range(10):
-                    for x, y in loader:
-                        loss = criterion(net(x), y)
-                        loss.backward()
-            """,
-            after="""
-                import torch
-                from torch.utils.data import DataLoader
-                from torch.utils.data.distributed import DistributedSampler
-                net = torch.nn.DataParallel(net)
-                loader = DataLoader(data, batch_size=64 // world_size, sampler=DistributedSampler(data), num_workers=4)
-                for epoch in range(10):
-                    loader.sampler.set_epoch(epoch)
-                    for x, y in loader:
-                        loss = criterion(net(x), y)
-                        loss.backward()
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                from torch.utils.data import DataLoader
-                loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
-                for x, y in loader:
-                    criterion(net(x), y).backward()
-            """,
-            after="""
-                import torch
-                from torch.utils.data import DataLoader
-                # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
-                loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
-                for x, y in loader:
-                    criterion(net(x), y).backward()
-            """,
-        ),
+        diff("""
+              import torch
+              from torch.utils.data import DataLoader
+              from torch.utils.data.distributed import DistributedSampler
+              net = torch.nn.DataParallel(net)
+            - loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
+            + loader = DataLoader(data, batch_size=64 // world_size, sampler=DistributedSampler(data), num_workers=4)
+              for epoch in range(10):
+            +     loader.sampler.set_epoch(epoch)
+                  for x, y in loader:
+                      loss = criterion(net(x), y)
+                      loss.backward()
+        """),
+        diff("""
+              import torch
+              from torch.utils.data import DataLoader
+            + # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
+              loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
+              for x, y in loader:
+                  criterion(net(x), y).backward()
+        """),
         Untouched("""
             import torch
             from torch.utils.data import DataLoader

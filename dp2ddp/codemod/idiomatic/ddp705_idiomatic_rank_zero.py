@@ -14,7 +14,7 @@ from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.looks.uses import is_harmless, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "rank 0 writes"
 RETURNS = "every rank does this, as what it returns is used: rank 0's alone?"
@@ -52,25 +52,19 @@ class RankZeroWrites(Rule):
     name = "idiomatic-rank-zero"
     nodes = ("Arg", "BaseStatement")
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import torch
-                os.makedirs("out")
-                torch.save(net.state_dict(), "out/net.pt")
-                torch.save(optimizer.state_dict(), "out/optimizer.pt")
-                log = open("out/log.txt", "w")
-            """,
-            after="""
-                import os
-                import torch
-                os.makedirs("out", exist_ok=True)
-                if rank == 0:
-                    torch.save(net.state_dict(), "out/net.pt")
-                    torch.save(optimizer.state_dict(), "out/optimizer.pt")
-                log = open("out/log.txt" if rank == 0 else os.devnull, "w")
-            """,
-        ),
+        diff("""
+              import os
+              import torch
+            - os.makedirs("out")
+            - torch.save(net.state_dict(), "out/net.pt")
+            - torch.save(optimizer.state_dict(), "out/optimizer.pt")
+            - log = open("out/log.txt", "w")
+            + os.makedirs("out", exist_ok=True)
+            + if rank == 0:
+            +     torch.save(net.state_dict(), "out/net.pt")
+            +     torch.save(optimizer.state_dict(), "out/optimizer.pt")
+            + log = open("out/log.txt" if rank == 0 else os.devnull, "w")
+        """),
         Untouched('lines = open("names.txt").read()'),
     )
 

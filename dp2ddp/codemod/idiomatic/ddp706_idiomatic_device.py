@@ -10,7 +10,7 @@ from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
 MAPPED = "what lay on rank 0's GPU comes to the rank's own"
@@ -37,20 +37,15 @@ class OwnDevice(Rule):
     name = "idiomatic-device"
     nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-                x = x.cuda(0)
-                weights = torch.load("net.pt")
-            """,
-            after="""
-                import torch
-                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                x = x.cuda()
-                weights = torch.load("net.pt", map_location={"cuda:0": f"cuda:{local_rank}"})
-            """,
-        ),
+        diff("""
+              import torch
+            - device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+            - x = x.cuda(0)
+            - weights = torch.load("net.pt")
+            + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            + x = x.cuda()
+            + weights = torch.load("net.pt", map_location={"cuda:0": f"cuda:{local_rank}"})
+        """),
         Untouched('import torch\nx = x.to("cuda")'),
     )
 

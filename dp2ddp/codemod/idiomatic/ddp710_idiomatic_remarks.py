@@ -15,7 +15,7 @@ from dp2ddp.codemod.idiomatic.models import wraps_of
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Change, Finding, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock
 
 FIGURE = re.compile(r"loss|acc(uracy)?$|correct|hits|(^|_)acc", re.IGNORECASE)
@@ -48,43 +48,25 @@ class Remarks(Rule):
     name = "idiomatic-remarks"
     nodes = ("BaseStatement", "If")
     examples = (
-        Rewrites(
-            before="""
-                from torch import nn
-                net = nn.DataParallel(net)
-                criterion = nn.CrossEntropyLoss(reduction="sum")
-            """,
-            after="""
-                from torch import nn
-                net = nn.DataParallel(net)
-                # dp2ddp: a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before
-                criterion = nn.CrossEntropyLoss(reduction="sum")
-            """,
-        ),
-        Rewrites(
-            before="""
-                import torch
-                import torch.distributed as dist
-                net = torch.nn.DataParallel(net.cuda())
-                for x, y in batches:
-                    loss = criterion(net(x), y)
-                    if torch.isnan(loss):
-                        continue
-                    loss.backward()
-            """,
-            after="""
-                import torch
-                import torch.distributed as dist
-                net = torch.nn.DataParallel(net.cuda())
-                for x, y in batches:
-                    loss = criterion(net(x), y)
-                    skips = torch.tensor(float(torch.isnan(loss)), device="cuda")
-                    dist.all_reduce(skips)  # what one rank does, all do
-                    if skips > 0:
-                        continue
-                    loss.backward()
-            """,
-        ),
+        diff("""
+              from torch import nn
+              net = nn.DataParallel(net)
+            + # dp2ddp: a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before
+              criterion = nn.CrossEntropyLoss(reduction="sum")
+        """),
+        diff("""
+              import torch
+              import torch.distributed as dist
+              net = torch.nn.DataParallel(net.cuda())
+              for x, y in batches:
+                  loss = criterion(net(x), y)
+            -     if torch.isnan(loss):
+            +     skips = torch.tensor(float(torch.isnan(loss)), device="cuda")
+            +     dist.all_reduce(skips)  # what one rank does, all do
+            +     if skips > 0:
+                      continue
+                  loss.backward()
+        """),
         Untouched("from torch import nn\ncriterion = nn.CrossEntropyLoss()"),
     )
 

@@ -88,9 +88,10 @@ _OUTSIDE = {
         *_of("os", "urandom getrandom"), *_of("uuid", "uuid1 uuid4"), *_of("secrets", "token_hex token_bytes token_urlsafe randbelow randbits choice"),
     ]),
     **_all(Does.DIFFER, [
-        *_of("os", "getpid getppid getloadavg"), *_of("socket", "gethostname getfqdn"), *_of("platform", "node"), *_of("threading", "get_native_id"),
+        *_of("os", "getpid getppid getloadavg statvfs times"), *_of("shutil", "disk_usage"), *_of("resource", "getrusage"),
+        *_of("socket", "gethostname getfqdn"), *_of("platform", "node"), *_of("threading", "get_native_id"),
         *_of("torch.cuda", "memory_allocated max_memory_allocated memory_reserved max_memory_reserved mem_get_info utilization"),
-        *_of("psutil", "virtual_memory cpu_percent"),
+        *_of("psutil", "virtual_memory swap_memory disk_usage cpu_percent getloadavg"),
     ]),
     **_all(Does.DOWNLOAD, [
         *_of("torch.hub", "load load_state_dict_from_url"), *_of("torch.utils.model_zoo", "load_url"),

@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.seeds import may_be_none
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
 
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
 
@@ -37,34 +37,21 @@ class UnseededGenerator(Rule):
     name = "unseeded-generator"
     nodes = ("Call",)
     examples = (
-        Rewrites(
-            before="""
-                import argparse
-                import random
-                import numpy as np
-                parser = argparse.ArgumentParser()
-                parser.add_argument("--seed", type=int)
-                parser.add_argument("--split-seed", type=int, default=1)
-                args = parser.parse_args()
-                rng = np.random.default_rng()
-                random.seed(args.seed)
-                fixed = np.random.default_rng(7)
-                split = random.Random(args.split_seed)
-            """,
-            after="""
-                import argparse
-                import random
-                import numpy as np
-                parser = argparse.ArgumentParser()
-                parser.add_argument("--seed", type=int)
-                parser.add_argument("--split-seed", type=int, default=1)
-                args = parser.parse_args()
-                rng = ask_rank0(np.random.default_rng)
-                share_streams(random.seed, args.seed)
-                fixed = np.random.default_rng(7)
-                split = random.Random(args.split_seed)
-            """,
-        ),
+        diff("""
+              import argparse
+              import random
+              import numpy as np
+              parser = argparse.ArgumentParser()
+              parser.add_argument("--seed", type=int)
+              parser.add_argument("--split-seed", type=int, default=1)
+              args = parser.parse_args()
+            - rng = np.random.default_rng()
+            - random.seed(args.seed)
+            + rng = ask_rank0(np.random.default_rng)
+            + share_streams(random.seed, args.seed)
+              fixed = np.random.default_rng(7)
+              split = random.Random(args.split_seed)
+        """),
         Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
         Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
         Flags('import torch\nnoise = open("/dev/urandom", "rb").read(4)', "draws from the operating system"),

@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Finding, Flags, Rewrites, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
@@ -41,74 +41,49 @@ class OwnClock(Rule):
     name = "own-clock"
     nodes = ("Call",)
     examples = (
-        Rewrites(
-            before="""
-                import os
-                import time
-                train("runs/" + time.strftime("%H%M"))
-                start = time.time()
-                while time.time() - start < 60:
-                    step()
-                folder = f"runs/{os.getpid()}"
-            """,
-            after="""
-                import os
-                import time
-                train("runs/" + ask_rank0(time.strftime, "%H%M"))
-                start = ask_rank0(time.time)
-                while ask_rank0(time.time) - start < 60:
-                    step()
-                folder = f"runs/{os.getpid()}"
-            """,
-        ),
-        Rewrites(
-            before="""
-                import time
-                import torch
-                class Timer:
-                    def __init__(self):
-                        self.began = time.time()
-                    def is_over(self):
-                        return time.time() - self.began > 60
-                timer = Timer()
-                torch.manual_seed(int(time.time()))
-                while not timer.is_over():
-                    step()
-            """,
-            after="""
-                import time
-                import torch
-                class Timer:
-                    def __init__(self):
-                        self.began = ask_rank0(time.time)
-                    def is_over(self):
-                        return ask_rank0(time.time) - self.began > 60
-                timer = Timer()
-                torch.manual_seed(int(ask_rank0(time.time)))
-                while not timer.is_over():
-                    step()
-            """,
-        ),
-        Rewrites(
-            before="""
-                import os
-                while not os.path.exists("DONE"):
-                    step()
-                for epoch in range(9):
-                    step()
-                    if os.path.exists("STOP"):
-                        break
-            """,
-            after="""
-                import os
-                while not ask_rank0(os.path.exists, "DONE"):
-                    step()
-                for epoch in range(9):
-                    step()
-                    if ask_rank0(os.path.exists, "STOP"):
-                        break
-            """,
-        ),
+        diff("""
+              import os
+              import shutil
+              import time
+            - train("runs/" + time.strftime("%H%M"))
+            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
+            - start = time.time()
+            + start = ask_rank0(time.time)
+            - while time.time() - start < 60:
+            + while ask_rank0(time.time) - start < 60:
+                  step()
+            -     if shutil.disk_usage(".").free < 1e9:
+            +     if ask_rank0(shutil.disk_usage, ".").free < 1e9:
+                      break
+              folder = f"runs/{os.getpid()}"
+        """),
+        diff("""
+              import time
+              import torch
+              class Timer:
+                  def __init__(self):
+            -         self.began = time.time()
+            +         self.began = ask_rank0(time.time)
+                  def is_over(self):
+            -         return time.time() - self.began > 60
+            +         return ask_rank0(time.time) - self.began > 60
+              timer = Timer()
+            - torch.manual_seed(int(time.time()))
+            + torch.manual_seed(int(ask_rank0(time.time)))
+              while not timer.is_over():
+                  step()
+        """),
+        diff("""
+              import os
+            - while not os.path.exists("DONE"):
+            + while not ask_rank0(os.path.exists, "DONE"):
+                  step()
+              for epoch in range(9):
+                  step()
+            -     if os.path.exists("STOP"):
+            +     if ask_rank0(os.path.exists, "STOP"):
+                      break
+        """),
         Untouched(
             """
                 import os
