@@ -15,7 +15,7 @@ from dp2ddp.codemod.looks.quiet import LAUNCHER
 from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rule, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, diff, flags
 
 BECAUSE = "each rank joins, and takes its own GPU"
 OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
@@ -68,14 +68,12 @@ class ProcessGroup(Rule):
               net = nn.DataParallel(nn.Linear(2, 2).cuda())
             + dist.destroy_process_group()
         """),
-        Flags(
-            before="""
-                import torch
-                torch.distributed.init_process_group("nccl")
-                net = torch.nn.DataParallel(net)
-            """,
-            message="process group of its own",
-        ),
+        flags("""
+            # process group of its own
+            import torch
+            torch.distributed.init_process_group("nccl")
+            net = torch.nn.DataParallel(net)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
@@ -97,14 +97,12 @@ class OwnClock(Rule):
                         step()
             """
         ),
-        Flags(
-            before="""
-                import hydra
-                @hydra.main(config_path="conf")
-                def main(config): ...
-            """,
-            message="hydra.main",
-        ),
+        flags("""
+            # hydra.main
+            import hydra
+            @hydra.main(config_path="conf")
+            def main(config): ...
+        """),
         Untouched(
             """
                 import os

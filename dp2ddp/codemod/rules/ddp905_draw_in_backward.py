@@ -11,7 +11,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 CACHES = ("functools.lru_cache", "functools.cache")
 
@@ -38,39 +38,33 @@ class DrawInBackward(Rule):
     name = "draw-in-backward"
     nodes = ("Call",)
     examples = (
-        Flags(
-            before="""
-                import torch
-                class Shake(torch.autograd.Function):
-                    @staticmethod
-                    def backward(ctx, grad):
-                        return grad * grad.new(grad.shape).uniform_(0, 1)
-                net = torch.nn.DataParallel(Net(Shake.apply))
-            """,
-            message="drawn in a backward",
-        ),
-        Flags(
-            before="""
-                import torch
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        x.register_hook(lambda grad: grad * torch.rand_like(grad))
-                        return x
-                net = torch.nn.DataParallel(Net())
-            """,
-            message="drawn in a backward",
-        ),
-        Flags(
-            before="""
-                import functools
-                import torch
-                @functools.lru_cache(maxsize=None)
-                def mask(n):
-                    return torch.rand(n)
-                net = torch.nn.DataParallel(Net(mask(2)))
-            """,
-            message="drawn once, and kept by functools",
-        ),
+        flags("""
+            # drawn in a backward
+            import torch
+            class Shake(torch.autograd.Function):
+                @staticmethod
+                def backward(ctx, grad):
+                    return grad * grad.new(grad.shape).uniform_(0, 1)
+            net = torch.nn.DataParallel(Net(Shake.apply))
+        """),
+        flags("""
+            # drawn in a backward
+            import torch
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    x.register_hook(lambda grad: grad * torch.rand_like(grad))
+                    return x
+            net = torch.nn.DataParallel(Net())
+        """),
+        flags("""
+            # drawn once, and kept by functools
+            import functools
+            import torch
+            @functools.lru_cache(maxsize=None)
+            def mask(n):
+                return torch.rand(n)
+            net = torch.nn.DataParallel(Net(mask(2)))
+        """),
         Untouched("""
             import torch
             class Net(torch.nn.Module):

@@ -17,7 +17,7 @@ from dp2ddp.codemod.looks.threads import (
 )
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
@@ -51,18 +51,16 @@ class OwnProcesses(Rule):
     name = "own-processes"
     nodes = ("Call",)
     examples = (
-        Flags(
-            before="""
-                import threading
-                import torch
-                net = torch.nn.DataParallel(net)
-                found = []
-                def fill():
-                    found.append(torch.ones(4, 2))
-                threading.Thread(target=fill).start()
-            """,
-            message="threading.Thread() changes `found`",
-        ),
+        flags("""
+            # threading.Thread() changes `found`
+            import threading
+            import torch
+            net = torch.nn.DataParallel(net)
+            found = []
+            def fill():
+                found.append(torch.ones(4, 2))
+            threading.Thread(target=fill).start()
+        """),
         Flags(
             before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)",
             message="os._exit",

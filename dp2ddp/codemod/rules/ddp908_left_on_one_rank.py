@@ -14,7 +14,7 @@ from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 
@@ -45,64 +45,56 @@ class LeftOnOneRank(Rule):
     name = "left-on-one-rank"
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
-        Flags(
-            before="""
-                import torch
-                class Net(torch.nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.fc, self.norms = torch.nn.Linear(2, 2), []
-                        self.fc.register_full_backward_hook(self.keep)
-                    def keep(self, module, grad_input, grad_output):
-                        self.norms.append(grad_output[0].norm())
-                    def forward(self, x):
-                        return self.fc(x)
-                net = torch.nn.DataParallel(Net())
-            """,
-            message="`self.norms.append` in a backward",
-        ),
-        Flags(
-            before="""
-                import torch
-                class Scale(torch.autograd.Function):
-                    @staticmethod
-                    def backward(ctx, gradient):
-                        print(len(gradient))
-                        return gradient
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        return Scale.apply(x)
-                net = torch.nn.DataParallel(Net())
-            """,
-            message="`print(len(gradient))` in a backward",
-        ),
-        Flags(
-            before="""
-                import os
-                import torch
-                class Net(torch.nn.Module):
-                    def forward(self, x):
-                        os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-                        return x
-                net = torch.nn.DataParallel(Net())
-            """,
-            message="`os.environ['CALLS']` is set in a forward",
-        ),
-        Flags(
-            before="""
-                import torch
-                from torch.utils.tensorboard import SummaryWriter
-                class Net(torch.nn.Module):
-                    def __init__(self):
-                        super().__init__()
-                        self.writer = SummaryWriter("runs")
-                    def forward(self, x):
-                        self.writer.add_scalar("mean", x.mean())
-                        return x
-                net = torch.nn.DataParallel(Net())
-            """,
-            message="`self.writer.add_scalar` in a forward",
-        ),
+        flags("""
+            # `self.norms.append` in a backward
+            import torch
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.fc, self.norms = torch.nn.Linear(2, 2), []
+                    self.fc.register_full_backward_hook(self.keep)
+                def keep(self, module, grad_input, grad_output):
+                    self.norms.append(grad_output[0].norm())
+                def forward(self, x):
+                    return self.fc(x)
+            net = torch.nn.DataParallel(Net())
+        """),
+        flags("""
+            # `print(len(gradient))` in a backward
+            import torch
+            class Scale(torch.autograd.Function):
+                @staticmethod
+                def backward(ctx, gradient):
+                    print(len(gradient))
+                    return gradient
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    return Scale.apply(x)
+            net = torch.nn.DataParallel(Net())
+        """),
+        flags("""
+            # `os.environ['CALLS']` is set in a forward
+            import os
+            import torch
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+                    return x
+            net = torch.nn.DataParallel(Net())
+        """),
+        flags("""
+            # `self.writer.add_scalar` in a forward
+            import torch
+            from torch.utils.tensorboard import SummaryWriter
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.writer = SummaryWriter("runs")
+                def forward(self, x):
+                    self.writer.add_scalar("mean", x.mean())
+                    return x
+            net = torch.nn.DataParallel(Net())
+        """),
         flags("""
             # `mask.cache_info()` counts the calls of forwards
             import functools
