@@ -2,6 +2,9 @@
 
 The pages stay plain Markdown that reads well on GitHub, too: no directives of Sphinx stand in them. What the sidebar
 shows is the lists of links in `index.md` and in `rules/README.md`.
+
+Pages of the rules and of the causes are made here, when the site is built; git does not keep them. So a page names a
+rule by its code (a link on the site), and a cause by a link to its entry in dp2ddp/comparison/causes/entries.
 """
 
 from __future__ import annotations
@@ -12,6 +15,10 @@ from pathlib import Path
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+
+from dp2ddp.codemod.document import pages_of_rules
+from dp2ddp.comparison.causes.page import page as page_of_causes
+from dp2ddp.review.check_rule import described_rules
 
 project = "dp2ddp"
 copyright = "the authors of dp2ddp, MIT license"
@@ -32,8 +39,32 @@ html_css_files = ["site.css"]
 highlight_language = "none"  # a block without a language is a terminal's text
 
 LISTS = ("index", "rules/README")
+# what pages are made of, and the pages
+SOURCES = {
+    "dp2ddp/codemod/rules": "rules/README",
+    "dp2ddp/review/rules": "rules/README",
+    "dp2ddp/comparison/causes/entries": "causes",
+}
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
-_LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+\.md)\)", re.MULTILINE)
+_LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
+_CODE = re.compile(r"\b(DDP\d{3})\b")
+
+
+def make_pages(app: Sphinx) -> None:
+    """Write what is made anew; a page that has not changed stays, so that Sphinx need not read it again."""
+    if not app.config.makes_pages:
+        return
+    pages = {f"rules/{name}": text for name, text in pages_of_rules(described_rules()).items()}
+    pages["causes.md"] = page_of_causes()
+    folder = Path(app.srcdir)
+    (folder / "rules").mkdir(exist_ok=True)
+    for path in (folder / "rules").iterdir():
+        if f"rules/{path.name}" not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
@@ -42,10 +73,35 @@ def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
         return
     parts = _HEADING.split(source[0])
     for heading, text in zip(parts[1::2], parts[2::2], strict=True):
-        entries = [f"{label} <{target}>" for label, target in _LISTED.findall(text)]
+        listed = ((label, page_of(target)) for label, target in _LISTED.findall(text))
+        entries = [f"{label} <{target}>" for label, target in listed if target]
         source[0] += "\n".join(
             ["", "```{toctree}", ":hidden:", ":titlesonly:", f":caption: {heading}", "", *entries, "```", ""]
         )
+
+
+def page_of(target: str) -> str | None:
+    """The page that a link in a list leads to, if it is one of the site."""
+    return target if target.endswith(".md") else SOURCES.get(target.removeprefix("../"))
+
+
+def link_rules(app: Sphinx, page: nodes.document, name: str) -> None:
+    """A rule's code in a sentence or a table leads to the rule's page."""
+    for text in [*page.findall(nodes.Text)]:
+        plain = isinstance(text.parent, (nodes.paragraph, nodes.emphasis, nodes.strong, nodes.literal))
+        if not plain or isinstance(text.parent.parent, nodes.reference):
+            continue
+        parts = _CODE.split(text)
+        if len(parts) == 1:
+            continue
+        text.parent.replace(text, [linked(app, name, part) for part in parts if part])
+
+
+def linked(app: Sphinx, name: str, text: str) -> nodes.Node:
+    target = f"rules/{text}"
+    if target == name or target not in app.env.found_docs:
+        return nodes.Text(text)
+    return nodes.reference("", text, refuri=app.builder.get_relative_uri(name, target), internal=True)
 
 
 def follow_links(app: Sphinx, page: nodes.document) -> None:
@@ -62,7 +118,10 @@ def follow_links(app: Sphinx, page: nodes.document) -> None:
             docs / f"{link['reftarget']}.md" if is_page else here.parent / link["reftarget"].partition("#")[0]
         )
         path = path.resolve()
-        if path.exists() and not path.is_relative_to(docs):
+        source, _, entry = source_of(path, docs.parent).partition("#")
+        if source:
+            link["refdomain"], link["reftarget"], link["reftargetid"] = "doc", source, entry or None
+        elif path.exists() and not path.is_relative_to(docs):
             link.replace_self(link.children)
         elif (path / "README.md").exists():
             link["refdomain"] = "doc"
@@ -70,6 +129,20 @@ def follow_links(app: Sphinx, page: nodes.document) -> None:
             link["reftargetid"] = None
 
 
+def source_of(path: Path, root: Path) -> str:
+    """The page that is made of what lies there, with a heading; nothing if none is."""
+    if not path.is_relative_to(root):
+        return ""
+    name = path.relative_to(root).as_posix()
+    folder, _, entry = name.rpartition("/")
+    if SOURCES.get(folder) == "causes":
+        return f"causes#{entry.removesuffix('.md')}"
+    return SOURCES.get(name, "")
+
+
 def setup(app: Sphinx) -> None:
+    app.add_config_value("makes_pages", True, "env")
+    app.connect("builder-inited", make_pages)
+    app.connect("doctree-resolved", link_rules)
     app.connect("source-read", add_sidebar)
     app.connect("doctree-read", follow_links, priority=400)  # before Sphinx collects files to copy

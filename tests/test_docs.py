@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-HISTORY = {DOCS / "log.md", DOCS / "changelog.md"}  # they speak of what was there
+HISTORY = {DOCS / "changelog.md"}  # it speaks of what was there, and so does records/
 HERE = Path(__file__).resolve()
 
 # Where the facts came from: papers of those who began, which no clone has.

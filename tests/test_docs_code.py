@@ -42,9 +42,12 @@ from tests.mutations.faults import FAULTS
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SUBJECTS = ROOT / "tests" / "how_to"
-HISTORY = {DOCS / "log.md", DOCS / "changelog.md"}  # they speak of what was there
-PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY)
-OF_RULES = DOCS / "rules"  # their blocks are the rules' examples, which tests of their own hold
+HISTORY = {DOCS / "changelog.md"}  # it speaks of what was there
+MADE = {
+    DOCS / "causes.md",
+    *(DOCS / "rules").glob("*.md"),
+}  # by the site's build, of what has tests of its own
+PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY - MADE)
 LEFT_TO_ALL = {"resuming"}  # pages whose commands train for half a minute
 # tests of their own hold the diffs of these: tests/living, tests/test_writing_a_rule.py
 OTHER_DIFFS = {DOCS / "living_with_it.md", DOCS / "writing_a_rule.md"}
@@ -83,8 +86,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    pages = (page for page in PAGES if page.parent != OF_RULES)
-    return [block for page in pages for block in blocks(page) if block.language in languages]
+    return [block for page in PAGES for block in blocks(page) if block.language in languages]
 
 
 def parameters(*languages: str) -> list[object]:
@@ -99,11 +101,7 @@ def test_every_block_says_what_it_is() -> None:
     known |= {"lisp", "lua", "vim", ""}  # settings of editors; a terminal's text, a drawing
     assert [block.place for page in PAGES for block in blocks(page) if block.language not in known] == []
     indented = re.compile(r"^(?:\n|\A)    \S", re.MULTILINE)
-    bare = [
-        page.name
-        for page in PAGES
-        if page.parent != OF_RULES and indented.search(FENCED.sub("", page.read_text(encoding="utf-8")))
-    ]
+    bare = [page.name for page in PAGES if indented.search(FENCED.sub("", page.read_text(encoding="utf-8")))]
     assert bare == [], "code without a fence"
 
 

@@ -1,7 +1,7 @@
 """What real DataParallel scripts contain, and which scripts of the corpus have it: `python3 tests/corpus/idioms.py`.
 
 The rows are those of a reading of 95 public repositories; a number says how many of the 95 contain the idiom. A row
-that two or more of them have must be in two scripts at least. The command writes docs/corpus.md.
+that two or more of them have must be in two scripts at least. The command prints all of them, as Markdown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "corpus.md"
 ENOUGH = 2  # repositories that have an idiom, and scripts that must have it then
 
 _ROWS = """
@@ -278,7 +277,7 @@ def missing(entries: Sequence[Entry]) -> list[Idiom]:
 
 
 def page(entries: Sequence[Entry]) -> str:
-    """docs/corpus.md."""
+    """What the command prints."""
     return "\n".join([*_head(entries), *_idiom_lists(entries), *_script_tables(entries)]) + "\n"
 
 
@@ -293,7 +292,7 @@ def _scripts_by_row(entries: Sequence[Entry]) -> dict[str, list[str]]:
 _HEAD = """\
 # The corpus: which script has which idiom
 
-Written by `python3 tests/corpus/idioms.py`. What 95 public DataParallel repositories contain: behind each idiom how
+What 95 public DataParallel repositories contain: behind each idiom how
 many of the 95 have it, and how many scripts of `tests/corpus`; below it these scripts, by their folder. CI converts and
 verifies them.
 
@@ -355,4 +354,4 @@ if __name__ == "__main__":
     import environment
 
     environment.enter("dev")
-    PAGE.write_text(page(_corpus()), encoding="utf-8")
+    print(page(_corpus()), end="")
