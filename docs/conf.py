@@ -4,7 +4,7 @@ The pages stay plain Markdown that reads well on GitHub, too: no directives of S
 shows is the lists of links in `index.md` and in `rules/README.md`.
 
 Pages of the rules and of the causes are made here, when the site is built; git does not keep them. So a page names a
-rule by its code (a link on the site), and a cause by a link to its entry in dp2ddp/comparison/causes/entries.
+rule by its code, DDP201, and a cause by its own in brackets, [batch-size]: links on the site, and plain text elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 from dp2ddp.codemod.document import pages_of_rules
+from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.page import page as page_of_causes
 from dp2ddp.review.check_rule import described_rules
 
@@ -39,15 +40,16 @@ html_css_files = ["site.css"]
 highlight_language = "none"  # a block without a language is a terminal's text
 
 LISTS = ("index", "rules/README")
-# what pages are made of, and the pages
+DOCS = Path(__file__).resolve().parent
+# folders that pages are made of, and the pages
 SOURCES = {
-    "dp2ddp/codemod/rules": "rules/README",
-    "dp2ddp/review/rules": "rules/README",
-    "dp2ddp/comparison/causes/entries": "causes",
+    DOCS.parent / "dp2ddp/codemod/rules": "rules/README",
+    DOCS.parent / "dp2ddp/review/rules": "rules/README",
+    DOCS.parent / "dp2ddp/comparison/causes/entries": "causes",
 }
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
-_CODE = re.compile(r"\b(DDP\d{3})\b")
+_CODE = re.compile(r"\bDDP\d{3}\b|(?<=\[)[a-z]+(?:-[a-z]+)*(?=\])")
 
 
 def make_pages(app: Sphinx) -> None:
@@ -82,67 +84,60 @@ def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
 
 def page_of(target: str) -> str | None:
     """The page that a link in a list leads to, if it is one of the site."""
-    return target if target.endswith(".md") else SOURCES.get(target.removeprefix("../"))
+    return target if target.endswith(".md") else SOURCES.get((DOCS / target).resolve())
 
 
-def link_rules(app: Sphinx, page: nodes.document, name: str) -> None:
-    """A rule's code in a sentence or a table leads to the rule's page."""
+def link_codes(app: Sphinx, page: nodes.document, name: str) -> None:
+    """A rule's code in a sentence or a table, and a cause's in brackets, lead to where they are explained."""
     for text in [*page.findall(nodes.Text)]:
         plain = isinstance(text.parent, (nodes.paragraph, nodes.emphasis, nodes.strong, nodes.literal))
         if not plain or isinstance(text.parent.parent, nodes.reference):
             continue
-        parts = _CODE.split(text)
-        if len(parts) == 1:
-            continue
-        text.parent.replace(text, [linked(app, name, part) for part in parts if part])
+        parts: list[nodes.Node] = []
+        end = 0
+        for found in _CODE.finditer(text):
+            address = address_of(app, name, found[0])
+            if address:
+                parts += [
+                    nodes.Text(text[end : found.start()]),
+                    nodes.reference("", found[0], refuri=address, internal=True),
+                ]
+                end = found.end()
+        if parts:
+            text.parent.replace(text, [*parts, nodes.Text(text[end:])])
 
 
-def linked(app: Sphinx, name: str, text: str) -> nodes.Node:
-    target = f"rules/{text}"
-    if target == name or target not in app.env.found_docs:
-        return nodes.Text(text)
-    return nodes.reference("", text, refuri=app.builder.get_relative_uri(name, target), internal=True)
+def address_of(app: Sphinx, name: str, code: str) -> str | None:
+    """Where a page links to for a code; nowhere if there is none of that name, or the page is the rule's own."""
+    if code in catalogue():
+        return f"{app.builder.get_relative_uri(name, 'causes')}#{code}"
+    page = f"rules/{code}"
+    is_there = page in app.env.found_docs and page != name
+    return app.builder.get_relative_uri(name, page) if is_there else None
 
 
 def follow_links(app: Sphinx, page: nodes.document) -> None:
-    """Links that lead to no page: to a folder whose README is the page, or out of docs.
+    """Links that lead out of docs: to what a page is made of, or to a file that the site has no place for.
 
-    The site has no place for files beside docs (examples, tests), so that their names are text there; on GitHub they
-    are links. A link to nothing stays, and is an error.
+    The former lead to that page; the latter (examples, tests) are text on the site, and links on GitHub. A link to
+    nothing stays, and is an error.
     """
     docs = Path(app.srcdir).resolve()
-    here = docs / app.env.docname
     for link in [*page.findall(addnodes.pending_xref), *page.findall(addnodes.download_reference)]:
-        is_page = link.get("refdomain") == "doc"  # its target has lost the suffix, and starts at docs
-        path = (
-            docs / f"{link['reftarget']}.md" if is_page else here.parent / link["reftarget"].partition("#")[0]
-        )
+        if link.get("refdomain") == "doc":  # its target has lost the suffix, and starts at docs
+            path = docs / f"{link['reftarget']}.md"
+        else:
+            path = (docs / app.env.docname).parent / link["reftarget"].partition("#")[0]
         path = path.resolve()
-        source, _, entry = source_of(path, docs.parent).partition("#")
-        if source:
-            link["refdomain"], link["reftarget"], link["reftargetid"] = "doc", source, entry or None
+        if path in SOURCES:
+            link["refdomain"], link["reftarget"], link["reftargetid"] = "doc", SOURCES[path], None
         elif path.exists() and not path.is_relative_to(docs):
             link.replace_self(link.children)
-        elif (path / "README.md").exists():
-            link["refdomain"] = "doc"
-            link["reftarget"] = (path / "README").relative_to(docs).as_posix()
-            link["reftargetid"] = None
-
-
-def source_of(path: Path, root: Path) -> str:
-    """The page that is made of what lies there, with a heading; nothing if none is."""
-    if not path.is_relative_to(root):
-        return ""
-    name = path.relative_to(root).as_posix()
-    folder, _, entry = name.rpartition("/")
-    if SOURCES.get(folder) == "causes":
-        return f"causes#{entry.removesuffix('.md')}"
-    return SOURCES.get(name, "")
 
 
 def setup(app: Sphinx) -> None:
     app.add_config_value("makes_pages", True, "env")
     app.connect("builder-inited", make_pages)
-    app.connect("doctree-resolved", link_rules)
+    app.connect("doctree-resolved", link_codes)
     app.connect("source-read", add_sidebar)
     app.connect("doctree-read", follow_links, priority=400)  # before Sphinx collects files to copy
