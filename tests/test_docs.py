@@ -22,6 +22,15 @@ ELSEWHERE = re.compile(
 PAGE = re.compile(r"(?<![\w/])docs/([\w/.-]+\.md)(?:#([\w-]+))?")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"`(tests/[^`:A-Z]+)(?:::([^`]+))?`")  # not `tests/corpus/GROUP/NAME.py`
+# what docs/semantics.md calls by a word, and where it is
+SHOWN = re.compile(r"\b(fault|scenario|port|script) `([^`]+)`")
+FOLDERS = {
+    "fault": "tests/mutations/faults.py::",
+    "scenario": "tests/templates/scenarios.py::",
+    "port": "tests/pairs/",
+    "script": "tests/corpus/",
+}
+ITALIC = re.compile(r"(?<!\*)\*([a-z0-9]+(?:_[a-z0-9]+)+)\*")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -127,5 +136,40 @@ def test_every_claim_about_dataparallel_names_its_test_or_its_source() -> None:
 
 def is_proven(claim: str) -> bool:
     last = claim.strip().splitlines()
-    shown = [line for line in last if line.startswith("Shown by: ")]
-    return bool(shown and TEST.search(shown[0])) or any(line.startswith("Not tested here: ") for line in last)
+    if any(line.startswith("Not tested here: ") for line in last):
+        return True
+    shown = next((line for line in last if line.startswith("Shown by: ")), "")
+    places = [f"{FOLDERS[word]}{name}" for word, name in SHOWN.findall(shown)]
+    places += [found[0].strip("`") for found in TEST.finditer(shown)]
+    return bool(places) and not any(is_missing(path, name or None) for path, _, name in map(parted, places))
+
+
+def parted(place: str) -> tuple[str, str, str]:
+    """`FILE.py::NAME`"""
+    return place.partition("::")
+
+
+@pytest.mark.parametrize(
+    ("shown", "proven"),
+    [
+        ("fault `mean of means`, scenario `mixup`", True),
+        ("`tests/test_docs.py::headings`", True),
+        ("port `mlp/full_batch_on_every_rank.py`", True),
+        ("fault `mean of nothing`", False),
+        ("scenario `mixup`, script `data/nothing.py`", False),
+        ("an argument", False),
+    ],
+)
+def test_what_shows_a_claim_must_be_there(shown: str, proven: bool) -> None:
+    assert is_proven(f"claim\nText.\nShown by: {shown}") == proven
+
+
+def test_names_in_italics_are_scripts_of_the_corpus() -> None:
+    names = {path.stem for path in (ROOT / "tests" / "corpus").glob("*/*")}
+    found = [
+        name
+        for page in ("training.md", "effects.md")
+        for name in ITALIC.findall((DOCS / page).read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 50
+    assert set(found) - names == set()
