@@ -3,13 +3,15 @@
 The pages stay plain Markdown that reads well on GitHub, too: no directives of Sphinx stand in them. What the sidebar
 shows is the lists of links in `index.md` and in `rules/README.md`.
 
-Pages of the rules and of the causes are made here, when the site is built; git does not keep them. So a page names a
-rule by its code, DDP201, and a cause by its own in brackets, [batch-size]: links on the site, and plain text elsewhere.
+Pages of the rules, of the causes and of the idioms are made here, when the site is built; git does not keep them. So a
+page names a rule by its code, DDP201, and a cause by its own in brackets, [batch-size]: links on the site, and plain
+text elsewhere.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -46,6 +48,7 @@ SOURCES = {
     DOCS.parent / "dp2ddp/codemod/rules": "rules/README",
     DOCS.parent / "dp2ddp/review/rules": "rules/README",
     DOCS.parent / "dp2ddp/comparison/causes/entries": "causes",
+    DOCS.parent / "tests/corpus": "idioms",
 }
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
@@ -57,7 +60,7 @@ def make_pages(app: Sphinx) -> None:
     if not app.config.makes_pages:
         return
     pages = {f"rules/{name}": text for name, text in pages_of_rules(described_rules()).items()}
-    pages["causes.md"] = page_of_causes()
+    pages |= {"causes.md": page_of_causes(), "idioms.md": page_of_idioms()}
     folder = Path(app.srcdir)
     (folder / "rules").mkdir(exist_ok=True)
     for path in (folder / "rules").iterdir():
@@ -67,6 +70,14 @@ def make_pages(app: Sphinx) -> None:
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def page_of_idioms() -> str:
+    sys.path.append(str(DOCS.parent / "tests"))
+    from corpus.cases import all_cases
+    from corpus.idioms import Entry, page
+
+    return page([Entry(case.name, case.idioms, "") for case in all_cases()])
 
 
 def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:

@@ -44,10 +44,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SUBJECTS = ROOT / "tests" / "how_to"
 HISTORY = {DOCS / "changelog.md"}  # it speaks of what was there
-MADE = {
-    DOCS / "causes.md",
-    *(DOCS / "rules").glob("*.md"),
-}  # by the site's build, of what has tests of its own
+# by the site's build, of what has tests of its own
+MADE = {DOCS / "causes.md", DOCS / "idioms.md", *(DOCS / "rules").glob("*.md")}
 PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY - MADE)
 LEFT_TO_ALL = {"resuming"}  # whose commands train for half a minute
 # tests of their own hold the diffs of these: tests/living, tests/test_writing_a_rule.py
