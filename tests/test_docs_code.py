@@ -76,8 +76,8 @@ class Block(NamedTuple):
         """The folder that it speaks of; the page itself, if it begins with nothing."""
         if self.page.name == "README.md":
             return ROOT / "examples" / "cifar_bn"
-        folders = (SUBJECTS / name for name in (self.part, self.page.stem))
-        return next((folder for folder in folders if self.part and folder.is_dir()), self.page)
+        folders = (SUBJECTS / name for name in (self.part, self.page.stem) if name)
+        return next((folder for folder in folders if folder.is_dir()), self.page)
 
 
 class Shown(NamedTuple):

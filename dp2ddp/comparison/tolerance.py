@@ -12,7 +12,7 @@ DataParallel is from itself. What follows from that, and why:
 - It is one ulp at least (`epsilon`): nothing can be computed better than that.
 - `FACTOR` times the noise is allowed. A sum of n numbers in another order is off by sqrt(n) ulps in the typical case
   and n in the worst, while the nudge moves each number by one; sums over a batch and its positions have up to 10^6
-  terms, sqrt of which is 1000. Measured (records/2026-W47.md, "natural noise"): right ports lie below 30, faults above 10^6
+  terms, sqrt of which is 1000. Measured (docs/log.md, "natural noise"): right ports lie below 30, faults above 10^6
   at the first step that they touch.
 - The second run costs as much as the first, so there is none while no difference is larger than FACTOR ulps.
 - Where FACTOR times the noise passes `HIDING`, a fault could hide in it (a loss weighted by uneven chunks is 1e-2 off,
