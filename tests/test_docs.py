@@ -68,13 +68,14 @@ def broken(file: Path, text: str) -> Iterator[str]:
 
 
 def is_missing(path: str, name: str | None) -> bool:
-    """Whether there is no such file in tests, or no function, key or planted fault of that name in it."""
+    """Whether there is no such file in tests, or no function, key or case of that name in it (tests/diffs.py)."""
     if not any(ROOT.glob(path)):
         return True
     if name is None:
         return False
     text = (ROOT / path).read_text(encoding="utf-8")
-    return not re.search(rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"", text)
+    found = rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"|^\+\+\+ {re.escape(name)}$"
+    return not re.search(found, text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
