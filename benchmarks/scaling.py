@@ -1,4 +1,4 @@
-"""Counted bytes of a step beside the formulas of docs/scaling.md: `python benchmarks/scaling.py [NAMES] [-n 2,4,8]`.
+"""Counted bytes of a step beside the formulas of docs/bench.md: `python benchmarks/scaling.py [NAMES] [-n 2,4,8]`.
 
 On virtual devices, so it needs no more cores than there are; nothing is timed. What a rank sends is read from the
 kernel (TCP_INFO of its connections), so it holds gradients, gloo's headers, and whatever no wrapper sees.

@@ -2,16 +2,26 @@
 
 The pages stay plain Markdown that reads well on GitHub, too: no directives of Sphinx stand in them. What the sidebar
 shows is the lists of links in `index.md` and in `rules/README.md`.
+
+Pages of the rules, of the causes and of the idioms are made here, when the site is built; git does not keep them. So a
+page names a rule by its code, DDP201, and a cause by its own in brackets, [batch-size]: links on the site, and plain
+text elsewhere.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+
+from dp2ddp.codemod.document import pages_of_rules
+from dp2ddp.comparison.causes.catalogue import catalogue
+from dp2ddp.comparison.causes.page import page as page_of_causes
+from dp2ddp.review.check_rule import described_rules
 
 project = "dp2ddp"
 copyright = "the authors of dp2ddp, MIT license"
@@ -32,8 +42,42 @@ html_css_files = ["site.css"]
 highlight_language = "none"  # a block without a language is a terminal's text
 
 LISTS = ("index", "rules/README")
+DOCS = Path(__file__).resolve().parent
+# folders that pages are made of, and the pages
+SOURCES = {
+    DOCS.parent / "dp2ddp/codemod/rules": "rules/README",
+    DOCS.parent / "dp2ddp/review/rules": "rules/README",
+    DOCS.parent / "dp2ddp/comparison/causes/entries": "causes",
+    DOCS.parent / "tests/corpus": "idioms",
+}
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
-_LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+\.md)\)", re.MULTILINE)
+_LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
+_CODE = re.compile(r"\bDDP\d{3}\b|(?<=\[)[a-z]+(?:-[a-z]+)*(?=\])")
+
+
+def make_pages(app: Sphinx) -> None:
+    """Write what is made anew; a page that has not changed stays, so that Sphinx need not read it again."""
+    if not app.config.makes_pages:
+        return
+    pages = {f"rules/{name}": text for name, text in pages_of_rules(described_rules()).items()}
+    pages |= {"causes.md": page_of_causes(), "idioms.md": page_of_idioms()}
+    folder = Path(app.srcdir)
+    (folder / "rules").mkdir(exist_ok=True)
+    for path in (folder / "rules").iterdir():
+        if f"rules/{path.name}" not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def page_of_idioms() -> str:
+    sys.path.append(str(DOCS.parent / "tests"))
+    from corpus.cases import all_cases
+    from corpus.idioms import Entry, page
+
+    return page([Entry(case.name, case.idioms, "") for case in all_cases()])
 
 
 def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
@@ -42,34 +86,69 @@ def add_sidebar(app: Sphinx, page: str, source: list[str]) -> None:
         return
     parts = _HEADING.split(source[0])
     for heading, text in zip(parts[1::2], parts[2::2], strict=True):
-        entries = [f"{label} <{target}>" for label, target in _LISTED.findall(text)]
+        listed = ((label, page_of(target)) for label, target in _LISTED.findall(text))
+        entries = [f"{label} <{target}>" for label, target in listed if target]
         source[0] += "\n".join(
             ["", "```{toctree}", ":hidden:", ":titlesonly:", f":caption: {heading}", "", *entries, "```", ""]
         )
 
 
-def follow_links(app: Sphinx, page: nodes.document) -> None:
-    """Links that lead to no page: to a folder whose README is the page, or out of docs.
+def page_of(target: str) -> str | None:
+    """The page that a link in a list leads to, if it is one of the site."""
+    return target if target.endswith(".md") else SOURCES.get((DOCS / target).resolve())
 
-    The site has no place for files beside docs (examples, tests), so that their names are text there; on GitHub they
-    are links. A link to nothing stays, and is an error.
+
+def link_codes(app: Sphinx, page: nodes.document, name: str) -> None:
+    """A rule's code in a sentence or a table, and a cause's in brackets, lead to where they are explained."""
+    for text in [*page.findall(nodes.Text)]:
+        plain = isinstance(text.parent, (nodes.paragraph, nodes.emphasis, nodes.strong, nodes.literal))
+        if not plain or isinstance(text.parent.parent, nodes.reference):
+            continue
+        parts: list[nodes.Node] = []
+        end = 0
+        for found in _CODE.finditer(text):
+            address = address_of(app, name, found[0])
+            if address:
+                parts += [
+                    nodes.Text(text[end : found.start()]),
+                    nodes.reference("", found[0], refuri=address, internal=True),
+                ]
+                end = found.end()
+        if parts:
+            text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+
+
+def address_of(app: Sphinx, name: str, code: str) -> str | None:
+    """Where a page links to for a code; nowhere if there is none of that name, or the page is the rule's own."""
+    if code in catalogue():
+        return f"{app.builder.get_relative_uri(name, 'causes')}#{code}"
+    page = f"rules/{code}"
+    is_there = page in app.env.found_docs and page != name
+    return app.builder.get_relative_uri(name, page) if is_there else None
+
+
+def follow_links(app: Sphinx, page: nodes.document) -> None:
+    """Links that lead out of docs: to what a page is made of, or to a file that the site has no place for.
+
+    The former lead to that page; the latter (examples, tests) are text on the site, and links on GitHub. A link to
+    nothing stays, and is an error.
     """
     docs = Path(app.srcdir).resolve()
-    here = docs / app.env.docname
     for link in [*page.findall(addnodes.pending_xref), *page.findall(addnodes.download_reference)]:
-        is_page = link.get("refdomain") == "doc"  # its target has lost the suffix, and starts at docs
-        path = (
-            docs / f"{link['reftarget']}.md" if is_page else here.parent / link["reftarget"].partition("#")[0]
-        )
+        if link.get("refdomain") == "doc":  # its target has lost the suffix, and starts at docs
+            path = docs / f"{link['reftarget']}.md"
+        else:
+            path = (docs / app.env.docname).parent / link["reftarget"].partition("#")[0]
         path = path.resolve()
-        if path.exists() and not path.is_relative_to(docs):
+        if path in SOURCES:
+            link["refdomain"], link["reftarget"], link["reftargetid"] = "doc", SOURCES[path], None
+        elif path.exists() and not path.is_relative_to(docs):
             link.replace_self(link.children)
-        elif (path / "README.md").exists():
-            link["refdomain"] = "doc"
-            link["reftarget"] = (path / "README").relative_to(docs).as_posix()
-            link["reftargetid"] = None
 
 
 def setup(app: Sphinx) -> None:
+    app.add_config_value("makes_pages", True, "env")
+    app.connect("builder-inited", make_pages)
+    app.connect("doctree-resolved", link_codes)
     app.connect("source-read", add_sidebar)
     app.connect("doctree-read", follow_links, priority=400)  # before Sphinx collects files to copy

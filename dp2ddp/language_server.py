@@ -1,4 +1,4 @@
-"""`dp2ddp check` in an editor: the Language Server Protocol over two streams (docs/editor.md).
+"""`dp2ddp check` in an editor: the Language Server Protocol over two streams (docs/check.md).
 
 A file is looked at as the command looks at it, with the modules that it imports and by the settings of its
 pyproject.toml: when it is opened, and, as the editor has it, when it has changed and nothing else is to be answered.

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-HISTORY = {DOCS / "log.md", DOCS / "changelog.md"}  # they speak of what was there
+HISTORY = {DOCS / "changelog.md"}  # it speaks of what was there, and so does records/
 HERE = Path(__file__).resolve()
 
 # Where the facts came from: papers of those who began, which no clone has.
@@ -22,6 +22,15 @@ ELSEWHERE = re.compile(
 PAGE = re.compile(r"(?<![\w/])docs/([\w/.-]+\.md)(?:#([\w-]+))?")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"`(tests/[^`:A-Z]+)(?:::([^`]+))?`")  # not `tests/corpus/GROUP/NAME.py`
+# what docs/semantics.md calls by a word, and where it is
+SHOWN = re.compile(r"\b(fault|scenario|port|script) `([^`]+)`")
+PLACES = {
+    "fault": "tests/mutations/faults.*",
+    "scenario": "tests/templates/scenarios.py",
+    "port": "tests/pairs/*.diff",
+    "script": "tests/corpus/*.diff",
+}
+ITALIC = re.compile(r"(?<!\*)\*([a-z0-9]+(?:_[a-z0-9]+)+)\*")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -59,13 +68,14 @@ def broken(file: Path, text: str) -> Iterator[str]:
 
 
 def is_missing(path: str, name: str | None) -> bool:
-    """Whether there is no such file in tests, or no function, key or planted fault of that name in it."""
+    """Whether there is no such file in tests, or no function, key or case of that name in it (tests/diffs.py)."""
     if not any(ROOT.glob(path)):
         return True
     if name is None:
         return False
     text = (ROOT / path).read_text(encoding="utf-8")
-    return not re.search(rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"", text)
+    found = rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"|^\+\+\+ {re.escape(name)}$"
+    return not re.search(found, text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -127,5 +137,42 @@ def test_every_claim_about_dataparallel_names_its_test_or_its_source() -> None:
 
 def is_proven(claim: str) -> bool:
     last = claim.strip().splitlines()
-    shown = [line for line in last if line.startswith("Shown by: ")]
-    return bool(shown and TEST.search(shown[0])) or any(line.startswith("Not tested here: ") for line in last)
+    if any(line.startswith("Not tested here: ") for line in last):
+        return True
+    shown = next((line for line in last if line.startswith("Shown by: ")), "")
+    there = [is_there(word, name) for word, name in SHOWN.findall(shown)]
+    there += [not is_missing(path, name or None) for path, name in TEST.findall(shown)]
+    return bool(there) and all(there)
+
+
+def is_there(word: str, name: str) -> bool:
+    """Whether there is a file of that name, or a case in one of the files that hold several."""
+    folder = (ROOT / PLACES[word]).parent
+    files = (path.relative_to(ROOT).as_posix() for path in ROOT.glob(PLACES[word]))
+    return any(folder.glob(f"{name}*")) or not all(is_missing(file, name) for file in files)
+
+
+@pytest.mark.parametrize(
+    ("shown", "proven"),
+    [
+        ("fault `mean of means`, scenario `mixup`", True),
+        ("`tests/test_docs.py::headings`", True),
+        ("port `mlp/full_batch_on_every_rank`", True),
+        ("fault `mean of nothing`", False),
+        ("scenario `mixup`, script `data/nothing.py`", False),
+        ("an argument", False),
+    ],
+)
+def test_what_shows_a_claim_must_be_there(shown: str, proven: bool) -> None:
+    assert is_proven(f"claim\nText.\nShown by: {shown}") == proven
+
+
+def test_names_in_italics_are_scripts_of_the_corpus() -> None:
+    names = {path.stem for path in (ROOT / "tests" / "corpus").glob("*/*")}
+    found = [
+        name
+        for page in ("training.md", "effects.md")
+        for name in ITALIC.findall((DOCS / page).read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 50
+    assert set(found) - names == set()

@@ -2,7 +2,8 @@
 
 A block says in its fence what it is. `console`: each `$` line is run, in the page's order, in a folder of its own, and
 says what the page shows (`...`: any lines). `diff` with a file name: what `dp2ddp convert --diff` prints for that
-script. Both find the page's scripts in tests/how_to/NAME for a page NAME.md; `pytest --update` writes the diffs anew.
+script. Both find their scripts in tests/how_to/NAME, for a part or a page of that name; `pytest --update` writes the
+diffs anew.
 `sh`: bash reads it, and every program of ours that it names takes these options. So do commands in the text. `python`,
 `json`, `toml`, `yaml`: they parse, and settings of ours are known.
 """
@@ -42,14 +43,16 @@ from tests.mutations.faults import FAULTS
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SUBJECTS = ROOT / "tests" / "how_to"
-HISTORY = {DOCS / "log.md", DOCS / "changelog.md"}  # they speak of what was there
-PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY)
-OF_RULES = DOCS / "rules"  # their blocks are the rules' examples, which tests of their own hold
-LEFT_TO_ALL = {"resuming"}  # pages whose commands train for half a minute
+HISTORY = {DOCS / "changelog.md"}  # it speaks of what was there
+# by the site's build, of what has tests of its own
+MADE = {DOCS / "causes.md", DOCS / "idioms.md", *(DOCS / "rules").glob("*.md")}
+PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY - MADE)
+LEFT_TO_ALL = {"resuming"}  # whose commands train for half a minute
 # tests of their own hold the diffs of these: tests/living, tests/test_writing_a_rule.py
-OTHER_DIFFS = {DOCS / "living_with_it.md", DOCS / "writing_a_rule.md"}
+OTHER_DIFFS = {DOCS / "living_with_it.md", DOCS / "contributing.md"}
 
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^## (.*)$", re.MULTILINE)
 OF_FILE = re.compile(r"--- (\S+)\n")
 OURS = re.compile(r"^(?:.*run: | *- )?(dp2ddp [a-z].*)$", re.MULTILINE)  # steps of a CI
 INLINE = re.compile(r"`(dp2ddp [^`]+)`")
@@ -59,6 +62,7 @@ class Block(NamedTuple):
     """A fenced block: its language, its text, and where it stands."""
 
     page: Path
+    part: str
     language: str
     text: str
     line: int
@@ -66,6 +70,14 @@ class Block(NamedTuple):
     @property
     def place(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def subject(self) -> Path:
+        """The folder that it speaks of; the page itself, if it begins with nothing."""
+        if self.page.name == "README.md":
+            return ROOT / "examples" / "cifar_bn"
+        folders = (SUBJECTS / name for name in (self.part, self.page.stem) if name)
+        return next((folder for folder in folders if folder.is_dir()), self.page)
 
 
 class Shown(NamedTuple):
@@ -79,12 +91,13 @@ def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     for found in FENCED.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, found[2], textwrap.dedent(found[3]) if found[1] else found[3], line)
+        titles = PART.findall(FENCED.sub("", text[: found.start()]))
+        part = titles[-1].lower().replace(" ", "_") if titles else ""
+        yield Block(page, part, found[2], textwrap.dedent(found[3]) if found[1] else found[3], line)
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    pages = (page for page in PAGES if page.parent != OF_RULES)
-    return [block for page in pages for block in blocks(page) if block.language in languages]
+    return [block for page in PAGES for block in blocks(page) if block.language in languages]
 
 
 def parameters(*languages: str) -> list[object]:
@@ -99,18 +112,12 @@ def test_every_block_says_what_it_is() -> None:
     known |= {"lisp", "lua", "vim", ""}  # settings of editors; a terminal's text, a drawing
     assert [block.place for page in PAGES for block in blocks(page) if block.language not in known] == []
     indented = re.compile(r"^(?:\n|\A)    \S", re.MULTILINE)
-    bare = [
-        page.name
-        for page in PAGES
-        if page.parent != OF_RULES and indented.search(FENCED.sub("", page.read_text(encoding="utf-8")))
-    ]
+    bare = [page.name for page in PAGES if indented.search(FENCED.sub("", page.read_text(encoding="utf-8")))]
     assert bare == [], "code without a fence"
 
 
-def test_how_to_pages_and_their_scripts_belong_together() -> None:
-    assert {page.stem for page in (DOCS / "how-to").glob("*.md")} == {
-        path.name for path in SUBJECTS.iterdir()
-    }
+def test_every_script_of_the_pages_is_shown() -> None:
+    assert {block.subject for block in all_blocks("diff", "console")} >= set(SUBJECTS.iterdir())
 
 
 @pytest.mark.parametrize("block", parameters("python"))
@@ -252,7 +259,7 @@ def test_a_diff_is_what_convert_prints_today(block: Block, update: bool) -> None
         return
     named = OF_FILE.match(block.text)
     assert named, f"{block.place}: a diff of which file?"
-    today = diff_of(subject(block.page) / named[1])
+    today = diff_of(block.subject / named[1])
     if update:
         text = block.page.read_text(encoding="utf-8")
         block.page.write_text(
@@ -260,11 +267,6 @@ def test_a_diff_is_what_convert_prints_today(block: Block, update: bool) -> None
         )
     else:
         assert without_blanks(block.text) == today, "run `pytest --update tests/test_docs_code.py`"
-
-
-def subject(page: Path) -> Path:
-    """The folder that a page speaks of."""
-    return ROOT / "examples" / "cifar_bn" if page.name == "README.md" else SUBJECTS / page.stem
 
 
 def diff_of(script: Path) -> str:
@@ -286,7 +288,7 @@ ROW = re.compile(r"^\|[^|]+\| ([^|]+) \| (\w+) \| \[([\w-]+)\]", re.MULTILINE)
 
 def test_differences_of_the_page_are_those_of_planted_faults() -> None:
     planted = {fault.name: fault for fault in FAULTS}
-    rows = ROW.findall((DOCS / "reading_a_report.md").read_text(encoding="utf-8"))
+    rows = ROW.findall((DOCS / "reports.md").read_text(encoding="utf-8"))
     assert len(rows) > 10
     for name, step, cause in rows:
         fault = planted[name]
@@ -306,19 +308,19 @@ def shown(block: Block) -> Iterator[Shown]:
 
 @pytest.mark.torchrun
 @pytest.mark.parametrize(
-    "page",
+    "subject",
     [
-        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in LEFT_TO_ALL))
-        for page in dict.fromkeys(block.page for block in all_blocks("console"))
+        pytest.param(subject, id=subject.stem, marks=[pytest.mark.slow] * (subject.stem in LEFT_TO_ALL))
+        for subject in dict.fromkeys(block.subject for block in all_blocks("console"))
     ],
 )
-def test_the_commands_say_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_the_commands_say_what_the_page_shows(subject: Path, tmp_path: Path) -> None:
     folder = tmp_path
-    if subject(page).is_dir():
-        shutil.copytree(subject(page), folder, dirs_exist_ok=True)
+    if subject.is_dir():
+        shutil.copytree(subject, folder, dirs_exist_ok=True)
     printed_for: dict[str, str] = {}  # figures: the same one on the page is the same one here
     for command, lines in (
-        one for block in blocks(page) if block.language == "console" for one in shown(block)
+        one for block in all_blocks("console") if block.subject == subject for one in shown(block)
     ):
         if command.startswith("cd "):
             folder = folder / shlex.split(command)[1]

@@ -1,4 +1,4 @@
-"""Who may import whom: the table of docs/architecture.md, as a test; and what each start-up must not load."""
+"""Who may import whom; and what each start-up must not load."""
 
 from __future__ import annotations
 

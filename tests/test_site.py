@@ -22,10 +22,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(docs: Path, folder: Path, expected: int = 0) -> str:
+def build(docs: Path, folder: Path, *options: str, expected: int = 0) -> str:
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
     result = subprocess.run(
-        [*command, str(docs), str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, *options, str(docs), str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == expected, result.stdout + result.stderr
     return result.stderr
@@ -97,6 +97,6 @@ def test_a_link_to_nothing_ends_the_build(tmp_path: Path) -> None:
     ]
     (docs / "index.md").write_text("\n\n".join(lines) + "\n")
 
-    warnings = build(docs, tmp_path / "site", expected=1)
+    warnings = build(docs, tmp_path / "site", "-D", "makes_pages=0", expected=1)
 
     assert re.findall(r"index\.md:(\d+): WARNING", warnings) == ["5", "7", "9"]

@@ -1,4 +1,4 @@
-"""docs/writing_a_rule.md: its two rules, put into dp2ddp for a test, do what the page says."""
+"""docs/contributing.md: its two rules, put into dp2ddp for a test, do what the page says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.codemod import test_rules as of_the_conversion
 from tests.review import test_rules as of_the_check
 from tests.test_docs_code import DOCS, blocks, without_blanks
 
-PAGE = DOCS / "writing_a_rule.md"
+PAGE = DOCS / "contributing.md"
 FILES = re.findall(
     r"^```python\n# (dp2ddp/\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )

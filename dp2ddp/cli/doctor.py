@@ -84,7 +84,7 @@ def verdict(answers: Sequence[Answer]) -> str:
 
 
 def document(answers: Sequence[Answer], works: bool) -> str:
-    """Everything as JSON (docs/doctor.md)."""
+    """Everything as JSON (docs/launch.md)."""
     entries = [
         {
             "name": answer.name,

@@ -11,7 +11,7 @@ import click
 def command() -> None:
     """Show an editor what `dp2ddp check` finds, when a file is opened and while it changes.
 
-    The editor starts it, and speaks the Language Server Protocol with it on stdin and stdout (docs/editor.md).
+    The editor starts it, and speaks the Language Server Protocol with it on stdin and stdout (docs/check.md).
     """
     from dp2ddp.language_server import LanguageServer
 

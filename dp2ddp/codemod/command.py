@@ -1,4 +1,4 @@
-"""The conversion as a command of libcst's own tool, for those who run their codemods with it (docs/codemod.md).
+"""The conversion as a command of libcst's own tool, for those who run their codemods with it (docs/api.md).
 
 `python -m libcst.tool codemod -x dp2ddp.codemod.command.ConvertDataParallel PATHS`
 """

@@ -43,7 +43,7 @@ class StepLimit(SystemExit):
 class Recorder:
     """Records the steps of one rank, or of DataParallel's one process: `start` before the script, `finish` after it.
 
-    folder: of the run's record; this rank writes into a folder of its own there (docs/records.md).
+    folder: of the run's record; this rank writes into a folder of its own there (docs/architecture.md).
     last_step: after so many optimizer steps the script is ended by StepLimit.
     full_bytes: how many bytes of values are kept on rank 0; other ranks keep hashes and sketches.
     every: values are kept at each so many-th step.

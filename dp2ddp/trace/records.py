@@ -1,7 +1,7 @@
 """The record of a run: one `Step` for each optimizer step, kept as safetensors and JSON, never as pickle.
 
-docs/records.md says what lies where in a rank's folder. This module does not import torch, so that the process that
-compares need not either.
+docs/architecture.md says what lies where in a rank's folder. This module does not import torch, so that the process
+that compares need not either.
 """
 
 from __future__ import annotations

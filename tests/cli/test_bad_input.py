@@ -262,11 +262,6 @@ class TestOutput:
         os.close(writing)
         assert (process.returncode, process.stderr) == (141, "")
 
-    def test_pages_of_rules_cannot_be_written_into_a_file(self, tmp_path: Path) -> None:
-        script(tmp_path, TRAIN)
-        result = shell(tmp_path, "rules --write train.py")
-        assert (result.returncode, result.stderr) == (3, "dp2ddp: train.py: File exists\n")
-
 
 def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -1,10 +1,7 @@
-"""`dp2ddp rules`: the list, one page, the folder of pages."""
+"""`dp2ddp rules`: the list, one page."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
@@ -25,7 +22,7 @@ def test_a_page_explains_and_shows() -> None:
     result = rules("ddp201")
 
     assert result.exit_code == 0
-    assert result.stdout.startswith("# DDP201 data-parallel\n")  # without the line for who edits docs/rules
+    assert result.stdout.startswith("# DDP201 data-parallel\n")  # without the line for who edits a page
     assert "## Why" in result.stdout
     assert "+net = WholeBatchDDP(net)" in result.stdout
 
@@ -41,20 +38,3 @@ def test_an_unknown_code_is_a_usage_error() -> None:
 
     assert result.exit_code == 2
     assert "DDP777: no such rule" in result.stderr
-
-
-def test_pages_are_written_into_a_folder(tmp_path: Path) -> None:
-    result = rules("--write", tmp_path / "rules")
-
-    assert result.exit_code == 0
-    assert (tmp_path / "rules" / "DDP101.md").read_text().startswith("<!-- Generated")
-
-
-def test_the_list_among_the_pages_is_fresh(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    written = rules("--write", tmp_path).stdout.splitlines()
-    docs = request.config.rootpath / "docs" / "rules"
-
-    assert sorted(Path(path).name for path in written) == sorted(page.name for page in docs.iterdir())
-    assert (tmp_path / "README.md").read_text() == (docs / "README.md").read_text(), (
-        "run `dp2ddp rules --write docs/rules`"
-    )

@@ -1,4 +1,4 @@
-"""A short, seeded run of the fuzzer (tests/codemod/fuzz.py); long ones are in docs/log.md."""
+"""A short, seeded run of the fuzzer (tests/codemod/fuzz.py); long ones are in records."""
 
 from __future__ import annotations
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 
 import libcst
 import pytest
 
 from dp2ddp.codemod.choices import EXACT
-from dp2ddp.codemod.document import rule_page, rule_text, write_pages
+from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
 from dp2ddp.codemod.plans.plan import FilePlan, plan_file
 from dp2ddp.codemod.rule import (
     Example,
@@ -95,11 +94,6 @@ class TestEveryRule:
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
 class TestPages:
-    def test_its_page_is_fresh(self, rule: Rule, request: pytest.FixtureRequest) -> None:
-        page = request.config.rootpath / "docs" / "rules" / f"{rule.code}.md"
-
-        assert page.read_text(encoding="utf-8") == rule_page(rule), "run `dp2ddp rules --write docs/rules`"
-
     def test_its_page_links_every_document_that_its_text_names(self, rule: Rule) -> None:
         named = re.findall(r"(?<!\w)docs/([\w/-]+\.md(?:#[\w-]+)?)", rule.page())
 
@@ -111,12 +105,6 @@ def test_codes_are_unique() -> None:
     codes = [rule.code for rule in all_rules()]
 
     assert sorted(set(codes)) == codes
-
-
-def test_no_page_is_left_of_a_rule_that_went_away(request: pytest.FixtureRequest) -> None:
-    pages = {page.stem for page in (request.config.rootpath / "docs" / "rules").glob("DDP*.md")}
-
-    assert pages == {rule.code for rule in (*all_rules(), *check_rules())}
 
 
 def test_the_order_of_the_rules_does_not_matter() -> None:
@@ -150,10 +138,12 @@ def test_an_unknown_code_is_an_error() -> None:
         pick_rules(RULES, ("DDP777",), ())
 
 
-def test_pages_are_written(tmp_path: Path) -> None:
-    paths = write_pages(RULES[:1], tmp_path / "rules")
+def test_each_rule_has_a_page_and_a_line_in_the_list() -> None:
+    rules = (*all_rules(), *check_rules())
+    pages = pages_of_rules(rules)
+    index = pages.pop("README.md")
 
-    page, index = (path.read_text(encoding="utf-8") for path in paths)
-    assert page == rule_page(RULES[0])
-    assert paths[1].name == "README.md"
-    assert f"[{RULES[0].code} {RULES[0].name}]({RULES[0].code}.md)" in index
+    assert pages == {f"{rule.code}.md": rule_page(rule) for rule in rules}
+    assert re.findall(r"^- \[(\w+) [\w-]+\]\(\1\.md\): ", index, re.MULTILINE) == sorted(
+        rule.code for rule in rules
+    )

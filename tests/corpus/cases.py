@@ -1,6 +1,6 @@
 """The scripts of the corpus: where they are, and what their heads say is expected of them.
 
-# corpus: idioms = sampler=; custom sampler class     the rows of docs/corpus.md that it has; in one or more lines
+# corpus: idioms = sampler=; custom sampler class     the rows of idioms.py that it has; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: helpers = WholeBatchDDP Rank0Loader         the distinctive ones (outcomes.py), where that matters

@@ -1,7 +1,8 @@
 """What real DataParallel scripts contain, and which scripts of the corpus have it: `python3 tests/corpus/idioms.py`.
 
 The rows are those of a reading of 95 public repositories; a number says how many of the 95 contain the idiom. A row
-that two or more of them have must be in two scripts at least. The command writes docs/corpus.md.
+that two or more of them have must be in two scripts at least. The command prints them, as the site has them, and what
+becomes of each script.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "corpus.md"
 ENOUGH = 2  # repositories that have an idiom, and scripts that must have it then
 
 _ROWS = """
@@ -278,8 +278,13 @@ def missing(entries: Sequence[Entry]) -> list[Idiom]:
 
 
 def page(entries: Sequence[Entry]) -> str:
-    """docs/corpus.md."""
-    return "\n".join([*_head(entries), *_idiom_lists(entries), *_script_tables(entries)]) + "\n"
+    """The idioms and their scripts, a page of the site (docs/conf.py)."""
+    return "\n".join([*_head(entries), *_idiom_lists(entries)]) + "\n"
+
+
+def outcomes(entries: Sequence[Entry]) -> str:
+    """What becomes of each script."""
+    return "\n".join(_script_tables(entries)) + "\n"
 
 
 def _scripts_by_row(entries: Sequence[Entry]) -> dict[str, list[str]]:
@@ -291,11 +296,12 @@ def _scripts_by_row(entries: Sequence[Entry]) -> dict[str, list[str]]:
 
 
 _HEAD = """\
-# The corpus: which script has which idiom
+# What real scripts contain
 
-Written by `python3 tests/corpus/idioms.py`. What 95 public DataParallel repositories contain: behind each idiom how
-many of the 95 have it, and how many scripts of `tests/corpus`; below it these scripts, by their folder. CI converts and
-verifies them.
+Counted in the training code of 95 public repositories with DataParallel: behind each idiom how many of the 95 have it
+(losses, gradients, decisions and inputs were found by reading, and are lower bounds), and how many scripts of
+`tests/corpus`; below it these scripts, by their folder. CI converts and verifies them. What becomes of an idiom:
+[data, losses and models](training.md), [decisions and effects](effects.md), [rules](rules/README.md).
 
 {scripts} scripts, {idioms} idioms; {missing} of those that two or more repositories have are in fewer than two."""
 
@@ -355,4 +361,5 @@ if __name__ == "__main__":
     import environment
 
     environment.enter("dev")
-    PAGE.write_text(page(_corpus()), encoding="utf-8")
+    corpus = _corpus()
+    print(page(corpus), outcomes(corpus), sep="\n", end="")

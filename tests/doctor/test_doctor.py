@@ -95,8 +95,8 @@ def test_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: 
 
 
 def test_its_page_has_every_question() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
-    table = page[page.index("| question") : page.index("## Exit codes")].lower()
+    page = (Path(__file__).parents[2] / "docs" / "launch.md").read_text()
+    table = page[page.index("| question") : page.index("### Exit codes")].lower()
     questions = ",".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
     named = {question.strip() for question in questions.split(",")}
     assert {name.lower() for name in (*NAMES, "GPU to GPU")} <= named

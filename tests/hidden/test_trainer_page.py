@@ -1,4 +1,4 @@
-"""What docs/how-to/hf_trainer.md says of transformers' Trainer: gradients under DataParallel and on ranks."""
+"""What docs/hf_trainer.md says of transformers' Trainer: gradients under DataParallel and on ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("peft")
 from tests.hidden.trainers import TRAINERS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "how-to" / "hf_trainer.md"
+PAGE = ROOT / "docs" / "hf_trainer.md"
 ROW = re.compile(r"^\| (.+?) \| (same|from step (\d+)) \|", re.MULTILINE)
 SAME = "same"
 Gradients = dict[int, dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"]]

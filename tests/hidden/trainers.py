@@ -1,4 +1,4 @@
-"""One Trainer for each row of docs/how-to/hf_trainer.md that is cheap to train: `python trainers.py FOLDER`.
+"""One Trainer for each row of docs/hf_trainer.md that is cheap to train: `python trainers.py FOLDER`.
 
 A callback keeps gradients and parameters of every step: rank 0 writes them into FOLDER, in a file for each Trainer.
 """

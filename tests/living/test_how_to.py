@@ -1,4 +1,4 @@
-"""docs/how-to: each page's script is converted as the page shows (tests/test_docs_code.py), and trains the same."""
+"""Each script of docs/how_to.md and others is converted as is shown (tests/test_docs_code.py), and trains the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the schema of SARIF 2.1.0 says of the objects that we write.
 
 Written down from the standard (section 3), so that the tests need no network: names, types, and what must be there. The
-whole schema, by jsonschema's Draft4Validator, said the same of such a log (docs/log.md).
+whole schema, by jsonschema's Draft4Validator, said the same of such a log (records/2026-W48.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from dp2ddp.codemod.document import rule_page
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Untouched, code_of
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
@@ -68,11 +67,6 @@ class TestEveryRule:
         words = rule.name.replace("-", "_")
 
         assert type(rule).__module__.rpartition(".")[2] == f"{rule.code.lower()}_{words}"
-
-    def test_its_page_is_fresh(self, rule: CheckRule, request: pytest.FixtureRequest) -> None:
-        page = request.config.rootpath / "docs" / "rules" / f"{rule.code}.md"
-
-        assert page.read_text(encoding="utf-8") == rule_page(rule), "run `dp2ddp rules --write docs/rules`"
 
 
 def test_codes_are_unique_and_of_the_family() -> None:

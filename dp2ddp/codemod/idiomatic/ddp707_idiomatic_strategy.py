@@ -25,7 +25,7 @@ class LibraryStrategy(Rule):
     `DataParallelStrategy()` or a setting in a file, is left, and the notes say what to write.
 
     ## References
-    docs/how-to/hf_trainer.md.
+    docs/hf_trainer.md.
     """
 
     code = "DDP707"

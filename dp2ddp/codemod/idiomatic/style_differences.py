@@ -1,6 +1,6 @@
 """What is no longer the same in the idiomatic style, and what stays, by local looks: `verify` measures it.
 
-Each difference names the causes (docs/causes.md) that `verify` may find behind it.
+Each difference names the causes (dp2ddp/comparison/causes/entries) that `verify` may find behind it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StyleDifference:
 
     name: str
     text: str
-    causes: tuple[str, ...]  # codes of docs/causes.md
+    causes: tuple[str, ...]  # codes of causes
     certain: bool = True  # False: it depends on what the text does not tell
 
 

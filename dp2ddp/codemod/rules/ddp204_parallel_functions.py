@@ -42,7 +42,7 @@ class ParallelFunctions(Rule):
     another way raises on every other rank.
 
     ## References
-    torch/nn/parallel/*.py; docs/idioms.md#the-wrap.
+    torch/nn/parallel/*.py; docs/training.md#models.
     """
 
     code = "DDP204"

@@ -44,7 +44,7 @@ class LibraryWraps(Rule):
     script does around it is converted. A hazard where the script wraps by hand as well.
 
     ## References
-    docs/how-to/hf_trainer.md.
+    docs/hf_trainer.md.
     """
 
     code = "DDP208"

@@ -44,7 +44,7 @@ class LibraryDiffers(Rule):
     `dataloader_drop_last=True` neither run has it; no evaluation has its last batch then, either.
 
     ## References
-    docs/how-to/hf_trainer.md.
+    docs/hf_trainer.md.
     """
 
     code = "DDP305"

@@ -26,7 +26,7 @@ class AlreadyDistributed(Rule):
     With its flag set, the converted script ends at its own `init_process_group`: use the original for that.
 
     ## References
-    docs/semantics.md#launchers, docs/idioms.md#files-logs-devices-processes.
+    docs/semantics.md#launchers, docs/effects.md.
     """
 
     code = "DDP901"

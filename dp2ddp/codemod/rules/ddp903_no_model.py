@@ -24,7 +24,7 @@ class NoModel(Rule):
     Only what is certainly a result is told: the call of a module that the script made itself.
 
     ## References
-    docs/idioms.md#the-wrap.
+    docs/training.md#models.
     """
 
     code = "DDP903"

@@ -24,7 +24,7 @@ class AsksAPerson(Rule):
     `input()` is no hazard: rank 0 asks, and all ranks get the answer.
 
     ## References
-    docs/idioms.md#files-logs-devices-processes.
+    docs/effects.md#hazards-that-stay.
     """
 
     code = "DDP904"

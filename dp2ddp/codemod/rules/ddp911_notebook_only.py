@@ -24,7 +24,7 @@ class NotebookOnly(Rule):
     What is set aside shows, measures or installs something. All other shell lines run where they stand, once.
 
     ## References
-    IPython documentation, built-in magic commands; docs/notebooks.md.
+    IPython documentation, built-in magic commands; docs/projects.md#notebooks.
     """
 
     code = "DDP911"

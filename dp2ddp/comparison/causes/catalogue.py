@@ -9,7 +9,7 @@ A file begins with front matter, one `key: value` a line between two lines of `-
     brings  codes of causes that it makes look wrong as well (may be left out)
 
 and goes on with two sections of prose, `## Signature` and `## What to change`. `{W}` stands for the number of
-devices. docs/causes.md is written from these files: `python -m dp2ddp.comparison.causes.page docs/causes.md`.
+devices. The site has a page of them (`page.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib.resources import files
 from dp2ddp.comparison.causes.cause import CatalogueEntry
 from dp2ddp.errors import SourceError
 
-# from cause to effect; the headings of docs/causes.md
+# from cause to effect; the headings of the page
 FAMILIES: Mapping[str, str] = {
     "data-parallel": "DataParallel's own faults",
     "start": "The start",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Cause:
     """One likely cause, and the figures that speak for it."""
 
-    code: str  # an entry of the catalogue, and of docs/causes.md
+    code: str  # an entry of the catalogue
     title: str  # what is wrong, one sentence, in the user's words
     evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
     advice: str  # what to change

@@ -1,10 +1,8 @@
-"""docs/causes.md: the catalogue as a page."""
+"""The catalogue as a page of the site (docs/conf.py)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue
 from dp2ddp.comparison.causes.cause import CatalogueEntry
@@ -19,8 +17,7 @@ def _lines() -> Iterator[str]:
     yield "# Causes"
     yield ""
     yield "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in"
-    yield "figures; the report shows them, and what to change. W is the number of devices. Written by"
-    yield "`python -m dp2ddp.comparison.causes.page docs/causes.md`."
+    yield "figures; the report shows them, and what to change. W is the number of devices."
     for family, title in FAMILIES.items():
         yield from ("", f"## {title}", "")
         for entry in catalogue().values():
@@ -39,7 +36,3 @@ def _entry(entry: CatalogueEntry) -> Iterator[str]:
     if entry.rules:
         yield f"- In a conversion of ours: {', '.join(entry.rules)}"
     yield ""
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

@@ -41,7 +41,7 @@ class RefusedByTheWrapper(CheckRule):
     called with it.
 
     ## References
-    docs/models.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
+    docs/training.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
     https://github.com/pytorch/pytorch/issues/105723.
     """
 
