@@ -59,13 +59,14 @@ def broken(file: Path, text: str) -> Iterator[str]:
 
 
 def is_missing(path: str, name: str | None) -> bool:
-    """Whether there is no such file in tests, or no function, key or planted fault of that name in it."""
+    """Whether there is no such file in tests, or no function, key or case of that name in it (tests/diffs.py)."""
     if not any(ROOT.glob(path)):
         return True
     if name is None:
         return False
     text = (ROOT / path).read_text(encoding="utf-8")
-    return not re.search(rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"", text)
+    found = rf"\bdef {re.escape(name)}\(|\"{re.escape(name)}\"|^\+\+\+ {re.escape(name)}$"
+    return not re.search(found, text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_every_reference_leads_somewhere(folder: str) -> None:
         "[here](#nothing)",
         "`tests/nothing.py`",
         "`tests/test_docs.py::test_nothing_at_all`",
-        "`tests/mutations/faults.py::mean of nothing`",
+        "`tests/mutations/faults.diff::mean of nothing`",
     ],
 )
 def test_a_reference_that_leads_nowhere_is_found(text: str) -> None:
@@ -109,7 +110,7 @@ def test_a_reference_that_leads_nowhere_is_found(text: str) -> None:
         "docs/semantics.md#uneven-chunks",
         "[there](semantics.md#uneven-chunks)",
         "`tests/test_docs.py::headings`",
-        "`tests/mutations/faults.py::mean of means`",
+        "`tests/mutations/faults.diff::mean of means`",
         "`tests/templates/scenarios.py::mixup`",
         "IDIOMS = rows()",
     ],
