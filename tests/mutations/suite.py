@@ -79,9 +79,9 @@ class Suite:
         other = self._run(subject_of(change), RunKind("ddp", "float64"), room, copies)
         if other[1].failure:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
-        pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
+        pair = Pair(self.reference(change.base), other, FLOAT64, port=True)
         if pair.may_be_rounding:
-            pair = pair.beside(self._reference(change.base, nudged=True)[1])
+            pair = pair.beside(self.reference(change.base, nudged=True)[1])
         subject = subject_of(change)
         verdict = judge(subject, pair, None, self._server, room)
         if verdict.float64.same or _is_clear(verdict):
@@ -99,7 +99,7 @@ class Suite:
         pair = Pair(left, right, FLOAT64, port=True)
         return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
 
-    def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
+    def reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:
             return self._references.get((base, nudged)) or self._made(base, nudged)
 
