@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_quick(items)
     if not is_all_wanted(config):
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
@@ -58,6 +60,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     present = cuda_devices() if needing else 0
     for item in needing:
         skip_without_devices(item, present)
+
+
+def mark_quick(items: list[pytest.Item]) -> None:
+    """`-m quick`: of each test that starts no ranks the first case."""
+    seen: set[tuple[Path, str]] = set()
+    for item in items:
+        test = (item.path, item.nodeid.partition("[")[0])
+        ranks = any(item.get_closest_marker(mark) for mark in ("torchrun", "gpu", "slow"))
+        if not ranks and test not in seen:
+            seen.add(test)
+            item.add_marker(pytest.mark.quick)
 
 
 def is_all_wanted(config: pytest.Config) -> bool:
@@ -133,7 +146,7 @@ def process_group_is_left_closed() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_process_is_left_behind() -> Iterator[None]:
-    before = children()
+    before = children() | children()  # Linux may pass over one while its neighbour ends
     yield
     _, alive = psutil.wait_procs(children() - before, timeout=3)
     for process in alive:
@@ -142,7 +155,20 @@ def no_process_is_left_behind() -> Iterator[None]:
 
 
 def children() -> set[psutil.Process]:
-    return {process for process in psutil.Process().children(recursive=True) if not is_helper(process)}
+    """All below this process, as Linux lists them: psutil would read all of /proc, before and after each test."""
+    found = set()
+    for pid in below(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.add(psutil.Process(pid))
+    return {process for process in found if not is_helper(process)}
+
+
+def below(pid: int) -> Iterator[int]:
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has just ended
+            for child in map(int, file.read_text().split()):
+                yield child
+                yield from below(child)
 
 
 def is_helper(process: psutil.Process) -> bool:

@@ -106,7 +106,7 @@ def test_every_reference_leads_somewhere(folder: str) -> None:
         "[here](#nothing)",
         "`tests/nothing.py`",
         "`tests/test_docs.py::test_nothing_at_all`",
-        "`tests/mutations/faults.py::mean of nothing`",
+        "`tests/mutations/faults.diff::mean of nothing`",
     ],
 )
 def test_a_reference_that_leads_nowhere_is_found(text: str) -> None:
@@ -119,7 +119,7 @@ def test_a_reference_that_leads_nowhere_is_found(text: str) -> None:
         "docs/semantics.md#uneven-chunks",
         "[there](semantics.md#uneven-chunks)",
         "`tests/test_docs.py::headings`",
-        "`tests/mutations/faults.py::mean of means`",
+        "`tests/mutations/faults.diff::mean of means`",
         "`tests/templates/scenarios.py::mixup`",
         "IDIOMS = rows()",
     ],

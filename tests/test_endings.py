@@ -1,4 +1,4 @@
-"""How 2 ranks end under a real torchrun, however the script ends; benchmarks/exits.py does it fifty times."""
+"""How 2 ranks end under a real torchrun, however the script ends."""
 
 from __future__ import annotations
 

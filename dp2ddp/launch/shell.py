@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 WIDTH = 100
 
@@ -33,7 +33,3 @@ def exports(settings: Mapping[str, str]) -> str:
 def comment(text: str) -> str:
     """Text of a user's in a comment: whatever is in it, it ends with the line."""
     return " ".join(text.split())
-
-
-def joined(lines: Iterable[str]) -> str:
-    return "\n".join(lines) + "\n"

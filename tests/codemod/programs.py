@@ -1,4 +1,4 @@
-"""Short ways to a conversion by the new codemod."""
+"""Short ways to a conversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the new codemod leaves alone, refuses and promises, beyond single rules."""
+"""Where ranks join, how many there are, what is asked of helpers, comments and reports: beyond single rules."""
 
 from __future__ import annotations
 
@@ -85,13 +85,14 @@ def test_ranks_join_behind_visible_devices_in_the_function_that_starts() -> None
         import argparse, os, torch
         def main(args):
             os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu
+            print(torch.cuda.device_count())
             net = torch.nn.DataParallel(Net())
         if __name__ == "__main__":
             args = argparse.ArgumentParser().parse_args()
             main(args)
         """
     )
-    assert "= args.gpu\n    init_distributed()\n    net =" in found.after
+    assert "= args.gpu\n    init_distributed()\n    print(" in found.after
     assert said(found) == ["note DDP101:4"]  # how many?
 
 

@@ -1,53 +1,11 @@
-"""What a script does to the world outside, under the new codemod: once, by rank 0's answer, or a hazard."""
+"""What a script does to the world outside: once, by rank 0's answer, or a hazard (files: test_sinks.py)."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from dp2ddp.codemod.conversion import Conversion
 from tests.codemod.clock_scripts import METER, OWN, SHARED
 from tests.codemod.programs import WRAP, converted
-from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
-
-# --- what writes: 63 ways to write, 12 ways to name the path
-
-SINKS = list(sink_scripts())
-ONCE = (
-    *(
-        "run_on_rank0",
-        "write_on_rank0",
-        "ask_rank0",
-        "save_on_rank0",
-        "make_on_rank0",
-        "make_handler_on_rank0",
-    ),
-    *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0"),
-)
-
-
-def marked(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.endswith(MARK)]
-
-
-def answer(script: SinkScript, conversion: Conversion) -> str:
-    """What happened to the line that writes."""
-    if any(hazard.code.startswith("DDP50") for hazard in conversion.hazards):
-        return "hazard"
-    (before,), (after,) = marked(script.text), marked(conversion.after)
-    return "once" if before != after and any(one in after for one in ONCE) else "left to every rank"
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_no_sink_is_left_to_every_rank(path: str) -> None:
-    scripts = [script for script in SINKS if script.path == path]
-    answers = {script.writer: answer(script, converted(script.text)) for script in scripts}
-    assert [name for name, one in answers.items() if one == "left to every rank"] == []
-    assert Counter(answers.values())["once"] >= len(scripts) - 5
-
-
-# --- what stays as it is, and what does not
 
 
 def changed(text: str) -> list[str]:

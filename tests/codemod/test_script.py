@@ -1,4 +1,4 @@
-"""The new codemod, while it stands beside the old one (issue 27)."""
+"""A script's own distributed mode, what the helpers hold, devices: what a conversion says and leaves."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ def test_odd_texts(name: str) -> None:
     assert found(module_of(ODD[name]))
 
 
-def test_every_node_of_many_files_is_found() -> None:
-    total = sum(found(module_of(read_source(path).text)) for path in FILES)
-    assert total > 30_000
+def test_every_node_of_many_files_is_found(wants_all: bool) -> None:
+    total = sum(found(module_of(read_source(path).text)) for path in FILES[:: 1 if wants_all else 6])
+    assert total > (15_000 if wants_all else 3_000)
 
 
 @pytest.mark.parametrize("name", [name for name in ODD if name not in ("carriage returns",)])

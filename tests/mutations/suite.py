@@ -1,4 +1,4 @@
-"""Runs a port, with a text of it replaced, against its base's DataParallel run, which is made once."""
+"""Runs a port, changed, against its base's DataParallel run, which is made once."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import MODES
+from tests.diffs import Script
 
 BASES = Path(__file__).resolve().parent / "bases"
 SIDE_BY_SIDE = 2
@@ -30,25 +31,17 @@ TIMEOUT = 20.0  # seconds; a port that hangs has been found out, too
 
 @dataclass(frozen=True)
 class Change:
-    """A port with some of its text replaced."""
+    """A port, changed."""
 
     name: str
     base: str
-    replacements: tuple[tuple[str, str], ...]
+    text: str
 
-    @property
-    def text(self) -> str:
-        text = port(self.base)
-        for old, new in self.replacements:
-            if text.count(old) != 1:
-                raise ValueError(
-                    f"{self.name}: {old!r} stands {text.count(old)} times in the port of {self.base}"
-                )
-            text = text.replace(old, new)
-        return text
+    @staticmethod
+    def of(case: Script) -> Change:
+        return Change(case.name, Path(case.of).parent.name, case.body)
 
 
-@functools.cache
 def folder_of(base: str) -> Path:
     return BASES / base
 
@@ -86,9 +79,9 @@ class Suite:
         other = self._run(subject_of(change), RunKind("ddp", "float64"), room, copies)
         if other[1].failure:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
-        pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
+        pair = Pair(self.reference(change.base), other, FLOAT64, port=True)
         if pair.may_be_rounding:
-            pair = pair.beside(self._reference(change.base, nudged=True)[1])
+            pair = pair.beside(self.reference(change.base, nudged=True)[1])
         subject = subject_of(change)
         verdict = judge(subject, pair, None, self._server, room)
         if verdict.float64.same or _is_clear(verdict):
@@ -106,13 +99,15 @@ class Suite:
         pair = Pair(left, right, FLOAT64, port=True)
         return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
 
-    def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
+    def reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:
             return self._references.get((base, nudged)) or self._made(base, nudged)
 
     def _made(self, base: str, nudged: bool) -> tuple[Prepared, Run]:
         kind = RunKind("dp", "float64", nudged)
-        prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base, self._kept)
+        prepared, run = self._run(
+            subject_of(Change(base, base, port(base))), kind, self._scratch / base, self._kept
+        )
         if run.failure:
             raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
         self._references[base, nudged] = prepared, run

@@ -1,6 +1,7 @@
 """Hand-made ports: verify says of each what its head says, and of none that it hangs or fails.
 
-tests/pairs/ORIGINAL/train.py is the original, the other files of the folder are ports of it, with
+tests/pairs/ORIGINAL/train.py is the original. Its ports are printed whole beside it, or stand in tests/pairs/ports.diff
+(tests/diffs.py reads it), with
 # verify: same                                  or
 # verify: different, KIND: why it is            KIND: of the first difference, or stdout, files, exit code
 # random: only                                  the headline: trains the same with the same random numbers
@@ -12,7 +13,6 @@ tests/pairs/ORIGINAL/train.py is the original, the other files of the folder are
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -29,9 +29,11 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import run_trial
+from tests.diffs import Script, scripts
 
 HERE = Path(__file__).resolve().parent
-HEAD = re.compile(r"^# (verify|random|cause|also|worlds|arguments): (.*\S)\s*$", re.MULTILINE)
+HEAD = {"verify", "random", "cause", "also", "worlds", "arguments"}
+STARTS = ("spawn(", "Process(", "notebook_launcher(", "accelerate", "lightning")  # ranks
 TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 
 
@@ -39,7 +41,7 @@ TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 class Port:
     """One version that somebody wrote."""
 
-    path: Path
+    script: Script
     answer: str  # same; or the kind of the first difference
     causes: tuple[str, ...]
     also: frozenset[str]
@@ -48,40 +50,46 @@ class Port:
     arguments: tuple[str, ...]
 
     @property
-    def name(self) -> str:
-        return str(self.path.with_suffix("").relative_to(HERE))
+    def original(self) -> str:
+        return self.script.name.partition("/")[0]
 
 
-def read_port(path: Path) -> Port:
-    said = dict(HEAD.findall(path.read_text(encoding="utf-8")))
+def read_port(script: Script) -> Port:
+    said = script.said
+    assert said.keys() <= HEAD, f"{script.name}: {said.keys() - HEAD}"
     answer, _, why = said["verify"].partition(":")
-    assert answer == "same" or (answer.startswith("different, ") and why), f"{path}: {said['verify']}"
-    worlds = tuple(int(world) for world in said.get("worlds", "2").split())
+    assert answer == "same" or (answer.startswith("different, ") and why), f"{script.name}: {said['verify']}"
     causes = tuple(said.get("cause", "").split("|"))
-    assert set(causes) <= {"", *catalogue()}, f"{path}: {said['cause']}"
-    arguments = tuple(said.get("arguments", "").split())
-    also, random_only = frozenset(said.get("also", "").split()), said.get("random") == "only"
-    return Port(path, answer.removeprefix("different, "), causes, also, random_only, worlds, arguments)
+    assert set(causes) <= {"", *catalogue()}, f"{script.name}: {said['cause']}"
+    return Port(
+        script,
+        answer.removeprefix("different, "),
+        causes,
+        frozenset(said.get("also", "").split()),
+        said.get("random") == "only",
+        tuple(int(world) for world in said.get("worlds", "2").split()),
+        tuple(said.get("arguments", "").split()),
+    )
 
 
-PORTS = [read_port(path) for path in sorted(HERE.glob("*/*.py")) if path.name != "train.py"]
+PORTS = [
+    read_port(script)
+    for name, script in sorted(scripts(HERE / "ports.diff").items())
+    if not name.endswith("/train")
+]
 RUNS = [(port, world) for port in PORTS for world in port.worlds]
 
 
 def features(run: tuple[Port, int]) -> set[Hashable]:
     """What is said of a port, of which original, how it starts its ranks, with which library."""
     port, world = run
-    text = port.path.read_text(encoding="utf-8")
-    libraries = {
-        name for name in ("accelerate", "lightning") if f"import {name}" in text or f"from {name}" in text
-    }
     said = {*port.causes, *port.also, port.answer, ("random only", port.random_only)}
-    original = port.path.parent.name
-    return {*said, *libraries, (original, port.answer == "same"), world, starts_its_ranks(port.path)}
+    starts = {word for word in STARTS if word in port.script.body}
+    return {*said, *starts, (port.original, port.answer == "same"), world}
 
 
 def name(run: tuple[Port, int]) -> str:
-    return f"{run[0].name}-{run[1]}"
+    return f"{run[0].script.name}-{run[1]}"
 
 
 @pytest.mark.torchrun
@@ -91,12 +99,13 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
     folder, scratch = tmp_path / "folder", tmp_path / "scratch"
     folder.mkdir()
     scratch.mkdir()
-    shutil.copy(port.path.with_name("train.py"), folder)
-    shutil.copy(port.path, folder / "train_ddp.py")
+    shutil.copy(HERE / port.original / "train.py", folder)
+    converted = folder / "train_ddp.py"
+    converted.write_text(port.script.text, encoding="utf-8")
     subject = Subject(
         script=folder / "train.py",
         name="train.py",
-        converted=port.path.read_bytes(),
+        converted=converted.read_bytes(),
         converted_name="train_ddp.py",
         modules={},
         arguments=port.arguments,
@@ -104,11 +113,11 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
         timeout=TIMEOUT,
         sample_streams=True,
         torchrun=False,
-        port=folder / "train_ddp.py",
-        starts_ranks=starts_its_ranks(port.path),
+        port=converted,
+        starts_ranks=starts_its_ranks(converted),
     )
     verdict = run_trial(subject, world, server, scratch, SILENT)
-    print_report(Report(port.name, (verdict,), "", 0.0))  # pytest shows it where this is false
+    print_report(Report(port.script.name, (verdict,), "", 0.0))  # pytest shows it where this is false
     assert first_difference(verdict) == port.answer
     assert verdict.random_only or not port.random_only
     assert port.also <= {cause.code for cause in verdict.causes}
