@@ -1,18 +1,20 @@
-"""Which ranks come to a place in a script: one alone, all for certain, or nobody knows."""
+"""Which ranks come to a place in a script: one alone, some, all for certain, or nobody knows."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.names import MAKES_GROUP
 from dp2ddp.review.own_file import OwnFile, Variable, literal
-from dp2ddp.review.sites import Sites, statements_before
 
+MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
 NAMES_RANK = re.compile(
     r"rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc", re.IGNORECASE
@@ -25,45 +27,75 @@ PERHAPS_RANK = re.compile(
 ONE_RANK = re.compile(
     r"^(is_main_process|is_main|is_master|is_rank_?(zero|0)|is_main_proc|is_primary|is_global_master|master_process)$"
 )
+OF_TORCHRUN = ("RANK", "LOCAL_RANK")
+ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = {
     *("staticmethod", "classmethod", "torch.no_grad", "torch.enable_grad", "torch.inference_mode"),
     "torch.distributed.elastic.multiprocessing.errors.record",
 }
+SAYS_WHERE = ("device", "device_ids", "output_device")
+
+
+class Who(Enum):
+    """Which ranks."""
+
+    ONE = auto()  # of a node
+    SOME = auto()  # a condition asks for a rank
+    ALL = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks that come to a place."""
+
+    who: Who
+    condition: ast.If | None = None  # by which ONE comes, within its function
 
 
 class RankConditions:
     """What the conditions around the places of one file say of ranks."""
 
-    def __init__(self, file: OwnFile, sites: Sites) -> None:
+    def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
-        self.sites = sites
+        self._known: dict[ast.AST, Ranks] = {}
+
+    def at(self, node: ast.AST) -> Ranks:
+        """Which ranks come to a node."""
+        if node not in self._known:
+            self._known[node] = self._find(node)
+        return self._known[node]
+
+    def _find(self, node: ast.AST) -> Ranks:
+        if condition := self._one_rank_condition(node):
+            return Ranks(Who.ONE, condition)
+        if any(isinstance(each, ast.If) and self.may_ask(each.test) for each in self.module.around(node)):
+            return Ranks(Who.SOME)
+        return Ranks(Who.ALL if self._on_all_ranks(node, set()) else Who.UNKNOWN)
+
+    # --- conditions of one rank
 
     def is_rank(self, node: ast.AST) -> bool:
         """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
-        if isinstance(node, ast.Call):
-            name = self.module.name(node.func) or ""
-            if name == "builtins.int" and len(node.args) == 1:
-                return self.is_rank(node.args[0])
-            if name in ("os.getenv", "os.environ.get"):
-                return bool(node.args) and self._is_rank_text(node.args[0])
-            word = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            return word in ("get_rank", "get_local_rank", "get_global_rank")
-        if isinstance(node, ast.Subscript):
-            return self._is_rank_text(node.slice)
-        return bool(RANK.search(_word(node))) or self._is_given_as_rank(node)
-
-    def _is_given_as_rank(self, node: ast.AST) -> bool:
-        """Whether a name of another kind is what the process group is told as this process's rank."""
-        return isinstance(node, ast.Name) and self.file.variable(node) in self._given_as_rank
+        match node:
+            case ast.Call(func=function, args=args):
+                name = self.module.name(function) or ""
+                if name == "builtins.int" and len(args) == 1:
+                    return self.is_rank(args[0])
+                if name in ENVIRONMENT:
+                    return bool(args) and RANK.search(_text(args[0])) is not None
+                return _word(function) in ("get_rank", "get_local_rank", "get_global_rank")
+            case ast.Subscript(slice=key):
+                return RANK.search(_text(key)) is not None
+            case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
+                return True
+        return RANK.search(_word(node)) is not None
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
+        """The names of any kind that the process group is told as this process's rank."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
-
-    @staticmethod
-    def _is_rank_text(node: ast.AST) -> bool:
-        return RANK.search(_text(node)) is not None
 
     def means_one_rank(self, test: ast.AST) -> bool:
         """Whether a condition is true on one rank (of a node) only: `rank == 0`, `is_main_process()`."""
@@ -80,12 +112,10 @@ class RankConditions:
                 alone = [value for value in values if self.means_one_rank(value)]
                 others = [value for value in values if value not in alone]
                 return bool(alone) and len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others))
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return bool(ONE_RANK.match(name))
-            case ast.Attribute(attr=name):
-                return bool(ONE_RANK.match(name))
+            case ast.Call(func=ast.Name() | ast.Attribute() as named) | (ast.Attribute() as named):
+                return ONE_RANK.match(_word(named)) is not None
             case ast.Name(id=name):
-                return bool(ONE_RANK.match(name)) or self._is_flag_of_one_rank(test)
+                return ONE_RANK.match(name) is not None or self._is_flag_of_one_rank(test)
         return False
 
     def _is_flag_of_one_rank(self, flag: ast.Name) -> bool:
@@ -115,91 +145,72 @@ class RankConditions:
         is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
         return is_number and self.is_rank(rank)
 
-    def asks_now(self, test: ast.AST) -> bool:
+    def asks_now(self, test: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
 
         `args.local_rank == 0` need not: in a converted script nobody may set it.
         """
-        return self._asks_now(test, frozenset())
-
-    def _asks_now(self, test: ast.AST, seen: frozenset[ast.AST]) -> bool:
         return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
 
     def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-        if isinstance(node, ast.Call):
-            name = self.module.name(node.func) or ""
-            if name == "torch.distributed.get_rank" or helper_of(self.file, node.func) == "own_rank":
-                return True
-            return (
-                name in ("os.getenv", "os.environ.get")
-                and bool(node.args)
-                and _is_set_by_torchrun(node.args[0])
-            )
-        if isinstance(node, ast.Subscript):
-            return self.module.name(node.value) == "os.environ" and _is_set_by_torchrun(node.slice)
-        if not isinstance(node, ast.Name):
-            return False
-        values = self.file.values(node)
-        return bool(values) and all(value is not None and self._asks_now(value, seen) for value in values)
+        match node:
+            case ast.Call(func=function, args=args):
+                name = self.module.name(function)
+                if name in ENVIRONMENT:
+                    return bool(args) and _text(args[0]) in OF_TORCHRUN
+                return name == "torch.distributed.get_rank" or helper_of(self.file, function) == "own_rank"
+            case ast.Subscript(value=owner, slice=key):
+                return self.module.name(owner) == "os.environ" and _text(key) in OF_TORCHRUN
+            case ast.Name():
+                values = self.file.values(node)
+                return bool(values) and all(value and self.asks_now(value, seen) for value in values)
+        return False
 
-    def one_rank_condition(self, node: ast.AST) -> ast.If | None:
-        """The `if` by which only one rank comes to a node, within its function."""
+    def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
         inner = node
         for parent in self.module.around(node):
-            if isinstance(parent, FUNCTIONS):
-                return self._returned_before(parent, inner)
             if isinstance(parent, ast.If):
                 if inner in parent.body and self.means_one_rank(parent.test):
                     return parent
                 if inner in parent.orelse and self.means_all_others(parent.test):
                     return parent
-            if early := self._returned_before(parent, inner):
+            if early := self._returned_before(inner):
                 return early
+            if isinstance(parent, FUNCTIONS):
+                return None
             inner = parent
         return None
 
-    def _returned_before(self, parent: ast.AST, inner: ast.AST) -> ast.If | None:
+    def _returned_before(self, inner: ast.AST) -> ast.If | None:
         """`if rank != 0: return`, further up in the same block."""
-        return next(
-            (
-                statement
-                for statement in statements_before(parent, inner)
-                if isinstance(statement, ast.If)
-                and isinstance(statement.body[-1], ast.Return)
-                and self.means_all_others(statement.test)
-            ),
-            None,
-        )
+        conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
+        returns = (each for each in conditions if isinstance(each.body[-1], ast.Return))
+        return next((each for each in returns if self.means_all_others(each.test)), None)
 
-    def runs_on_all(self, node: ast.AST) -> bool:
-        """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
-        return self._on_all_ranks(node, set())
+    # --- all ranks
 
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
+        """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
         inner = node
         for parent in self.module.around(node):
-            if self._may_choose_ranks(parent, inner):
-                return False
-            if isinstance(parent, ast.Lambda):
+            if self._may_choose_ranks(parent, inner) or isinstance(parent, ast.Lambda):
                 return False
             if isinstance(parent, NAMED_FUNCTIONS):
                 return self._is_called_on_all(parent, seen)
             inner = parent
-        return not self.sites.spawns  # what starts the ranks is none of them
+        return not self.file.spawns  # what starts the ranks is none of them
 
     def _is_called_on_all(self, function: ast.FunctionDef | ast.AsyncFunctionDef, seen: set[ast.AST]) -> bool:
         if function in seen:
             return True
         seen.add(function)
-        names = (
-            (self.module.name(node.func if isinstance(node, ast.Call) else node) or "?")
-            for node in function.decorator_list
-        )
+        called = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+        names = [self.module.name(each) or "?" for each in called]
         if any(name.removeprefix("builtins.") not in HARMLESS_DECORATORS for name in names):
             return False
-        sites = self.sites.sites_of(function)
-        if self.sites.is_started(function):
+        if self.file.is_started(function):
             return True
+        sites = self.file.sites_of(function)
         if any(map(self._is_handed_to_helper, sites)):  # `run_on_rank0(save, net)`
             return False
         return bool(sites) and all(self._on_all_ranks(site, seen) for site in sites)
@@ -210,37 +221,39 @@ class RankConditions:
 
     def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
         """Whether a node around another lets only some ranks come to it, or may."""
-        if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and inner is not parent.test:
-            if self.may_ask(parent.test):
+        match parent:
+            case ast.ExceptHandler() | ast.Match():
                 return True
-        elif isinstance(parent, ast.BoolOp) and inner is not parent.values[0]:
-            return True
-        elif isinstance(parent, (ast.With, ast.AsyncWith)):
-            if any(self.may_ask(item.context_expr) for item in parent.items):
+            case ast.BoolOp(values=[first, *_]) if inner is not first:
                 return True
-        elif (
-            isinstance(parent, (ast.ExceptHandler, ast.Match))
-            or isinstance(parent, ast.For)
-            and any(isinstance(node, ast.IfExp) and self.may_ask(node.test) for node in ast.walk(parent.iter))
-        ):
-            return True
-        return any(
-            self.may_ask(statement.test)
-            for statement in statements_before(parent, inner)
-            if isinstance(statement, ast.Assert)
-            or (
-                isinstance(statement, ast.If)
-                and isinstance(statement.body[-1], (ast.Return, ast.Continue, ast.Raise))
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
+                asked = [test]
+            case ast.With(items=items) | ast.AsyncWith(items=items):
+                asked = [item.context_expr for item in items]
+            case ast.For(iter=values):
+                asked = [each.test for each in ast.walk(values) if isinstance(each, ast.IfExp)]
+            case _:
+                asked = []
+        return any(map(self.may_ask, (*asked, *self._tests_before(inner))))
+
+    def _tests_before(self, inner: ast.AST) -> Iterator[ast.expr]:
+        """The conditions above a node in its block that may end it before: `assert`, `if ...: return`."""
+        for each in self.file.block_before(inner):
+            leaves = isinstance(each, ast.If) and isinstance(
+                each.body[-1], (ast.Return, ast.Continue, ast.Raise)
             )
-        )
+            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and leaves:
+                yield each.test
+
+    # --- what is made of ranks
 
     def may_ask(self, expression: ast.AST) -> bool:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
-        names = [_word(node) for node in ast.walk(expression)]
-        texts = [_text(node) for node in ast.walk(expression)]
+        names = {_word(node) for node in ast.walk(expression)}
+        texts = {_text(node) for node in ast.walk(expression)}
         if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
             return True
-        return any(self._comes_from_rank(word) for word in {*names, *texts} - {""})
+        return any(map(self._comes_from_rank, names | texts))
 
     def _comes_from_rank(self, word: str) -> bool:
         """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
@@ -249,19 +262,13 @@ class RankConditions:
             name = pending.pop()
             if name in self._indices:
                 return True
-            words = set(self._words_behind(name)) - self._without_rank
+            words = {_word(node) or _text(node) for node in self._behind(name)} - self._without_rank
             if any(map(NAMES_RANK.search, words)):
                 return True
             pending += words - seen
             seen |= words
         self._without_rank |= seen
         return False
-
-    def _words_behind(self, word: str) -> Iterator[str]:
-        """The words of all that a name of this word is given."""
-        for value in self._assigned_to(word):
-            for node in _walk_without_devices(value):
-                yield _word(node) or _text(node)
 
     @cached_property
     def _without_rank(self) -> set[str]:
@@ -271,55 +278,48 @@ class RankConditions:
     @cached_property
     def _indices(self) -> set[str]:
         """The names of first parameters of functions that are started as processes: they are counted."""
-        functions = [function for function in self._functions if self.sites.is_started(function)]
-        return {function.args.args[0].arg for function in functions if function.args.args} | {
+        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
+        return {each.arg for function in started for each in function.args.args[:1]} | {
             name for _, name in self._given_as_rank
         }
 
+    def _behind(self, word: str) -> Iterator[ast.AST]:
+        """The nodes of all that a name of this word may stand for, anywhere in the file."""
+        for value in self._given.get(word, ()):
+            yield from _walk_without_devices(value)
+
     @cached_property
-    def _functions(self) -> list[ast.FunctionDef]:
-        return [node for node in self.module.nodes(ast.FunctionDef) if isinstance(node, ast.FunctionDef)]
+    def _given(self) -> dict[str, list[ast.AST]]:
+        """By word, what names, attributes, items, arguments and results are given, and the conditions of that."""
+        given: dict[str, list[ast.AST]] = {}
+        for node in self.module.nodes(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.withitem):
+            for target, binding in settings(node):
+                value = binding.node or binding.whole or getattr(node, "value", None)
+                word = _text(target.slice) if isinstance(target, ast.Subscript) else _word(target)
+                given.setdefault(word, []).extend((value, *self._conditions_of(node)) if value else ())
+        for keyword in self.module.all(ast.keyword):
+            given.setdefault(keyword.arg or "", []).append(keyword.value)
+        for table in self.module.all(ast.Dict):
+            for key, value in zip(table.keys, table.values, strict=True):
+                given.setdefault(_text(key), []).append(value)
+        for function in self.module.all(ast.FunctionDef):
+            # a property, or what decides: by its results, or by its conditions
+            results = (
+                each for each in ast.walk(function) if isinstance(each, (ast.Return, ast.Yield, ast.If))
+            )
+            parts = (each.test if isinstance(each, ast.If) else each.value for each in results)
+            given.setdefault(function.name, []).extend(filter(None, parts))
+            is_method = isinstance(self.module.parents[function], ast.ClassDef)
+            for site in self.file.sites_of(function):
+                call = self.module.parents[site]
+                values = call.args if isinstance(call, ast.Call) and call.func is site else []
+                for argument, value in zip(places(function)[is_method:], values, strict=False):
+                    given.setdefault(argument.arg, []).append(value)
+        return given
 
-    def _assigned_to(self, word: str) -> Iterator[ast.AST]:
-        """What is assigned to a name or an attribute of this word, anywhere in the file, and the conditions of that.
-
-        Parameters get what their function is called with.
-        """
-        for mention in self.module.by_word.get(word, ()):
-            if isinstance(mention.ctx, ast.Store):
-                statement = self.module.statement(mention)
-                value = _value_for(mention, statement)
-                if value is not None:
-                    yield value
-                    yield from self._conditions_of(statement)
-        for keyword in self.module.nodes(ast.keyword):
-            if isinstance(keyword, ast.keyword) and keyword.arg == word:
-                yield keyword.value
-        yield from self._items_of(word)
-        for function in self._functions:
-            if function.name == word:  # a property, or what decides: by its results, or by its conditions
-                parts = (
-                    getattr(node, "value", None) or getattr(node, "test", None) for node in _results(function)
-                )
-                yield from (part for part in parts if part is not None)
-            names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-            if word in names:
-                yield from self.sites.arguments_at(function, names.index(word))
-
-    def _items_of(self, key: str) -> Iterator[ast.AST]:
-        """`config["verbose"] = rank == 0`, `{"verbose": rank == 0}`."""
-        for node in self.module.nodes(ast.Assign, ast.Dict):
-            match node:
-                case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))], value=value) if (
-                    name == key
-                ):
-                    yield value
-                case ast.Dict(keys=keys, values=values):
-                    yield from (value for name, value in zip(keys, values, strict=True) if _text(name) == key)
-
-    def _conditions_of(self, statement: ast.stmt) -> Iterator[ast.expr]:
-        """The tests of the `if`s around a statement, within its function."""
-        for parent in self.module.around(statement):
+    def _conditions_of(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The tests of the `if`s around a node, within its function."""
+        for parent in self.module.around(node):
             if isinstance(parent, NAMED_FUNCTIONS):
                 return
             if isinstance(parent, ast.If):
@@ -330,31 +330,12 @@ def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
     """The nodes of an expression, without those that only say where it is computed: `net.cuda(rank)`, `device_ids`."""
     yield value
     for child in ast.iter_child_nodes(value):
-        says_where = isinstance(child, ast.keyword) and child.arg in ("device", "device_ids", "output_device")
-        is_moved = (
+        says_where = isinstance(child, ast.keyword) and child.arg in SAYS_WHERE
+        moves = (
             isinstance(value, ast.Call) and _word(value.func) in ("cuda", "to") and child is not value.func
         )
-        if not says_where and not is_moved:
+        if not says_where and not moves:
             yield from _walk_without_devices(child)
-
-
-def _results(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    return (node for node in ast.walk(function) if isinstance(node, (ast.Return, ast.Yield, ast.If)))
-
-
-def _value_for(mention: ast.AST, statement: ast.stmt) -> ast.AST | None:
-    """What a statement assigns to one of its names: its own part of `rank, world = a, b`."""
-    match statement:
-        case ast.With(items=items):
-            return next((item.context_expr for item in items if item.optional_vars is mention), None)
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-            if mention in targets and len(targets) == len(values):
-                return values[targets.index(mention)]
-    return getattr(statement, "value", None)
-
-
-def _is_set_by_torchrun(name: ast.AST) -> bool:
-    return _text(name) in ("RANK", "LOCAL_RANK")
 
 
 def _names_one_rank(numbers: ast.AST) -> bool:

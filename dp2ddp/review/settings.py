@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import SourceError, did_you_mean
+from dp2ddp.review.rules import IN_TABLE
 
 FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
@@ -185,4 +186,4 @@ def known_codes() -> tuple[str, ...]:
     """The codes of all rules that the check may report, by the names of their files: importing them takes longer."""
     top = Path(__file__).resolve().parent.parent
     names = (name for folder in RULES for name in os.listdir(top / folder) if name.startswith("ddp"))
-    return tuple(sorted({name.partition("_")[0].upper() for name in names}))
+    return tuple(sorted({*IN_TABLE, *(name.partition("_")[0].upper() for name in names)}))
