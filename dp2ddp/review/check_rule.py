@@ -19,9 +19,8 @@ from dp2ddp.codemod.rule import DescribedRule, Flags, Rewrites, Untouched, all_r
 from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
 from dp2ddp.review.own_file import literal, values_of
 from dp2ddp.review.problems import Level
-from dp2ddp.review.rank_conditions import Who
 
-__all__ = ["Call", "CheckRule", "DDPScript", "Found", "Level", "Loader", "Problem", "Who", "Wrap"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Problem", "Wrap"]
 __all__ += ["corrected", "literal", "mended", "right", "values_of", "wrong"]
 
 HEADINGS = ("What it does", "Why", "Safety", "References")
@@ -57,17 +56,22 @@ class CheckRule(DescribedRule):
 
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
+    message: ClassVar[str]  # what most rules say of each place
+    advice: ClassVar[str]
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
     shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
 
     def __init_subclass__(cls) -> None:
         code, _, words = cls.__module__.rpartition(".")[2].partition("_")
-        if not hasattr(cls, "code"):
+        if code.startswith("ddp"):
             cls.code, cls.name = code.upper(), words.replace("_", "-")
 
     def find(self, script: DDPScript) -> Found:
         """The problems of one script, each proven from its text."""
         raise NotImplementedError
+
+    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = ()) -> Problem:
+        return Problem(node, self.message, self.advice, fix)
 
     @classmethod
     def page(cls) -> str:
@@ -79,6 +83,12 @@ class CheckRule(DescribedRule):
     @classmethod
     def about(cls) -> str:
         return "`dp2ddp check` finds it" + (", `--fix` mends it where that is safe." if cls.fixes else ".")
+
+
+class CheckWarning(CheckRule):
+    """A rule of what fails nowhere: it costs time, or gives numbers that mislead."""
+
+    level = Level.WARNING
 
 
 def wrong(text: str, start: str = ON_RANKS) -> Flags:

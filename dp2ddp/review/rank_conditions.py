@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property
 
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
@@ -33,24 +32,24 @@ HARMLESS_DECORATORS = {
     *("staticmethod", "classmethod", "torch.no_grad", "torch.enable_grad", "torch.inference_mode"),
     "torch.distributed.elastic.multiprocessing.errors.record",
 }
+# On which ranks a condition is true.
+ONE, REST = "one", "all others"
+OPPOSITE = {ONE: REST, REST: ONE}
+COMPARES = {ast.Eq: ONE, ast.In: ONE, ast.NotEq: REST, ast.NotIn: REST, ast.Gt: REST}
 SAYS_WHERE = ("device", "device_ids", "output_device")
-
-
-class Who(Enum):
-    """Which ranks."""
-
-    ONE = auto()  # of a node
-    SOME = auto()  # a condition asks for a rank
-    ALL = auto()
-    UNKNOWN = auto()
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks that come to a place."""
+    """The ranks that come to a place; where neither is true, nobody knows."""
 
-    who: Who
-    condition: ast.If | None = None  # by which ONE comes, within its function
+    condition: ast.If | None = None  # by which one rank (of a node) comes, within its function
+    are_some: bool = False  # a condition asks for a rank
+    are_all: bool = False
+
+    @property
+    def are_one(self) -> bool:
+        return self.condition is not None
 
 
 class RankConditions:
@@ -68,10 +67,10 @@ class RankConditions:
 
     def _find(self, node: ast.AST) -> Ranks:
         if condition := self._one_rank_condition(node):
-            return Ranks(Who.ONE, condition)
+            return Ranks(condition)
         if any(isinstance(each, ast.If) and self.may_ask(each.test) for each in self.module.around(node)):
-            return Ranks(Who.SOME)
-        return Ranks(Who.ALL if self._on_all_ranks(node, set()) else Who.UNKNOWN)
+            return Ranks(are_some=True)
+        return Ranks(are_all=self._on_all_ranks(node, set()))
 
     # --- conditions of one rank
 
@@ -97,53 +96,42 @@ class RankConditions:
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
 
-    def means_one_rank(self, test: ast.AST) -> bool:
-        """Whether a condition is true on one rank (of a node) only: `rank == 0`, `is_main_process()`."""
+    def chooses(self, test: ast.AST) -> str:
+        """ONE where a condition is true on one rank (of a node) only, REST where on all others, else ""."""
         match test:
-            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-                return self._is_rank_and_number(left, right) or self._is_rank_and_number(right, left)
-            case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
-                return self.is_rank(left) and _names_one_rank(right)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return self._compared(left, operator, right) or self._compared(right, operator, left)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.is_rank(operand) or self.means_all_others(operand)
+                return OPPOSITE.get(self.chooses(operand), "")
             case ast.BoolOp(op=ast.And(), values=values):
-                return any(map(self.means_one_rank, values))
+                return ONE if ONE in map(self.chooses, values) else ""
             case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
-                alone = [value for value in values if self.means_one_rank(value)]
+                alone = [value for value in values if self.chooses(value) == ONE]
                 others = [value for value in values if value not in alone]
-                return bool(alone) and len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others))
-            case ast.Call(func=ast.Name() | ast.Attribute() as named) | (ast.Attribute() as named):
-                return ONE_RANK.match(_word(named)) is not None
-            case ast.Name(id=name):
-                return ONE_RANK.match(name) is not None or self._is_flag_of_one_rank(test)
-        return False
+                return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
+            case _ if self.is_rank(test):
+                return REST
+            case ast.Call(func=ast.Name() | ast.Attribute() as named) | (
+                ast.Attribute() | ast.Name() as named
+            ):
+                return ONE if ONE_RANK.match(_word(named)) or self._is_flag_of_one_rank(test) else ""
+        return ""
 
-    def _is_flag_of_one_rank(self, flag: ast.Name) -> bool:
-        """`saves = rank == 0`, and nothing else is assigned to it."""
-        values = self.file.values(flag)
-        return bool(values) and all(
-            isinstance(value, (ast.Compare, ast.BoolOp, ast.Call)) and self.means_one_rank(value)
-            for value in values
+    def _compared(self, rank: ast.AST, operator: ast.cmpop, number: ast.AST) -> str:
+        """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`."""
+        value = literal(number)
+        is_one = (
+            _names_one_rank(value) if isinstance(operator, (ast.In, ast.NotIn)) else isinstance(value, int)
         )
+        if not is_one or (isinstance(operator, ast.Gt) and value != 0) or not self.is_rank(rank):
+            return ""
+        return COMPARES.get(type(operator), "")
 
-    def means_all_others(self, test: ast.AST) -> bool:
-        """Whether a condition is true on all ranks but one: `rank != 0`, `rank`, `rank > 0`."""
-        match test:
-            case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
-                return self._is_rank_and_number(left, right)
-            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]):
-                return self.is_rank(left)
-            case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
-                return self.is_rank(left) and _names_one_rank(right)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return not self.is_rank(operand) and self.means_one_rank(operand)
-            case ast.Name() | ast.Attribute():
-                return self.is_rank(test)
-        return False
-
-    def _is_rank_and_number(self, rank: ast.AST, number: ast.AST) -> bool:
-        is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
-        return is_number and self.is_rank(rank)
+    def _is_flag_of_one_rank(self, flag: ast.AST) -> bool:
+        """`saves = rank == 0`, and nothing else is assigned to it."""
+        values = self.file.values(flag) if isinstance(flag, ast.Name) else []
+        kinds = (ast.Compare, ast.BoolOp, ast.Call)
+        return bool(values) and all(isinstance(each, kinds) and self.chooses(each) == ONE for each in values)
 
     def asks_now(self, test: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
@@ -170,9 +158,8 @@ class RankConditions:
         inner = node
         for parent in self.module.around(node):
             if isinstance(parent, ast.If):
-                if inner in parent.body and self.means_one_rank(parent.test):
-                    return parent
-                if inner in parent.orelse and self.means_all_others(parent.test):
+                branch = {ONE: parent.body, REST: parent.orelse}.get(self.chooses(parent.test), [])
+                if inner in branch:
                     return parent
             if early := self._returned_before(inner):
                 return early
@@ -185,7 +172,7 @@ class RankConditions:
         """`if rank != 0: return`, further up in the same block."""
         conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
         returns = (each for each in conditions if isinstance(each.body[-1], ast.Return))
-        return next((each for each in returns if self.means_all_others(each.test)), None)
+        return next((each for each in returns if self.chooses(each.test) == REST), None)
 
     # --- all ranks
 
@@ -338,13 +325,11 @@ def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
             yield from _walk_without_devices(child)
 
 
-def _names_one_rank(numbers: ast.AST) -> bool:
+def _names_one_rank(values: object) -> bool:
     """`[0]`, and `[-1, 0]`: -1 stands for a run without ranks."""
-    values = literal(numbers)
     if not isinstance(values, (list, tuple, set)):
         return False
-    ranks = [value for value in values if isinstance(value, int)]
-    return len(ranks) == len(values) and sum(rank >= 0 for rank in ranks) == 1
+    return all(isinstance(value, int) for value in values) and sum(value >= 0 for value in values) == 1
 
 
 def _number_of(test: ast.expr) -> int:

@@ -12,12 +12,12 @@ framework owns the loop.
 https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
 """
 
-from __future__ import annotations
-
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, literal, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, literal, right
 
 
 class NoSetEpoch(CheckRule):
+    message = "set_epoch() is never called, so every epoch has the order of the first"
+    advice = "call sampler.set_epoch(epoch) at the start of each epoch"
     examples = (
         *corrected("""
             # set_epoch
@@ -50,8 +50,4 @@ class NoSetEpoch(CheckRule):
                 continue
             shuffle = loader.sampler.argument(3, "shuffle")
             if loader.stays_here and (shuffle is None or literal(shuffle) is True):
-                yield Problem(
-                    loader.sampler.node,
-                    "set_epoch() is never called, so every epoch has the order of the first",
-                    "call sampler.set_epoch(epoch) at the start of each epoch",
-                )
+                yield self.problem(loader.sampler.node)

@@ -12,14 +12,14 @@ loop.
 https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI/pytorch-lightning/issues/4732.
 """
 
-from __future__ import annotations
-
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
 
 
 class MetricOfAShard(CheckRule):
+    message = "counts this rank's share of the data only, and nothing brings the ranks' numbers together"
+    advice = "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler"
     examples = (
         *corrected("""
             # share of the data
@@ -50,11 +50,7 @@ class MetricOfAShard(CheckRule):
             added = next(filter(_adds_up, ast.walk(loop.node)), None)
             # one that trains as well runs over another loader to evaluate
             if added is not None and not loop.trains and script.flow.is_without_gradient(added):
-                yield Problem(
-                    added,
-                    "counts this rank's share of the data only, and nothing brings the ranks' numbers together",
-                    "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler",
-                )
+                yield self.problem(added)
                 return
 
 

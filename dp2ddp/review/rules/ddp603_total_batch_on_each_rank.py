@@ -11,20 +11,17 @@ that.
 https://github.com/pytorch/examples/issues/640, https://github.com/pytorch/examples/issues/771.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Level, Problem, corrected, literal
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, Problem, corrected, literal
 
 TOTAL = re.compile(
     r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
 )
 
 
-class TotalBatchOnEachRank(CheckRule):
-    level = Level.WARNING
+class TotalBatchOnEachRank(CheckWarning):
     examples = corrected("""
         # W times
           import argparse

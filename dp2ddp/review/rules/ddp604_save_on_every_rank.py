@@ -11,8 +11,6 @@ Found only where the whole way from the start of a rank is in the file and no co
 https://github.com/NVIDIA/apex/issues/629, https://github.com/bytedance/ibot/issues/15.
 """
 
-from __future__ import annotations
-
 import ast
 
 from dp2ddp.review.check_rule import (
@@ -21,7 +19,6 @@ from dp2ddp.review.check_rule import (
     DDPScript,
     Found,
     Problem,
-    Who,
     corrected,
     right,
     values_of,
@@ -58,7 +55,7 @@ class SaveOnEveryRank(CheckRule):
             path = call.argument(1, "f")
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
-            if script.ranks.at(call.node).who is Who.ALL and not _is_called_with_rank(script, call):
+            if script.ranks.at(call.node).are_all and not _is_called_with_rank(script, call):
                 yield Problem(call.node, "every rank writes this file, all at the same time", how)
 
 

@@ -11,15 +11,12 @@ https://github.com/Lightning-AI/pytorch-lightning/issues/901,
 https://github.com/ashleve/lightning-hydra-template/issues/115.
 """
 
-from __future__ import annotations
-
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, Who, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, right
 
 REPLACES_PRINT = {"redirect_stdout", "stdout"}
 
 
-class PrintOnEveryRank(CheckRule):
-    level = Level.WARNING
+class PrintOnEveryRank(CheckWarning):
     examples = (
         *corrected("""
             # every rank prints
@@ -47,7 +44,7 @@ class PrintOnEveryRank(CheckRule):
             for call in script.file.calls_of("builtins.print")
             if script.file.loop_around(call.node) is not None
             and not any(map(script.ranks.may_ask, call.node.args))
-            and script.ranks.at(call.node).who is Who.ALL
+            and script.ranks.at(call.node).are_all
         ]
         if prints:
             others = f", and {len(prints) - 1} more like it" if len(prints) > 1 else ""

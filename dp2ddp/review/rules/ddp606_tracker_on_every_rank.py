@@ -9,15 +9,11 @@ Silent where an argument speaks of ranks, where wandb is given a `group`, and wh
 https://github.com/huggingface/pytorch-image-models/issues/1309, https://github.com/wandb/wandb/issues/452.
 """
 
-from __future__ import annotations
-
 from dp2ddp.review.check_rule import (
-    CheckRule,
+    CheckWarning,
     DDPScript,
     Found,
-    Level,
     Problem,
-    Who,
     corrected,
     right,
     values_of,
@@ -29,8 +25,7 @@ TRACKERS = (
 )
 
 
-class TrackerOnEveryRank(CheckRule):
-    level = Level.WARNING
+class TrackerOnEveryRank(CheckWarning):
     examples = (
         *corrected("""
             # a run of its own
@@ -54,7 +49,7 @@ class TrackerOnEveryRank(CheckRule):
         for call in script.file.calls_of(*TRACKERS):
             if call.keyword("group") or any(map(script.ranks.may_ask, values_of(call.node))):
                 continue
-            if script.ranks.at(call.node).who is Who.ALL:
+            if script.ranks.at(call.node).are_all:
                 yield Problem(
                     call.node,
                     f"every rank starts a run of its own ({call.name})",

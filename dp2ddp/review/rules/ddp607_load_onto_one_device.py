@@ -12,15 +12,14 @@ to be saved; where one rank alone loads, and where each has a file of its own.
 https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/examples/issues/1078.
 """
 
-from __future__ import annotations
-
 import ast
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Level, Problem, Who, corrected, right
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, right
 
 
-class LoadOntoOneDevice(CheckRule):
-    level = Level.WARNING
+class LoadOntoOneDevice(CheckWarning):
+    message = "without map_location every rank loads onto the GPU of the rank that saved"
+    advice = 'pass map_location="cpu", or the rank\'s own device'
     examples = (
         *corrected("""
             # map_location
@@ -45,11 +44,7 @@ class LoadOntoOneDevice(CheckRule):
             if says_where or _has_alternative(script, call) or _is_own(script, call):
                 continue
             if _is_state(script, call):
-                yield Problem(
-                    call.node,
-                    "without map_location every rank loads onto the GPU of the rank that saved",
-                    'pass map_location="cpu", or the rank\'s own device',
-                )
+                yield self.problem(call.node)
 
 
 def _is_of_the_cpu(script: DDPScript, save: Call) -> bool:
@@ -63,7 +58,7 @@ def _is_own(script: DDPScript, load: Call) -> bool:
     """Whether a rank loads what no other rank loads, or what it has in memory."""
     path = load.argument(0, "f")
     is_own = path is not None and (script.ranks.may_ask(path) or script.flow.is_open_file(path))
-    return is_own or script.ranks.at(load.node).who is Who.ONE
+    return is_own or script.ranks.at(load.node).are_one
 
 
 def _has_alternative(script: DDPScript, call: Call) -> bool:

@@ -12,9 +12,7 @@ Silent with a `group` of its own, and where another call of the same function in
 https://github.com/huggingface/transformers-bloom-inference/pull/40.
 """
 
-from __future__ import annotations
-
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, Who, corrected, right, wrong
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, right, wrong
 
 
 class CollectiveOnOneRank(CheckRule):
@@ -70,9 +68,9 @@ def _has_group(call: Call) -> bool:
 
 def _is_alone(script: DDPScript, call: Call, others: tuple[Call, ...]) -> bool:
     """Whether one rank comes to a call, and in its function there is none where the others may meet it."""
-    return script.ranks.at(call.node).who is Who.ONE and not any(
+    return script.ranks.at(call.node).are_one and not any(
         other.name == call.name
         and script.file.function_of(other.node) is script.file.function_of(call.node)
-        and script.ranks.at(other.node).who is Who.SOME
+        and script.ranks.at(other.node).are_some
         for other in others
     )

@@ -13,8 +13,6 @@ branch runs the wrapper, too.
 https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues/89716.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

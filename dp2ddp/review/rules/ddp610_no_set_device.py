@@ -11,11 +11,9 @@ Silent where CUDA_VISIBLE_DEVICES is written, a device has a number anywhere, or
 https://github.com/pytorch/pytorch/issues/50921, https://github.com/NVIDIA/apex/issues/222.
 """
 
-from __future__ import annotations
-
 import re
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, literal, right
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal, right
 
 NAMES_A_DEVICE = re.compile(
     r"set_device|VISIBLE_DEVICES|device_ids|set_default_device|local_rank|slurm", re.IGNORECASE
@@ -23,6 +21,8 @@ NAMES_A_DEVICE = re.compile(
 
 
 class NoSetDevice(CheckRule):
+    message = "moves to the current device, which is GPU 0 on every rank: nothing sets another"
+    advice = 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything else uses CUDA'
     examples = (
         *corrected("""
             # set_device
@@ -45,11 +45,7 @@ class NoSetDevice(CheckRule):
         moves = [call for call in script.module.calls if call.method in ("cuda", "to")]
         current = [call for call in moves if _is_current_device(call)]
         if current and not any(map(_has_number, moves)):
-            yield Problem(
-                current[0].node,
-                "moves to the current device, which is GPU 0 on every rank: nothing sets another",
-                'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything else uses CUDA',
-            )
+            yield self.problem(current[0].node)
 
 
 def _is_current_device(call: Call) -> bool:

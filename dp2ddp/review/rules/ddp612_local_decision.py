@@ -11,14 +11,14 @@ Silent where any name of the file has `reduce`, `gather`, `metric` or `broadcast
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """
 
-from __future__ import annotations
-
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
 
 
 class LocalDecision(CheckRule):
+    message = "each rank decides by the loss of its own share: rates and weights drift apart"
+    advice = "all_reduce() the loss first, so that all ranks decide alike"
     examples = (
         *corrected("""
             # drift apart
@@ -58,11 +58,7 @@ class LocalDecision(CheckRule):
                     case [ast.Attribute(attr="step"), ast.Call(args=[value, *_]) as call] if _is_of_a_shard(
                         script, value
                     ):
-                        yield Problem(
-                            call,
-                            "each rank decides by the loss of its own share: rates and weights drift apart",
-                            "all_reduce() the loss first, so that all ranks decide alike",
-                        )
+                        yield self.problem(call)
 
 
 def _is_of_a_shard(script: DDPScript, value: ast.expr) -> bool:

@@ -12,18 +12,14 @@ Silent where the file looks into `.module`, freezes parameters, or the forward h
 https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/Samudra/issues/630.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 
 from dp2ddp.review.check_rule import (
-    CheckRule,
+    CheckWarning,
     DDPScript,
     Found,
-    Level,
-    Problem,
     corrected,
     literal,
     right,
@@ -49,8 +45,9 @@ NET = """
 """
 
 
-class NeedlessSearchForUnused(CheckRule):
-    level = Level.WARNING
+class NeedlessSearchForUnused(CheckWarning):
+    message = "the model uses all its parameters, so this searches the graph in every step for nothing"
+    advice = "leave find_unused_parameters out"
     examples = (
         *corrected("""
             # every step
@@ -72,11 +69,7 @@ class NeedlessSearchForUnused(CheckRule):
                 continue
             makers = list(_makers(script, wrap.model))
             if makers and all(_uses_everything(script, maker) for maker in makers):
-                yield Problem(
-                    given.value,
-                    "the model uses all its parameters, so this searches the graph in every step for nothing",
-                    "leave find_unused_parameters out",
-                )
+                yield self.problem(given.value)
 
 
 def _looks_inside(script: DDPScript) -> bool:

@@ -12,8 +12,6 @@ the file reduces gradients itself.
 https://github.com/k2-fsa/icefall/issues/226.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -11,17 +11,17 @@ default device.
 https://github.com/pytorch/pytorch/issues/100243, https://github.com/pytorch/pytorch/issues/104336.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, literal
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal
 
 DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 
 
 class WrapBeforeMove(CheckRule):
+    message = "moves the model after it was wrapped"
+    advice = "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))"
     examples = (
         *corrected("""
             # before wrapping
@@ -49,11 +49,7 @@ class WrapBeforeMove(CheckRule):
             made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
             wrap = made_here or script.wrap_of(owner)
             if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
-                yield Problem(
-                    call.node,
-                    "moves the model after it was wrapped",
-                    "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))",
-                )
+                yield self.problem(call.node)
 
 
 def moves_to_gpu(call: Call) -> bool:

@@ -10,8 +10,6 @@ Silent where the file broadcasts or synchronizes anything itself.
 https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/issues/111138.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -10,12 +10,12 @@ Found only where the name is certainly the wrapper.
 https://github.com/NVIDIA/apex/issues/109, https://github.com/NVIDIA/apex/issues/88.
 """
 
-from __future__ import annotations
-
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 
 
 class SyncAfterWrap(CheckRule):
+    message = "the model is wrapped already, and its wrapper will not know the new layers' buffers"
+    advice = "convert the model before wrapping it"
     examples = corrected("""
         # before wrapping
           from torch.nn import SyncBatchNorm
@@ -31,8 +31,4 @@ class SyncAfterWrap(CheckRule):
             if module is None or not (call.name or "").endswith("SyncBatchNorm.convert_sync_batchnorm"):
                 continue
             if any(wrap.means(module) or wrap.call.node is module for wrap in script.wraps):
-                yield Problem(
-                    call.node,
-                    "the model is wrapped already, and its wrapper will not know the new layers' buffers",
-                    "convert the model before wrapping it",
-                )
+                yield self.problem(call.node)

@@ -13,8 +13,6 @@ which needs no taking down.
 https://github.com/pytorch/pytorch/issues/126275, https://github.com/pytorch/pytorch/pull/122358.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -23,11 +21,9 @@ from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.review.check_rule import (
     Call,
-    CheckRule,
+    CheckWarning,
     DDPScript,
     Found,
-    Level,
-    Problem,
     literal,
     mended,
     right,
@@ -38,10 +34,13 @@ TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re
 DIST = "import torch.distributed as dist\n"
 
 
-class NoDestroyProcessGroup(CheckRule):
-    level = Level.WARNING
+class NoDestroyProcessGroup(CheckWarning):
     fixes = True
     shown_once = True
+    message = (
+        "nothing takes this process group down: torch warns at the end of a run, and ranks may hang there"
+    )
+    advice = "call destroy_process_group() when all is done"
     examples = (
         mended("""
               import torch.distributed as dist
@@ -87,12 +86,7 @@ class NoDestroyProcessGroup(CheckRule):
             return
         group = next((each for each in script.groups if literal(each.argument(0, "backend")) != "gloo"), None)
         if group is not None:
-            yield Problem(
-                group.node,
-                "nothing takes this process group down: torch warns at the end of a run, and ranks may hang there",
-                "call destroy_process_group() when all is done",
-                _fix(script, group),
-            )
+            yield self.problem(group.node, _fix(script, group))
 
 
 def _may_take_down(script: DDPScript) -> bool:

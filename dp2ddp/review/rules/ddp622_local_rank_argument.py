@@ -12,19 +12,19 @@ both ways, for both versions of `torch.distributed.launch`.
 https://github.com/XPixelGroup/BasicSR/issues/626, https://github.com/skycrapers/TecoGAN-PyTorch/issues/31.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 
 from dp2ddp.codemod.edits import Replace
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, literal, mended
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal, mended
 
 LOCAL_RANK = re.compile("LOCAL_RANK")
 
 
 class LocalRankArgument(CheckRule):
     fixes = True
+    message = "torchrun passes no --local_rank: the value stays at its default on every rank"
+    advice = 'take it from the environment: int(os.environ["LOCAL_RANK"])'
     examples = (
         mended("""
               import argparse
@@ -58,12 +58,7 @@ class LocalRankArgument(CheckRule):
         for call in script.module.calls if uses and not is_set and not script.is_converted else ():
             names = list(map(literal, call.node.args)) if call.method == "add_argument" else []
             if "--local_rank" in names and "--local-rank" not in names:
-                yield Problem(
-                    call.node,
-                    "torchrun passes no --local_rank: the value stays at its default on every rank",
-                    'take it from the environment: int(os.environ["LOCAL_RANK"])',
-                    _fix(script, call),
-                )
+                yield self.problem(call.node, _fix(script, call))
 
 
 def _fix(script: DDPScript, call: Call) -> tuple[Replace, ...]:

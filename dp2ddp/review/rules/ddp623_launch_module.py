@@ -10,18 +10,15 @@ Text is no start: help, messages, documentation and comments are left alone.
 https://github.com/pytorch/pytorch/pull/64764, https://github.com/pytorch/pytorch/issues/73319.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, corrected, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, wrong
 
 LAUNCH = "torch.distributed.launch"
 
 
-class LaunchModule(CheckRule):
-    level = Level.WARNING
+class LaunchModule(CheckWarning):
     examples = (
         *corrected("""
             # torchrun

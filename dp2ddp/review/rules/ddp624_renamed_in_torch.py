@@ -13,13 +13,11 @@ https://github.com/pytorch/tutorials/pull/720, https://github.com/pytorch/pytorc
 https://github.com/facebookresearch/fairseq/pull/804.
 """
 
-from __future__ import annotations
-
 import ast
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.nodes import IMPORTS
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, corrected, mended
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, mended
 
 _GONE, _WARNS = "is gone from torch", "is deprecated, and warns in every run"
 REDUCE_OP = "torch.distributed.reduce_op"
@@ -38,8 +36,7 @@ NOW = {
 }
 
 
-class RenamedInTorch(CheckRule):
-    level = Level.WARNING
+class RenamedInTorch(CheckWarning):
     fixes = True
     shown_once = True
     examples = (

@@ -10,15 +10,14 @@ Found where the block holds nothing but the backward pass.
 https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/modded-nanogpt/pull/31.
 """
 
-from __future__ import annotations
-
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right
 
 
-class ForwardOutsideNoSync(CheckRule):
-    level = Level.WARNING
+class ForwardOutsideNoSync(CheckWarning):
+    message = "does nothing: the forward, which came before, has decided to sum the gradients"
+    advice = "put the forward pass into the block as well"
     examples = (
         *corrected("""
             # forward
@@ -48,11 +47,7 @@ class ForwardOutsideNoSync(CheckRule):
                     and _only_differentiates(block)
                     and _ran_before(script, block, wrapper)
                 ):
-                    yield Problem(
-                        item.context_expr,
-                        "does nothing: the forward, which came before, has decided to sum the gradients",
-                        "put the forward pass into the block as well",
-                    )
+                    yield self.problem(item.context_expr)
 
 
 def _unsynced(item: ast.withitem) -> ast.expr | None:

@@ -11,18 +11,17 @@ Silent where the file divides by the number of ranks, pads, cuts, or uses `join`
 https://github.com/pytorch/pytorch/issues/38174, https://github.com/microsoft/PyMarlin/issues/80.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, corrected, literal, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal, right
 
 EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 
 
-class UnevenShards(CheckRule):
-    level = Level.WARNING
+class UnevenShards(CheckWarning):
+    message = "the ranks' shares are not equally long, so one may wait for ranks that are done"
+    advice = "cut or pad to a multiple of the number of ranks, or train under model.join()"
     examples = (
         *corrected("""
             # not equally long
@@ -49,11 +48,7 @@ class UnevenShards(CheckRule):
             match node.slice:
                 case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
                     if script.ranks.is_rank(first) and _is_trained_on(script, node):
-                        yield Problem(
-                            part,
-                            "the ranks' shares are not equally long, so one may wait for ranks that are done",
-                            "cut or pad to a multiple of the number of ranks, or train under model.join()",
-                        )
+                        yield self.problem(part)
 
 
 def _evens(script: DDPScript) -> bool:

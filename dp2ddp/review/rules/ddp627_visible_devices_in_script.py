@@ -11,15 +11,12 @@ Values that are computed (from an argument, a rank) are left alone.
 https://github.com/pytorch/examples/issues/885, https://github.com/Peterande/D-FINE/issues/289.
 """
 
-from __future__ import annotations
-
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Level, Problem, corrected, literal, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, literal, wrong
 
 
-class VisibleDevicesInScript(CheckRule):
-    level = Level.WARNING
+class VisibleDevicesInScript(CheckWarning):
     examples = (
         *corrected("""
             # all ranks share

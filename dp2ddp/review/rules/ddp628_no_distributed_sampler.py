@@ -12,18 +12,14 @@ its rows of a batch, or a framework owns the loop.
 https://github.com/openvla/openvla/issues/125, https://github.com/innnky/so-vits-svc/issues/70.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 
 from dp2ddp.review.check_rule import (
     Call,
-    CheckRule,
+    CheckWarning,
     DDPScript,
     Found,
-    Level,
-    Problem,
     corrected,
     literal,
     right,
@@ -32,8 +28,9 @@ from dp2ddp.review.check_rule import (
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 
 
-class NoDistributedSampler(CheckRule):
-    level = Level.WARNING
+class NoDistributedSampler(CheckWarning):
+    message = "each rank loads all of the data: an epoch takes as long as on one GPU"
+    advice = "give the loader a DistributedSampler, and leave shuffle to it"
     examples = (
         *corrected("""
             # all of the data
@@ -62,11 +59,7 @@ class NoDistributedSampler(CheckRule):
             if literal(loader.shuffle) is not True or data is None or script.ranks.may_ask(data):
                 continue
             if loader.trains and not any(_cuts_by_rank(script, loop.node) for loop in loader.loops):
-                yield Problem(
-                    loader.call.node,
-                    "each rank loads all of the data: an epoch takes as long as on one GPU",
-                    "give the loader a DistributedSampler, and leave shuffle to it",
-                )
+                yield self.problem(loader.call.node)
 
 
 def _is_seeded_by_rank(script: DDPScript, call: Call) -> bool:

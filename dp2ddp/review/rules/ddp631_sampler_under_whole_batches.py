@@ -12,8 +12,6 @@ the file calls no collective itself.
 https://github.com/huggingface/accelerate/issues/3520 (the same with Accelerate's loaders).
 """
 
-from __future__ import annotations
-
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
 
 CONVERTED = """\

@@ -13,8 +13,6 @@ docs/models.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
 https://github.com/pytorch/pytorch/issues/105723.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

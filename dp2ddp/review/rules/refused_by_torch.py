@@ -1,7 +1,5 @@
 """What torch refuses in the first second of a run: a table of rules, each with its page."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 
@@ -141,6 +139,8 @@ class OptimizerBeforeMove(CheckRule):
     """
 
     code, name = "DDP619", "optimizer-before-move"
+    message = "its state is made here and stays on the CPU, and the model moves to the GPU afterwards"
+    advice = "move the model first, then make the optimizer"
     examples = (
         *corrected("""
             # stays on the CPU
@@ -162,11 +162,7 @@ class OptimizerBeforeMove(CheckRule):
         for maker in makers if script.wraps else ():
             moves = list(_moves_of(script, maker.argument(0, "params")))
             if moves and all(move.node.lineno > maker.node.lineno for move in moves):
-                yield Problem(
-                    maker.node,
-                    "its state is made here and stays on the CPU, and the model moves to the GPU afterwards",
-                    "move the model first, then make the optimizer",
-                )
+                yield self.problem(maker.node)
 
 
 def _moves_of(script: DDPScript, parameters: ast.expr | None) -> Iterator[Call]:
@@ -194,6 +190,8 @@ class ForkedRanks(CheckRule):
     """
 
     code, name = "DDP621", "forked-ranks"
+    message = "forks the ranks, and neither CUDA nor NCCL works in a forked process"
+    advice = 'start them with torchrun, or by "spawn"'
     examples = corrected("""
         # spawn
           import torch.multiprocessing as mp
@@ -211,11 +209,7 @@ class ForkedRanks(CheckRule):
         methods += ((each, each.argument(0, "method")) for each in sets if spawns)
         for call, method in methods:
             if literal(method) == "fork":
-                yield Problem(
-                    call.node,
-                    "forks the ranks, and neither CUDA nor NCCL works in a forked process",
-                    'start them with torchrun, or by "spawn"',
-                )
+                yield self.problem(call.node)
 
 
 class SamplerAndShuffle(CheckRule):
@@ -233,6 +227,10 @@ class SamplerAndShuffle(CheckRule):
 
     code, name = "DDP629", "sampler-and-shuffle"
     fixes = True
+    message = "ValueError: the sampler decides the order, and the loader is to shuffle as well"
+    advice = (
+        "leave it to the sampler: take shuffle=True out, or shuffle=(sampler is None) where there may be none"
+    )
     examples = (
         mended("""
               from torch.utils.data import DataLoader, DistributedSampler
@@ -257,12 +255,7 @@ class SamplerAndShuffle(CheckRule):
             fix: tuple[DropArgument, ...] = ()
             if keyword and _never_ran(script, loader):
                 fix = (DropArgument(keyword, loader.call.node, "the sampler shuffles"),)
-            yield Problem(
-                keyword or loader.shuffle,
-                "ValueError: the sampler decides the order, and the loader is to shuffle as well",
-                "leave it to the sampler: take shuffle=True out, or shuffle=(sampler is None) where there may be none",
-                fix,
-            )
+            yield self.problem(keyword or loader.shuffle, fix)
 
 
 def _never_ran(script: DDPScript, loader: Loader) -> bool:
