@@ -1,17 +1,37 @@
-"""What a rule of the check is: one file with a code, a page, examples, and a question that it asks of one script."""
+"""What a rule of the check is: one file with a page, examples, and a question that it asks of one script.
+
+All that such a file needs is imported from here.
+"""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
-from dp2ddp.codemod.rule import DescribedRule, all_rules, rules_in
-from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.rule import DescribedRule, Flags, Rewrites, Untouched, all_rules, code_of, diff, rules_in
+from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
+from dp2ddp.review.own_file import literal, values_of
 from dp2ddp.review.problems import Level
+
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Problem", "Wrap"]
+__all__ += ["corrected", "literal", "mended", "right", "values_of", "wrong"]
+
+HEADINGS = ("What it does", "Why", "Safety", "References")
+# What the scripts of examples begin with.
+ON_RANKS = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+dist.init_process_group("nccl")
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,25 +44,75 @@ class Problem:
     fix: tuple[TextEdit, ...] = ()  # nothing that could change a training that runs
 
 
-class CheckRule(DescribedRule):
-    """A rule of the check. Subclasses are final: one a file, named after what is found.
+Found = Iterator[Problem]
 
-    A `Flags` example is a script in which it is found, `Rewrites` is one that `--fix` mends, `Untouched` is a
-    right one.
+
+class CheckRule(DescribedRule):
+    """A rule of the check. Subclasses are final: one a file, named after its code and what is found.
+
+    Its page is the docstring of the file (of the class, where a file has several): a title, what it does, why, when it
+    is silent and what a fix risks, and references, each a paragraph.
     """
 
     flagged_as = "Found"
-    level: ClassVar[Level]
+    level: ClassVar[Level] = Level.ERROR
+    message: ClassVar[str]  # what most rules say of each place
+    advice: ClassVar[str]
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
     shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
+    def __init_subclass__(cls) -> None:
+        code, _, words = cls.__module__.rpartition(".")[2].partition("_")
+        if code.startswith("ddp"):
+            cls.code, cls.name = code.upper(), words.replace("_", "-")
+
+    def find(self, script: DDPScript) -> Found:
         """The problems of one script, each proven from its text."""
         raise NotImplementedError
+
+    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = ()) -> Problem:
+        return Problem(node, self.message, self.advice, fix)
+
+    @classmethod
+    def page(cls) -> str:
+        text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
+        title, *parts = text.split("\n\n")
+        headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
+        return "\n\n".join((title, *headed))
 
     @classmethod
     def about(cls) -> str:
         return "`dp2ddp check` finds it" + (", `--fix` mends it where that is safe." if cls.fixes else ".")
+
+
+class CheckWarning(CheckRule):
+    """A rule of what fails nowhere: it costs time, or gives numbers that mislead."""
+
+    level = Level.WARNING
+
+
+def wrong(text: str, start: str = ON_RANKS) -> Flags:
+    """A script in which it is found; the first line, a comment, is what the problem's text holds."""
+    message, _, before = code_of(text).partition("\n")
+    return Flags(start + before, message.removeprefix("# "))
+
+
+def right(text: str, start: str = ON_RANKS) -> Untouched:
+    """A script in which it is not found."""
+    return Untouched(start + code_of(text))
+
+
+def corrected(text: str, start: str = ON_RANKS) -> tuple[Flags, Untouched]:
+    """What is wrong, and what to write, as a diff; the first line is that of `wrong`."""
+    message, _, lines = code_of(text).partition("\n")
+    both = diff(lines)
+    return wrong(f"{message}\n{both.before}", start), right(both.after, start)
+
+
+def mended(text: str, start: str = "") -> Rewrites:
+    """What `--fix` makes of a script, as a diff."""
+    both = diff(text)
+    return Rewrites(start + both.before, start + both.after)
 
 
 def described_rules() -> list[DescribedRule]:
@@ -52,5 +122,8 @@ def described_rules() -> list[DescribedRule]:
 
 @lru_cache
 def check_rules() -> tuple[CheckRule, ...]:
-    """Every rule of the check, by code: a rule exists by being a file in rules/."""
-    return tuple(rules_in("dp2ddp.review.rules", CheckRule))
+    """Every rule of the check, by code: a rule exists by being a file in rules/, or in the table of refused calls."""
+    from dp2ddp.review.rules.refused_by_torch import TABLE
+
+    rules = (*rules_in("dp2ddp.review.rules", CheckRule), *(rule() for rule in TABLE))
+    return tuple(sorted(rules, key=lambda rule: rule.code))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.review.files import may_matter, python_files, read_bytes
 from dp2ddp.review.problems import Level, PlacedProblem, Unread
 
 if TYPE_CHECKING:
+    from dp2ddp.review.settings import Settings
     from dp2ddp.source.files import Rewrite
 
 Tell = Callable[[str], None]  # gets what is being done, in words
@@ -41,21 +41,7 @@ def check(paths: Iterable[str], tell: Tell = lambda text: None) -> CheckResult:
     """Look at files, folders and notebooks; nothing of them is imported or run."""
     named = list(paths)
     names = list(dict.fromkeys(python_files(named)))
-    return _mending_within(named, _result(len(names), *_look_at(names, named, tell)))
-
-
-def _mending_within(named: Iterable[str], result: CheckResult) -> CheckResult:
-    """The result, in which nothing can be mended that only a link below a named folder leads to: it is another's."""
-    tops = [os.path.realpath(path) for path in named]
-
-    def is_within(path: str) -> bool:
-        real = os.path.realpath(path)
-        return any(real == top or real.startswith(os.path.join(top, "")) for top in tops)
-
-    problems = (
-        replace(problem, fixable=problem.fixable and is_within(problem.file)) for problem in result.problems
-    )
-    return replace(result, problems=tuple(problems))
+    return _result(len(names), *_look_at(names, named, tell))
 
 
 def check_text(name: str, text: str) -> CheckResult:
@@ -81,7 +67,7 @@ def _look_at(names: Sequence[str], named: Sequence[str], tell: Tell) -> Found:
     with garbage_waits():  # what is imported stays, and each file's own is collected behind it
         from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
 
-        return look_at_hits(hits, scripts, names, tell)
+        return look_at_hits(hits, scripts, names, named, tell)
 
 
 def _scripts(paths: Iterable[str]) -> list[str]:
@@ -98,29 +84,6 @@ def _result(count: int, problems: Iterable[PlacedProblem], unread: Iterable[Unre
     return CheckResult(count, tuple(sorted(problems, key=lambda problem: problem.order)), tuple(unread))
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which problems the user wants to see; codes may be families (`DDP6`)."""
-
-    select: tuple[str, ...] = ()  # none: all
-    ignore: tuple[str, ...] = ()
-    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (pattern of a path, codes)
-    root: str = "."  # the folder that the patterns start from
-
-    def takes(self, problem: PlacedProblem) -> bool:
-        """Whether a problem is among them."""
-        if self.select and not problem.code.startswith(self.select):
-            return False
-        path = Path(os.path.relpath(problem.file, self.root))
-        leaves_out = (codes for pattern, codes in self.per_file_ignores if _matches(path, pattern))
-        return not any(problem.code.startswith(codes) for codes in (*leaves_out, self.ignore) if codes)
-
-
-def _matches(path: Path, pattern: str) -> bool:
-    """`tests/*` as well as `*.ipynb` and `train.py`; a folder stands for all that is in it."""
-    return path.match(pattern) or any(parent.match(pattern.rstrip("/*")) for parent in path.parents)
-
-
-def chosen(result: CheckResult, choice: Choice) -> CheckResult:
+def chosen(result: CheckResult, settings: Settings) -> CheckResult:
     """The result without what the user does not want to see."""
-    return replace(result, problems=tuple(problem for problem in result.problems if choice.takes(problem)))
+    return replace(result, problems=tuple(filter(settings.takes, result.problems)))

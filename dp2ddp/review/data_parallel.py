@@ -14,6 +14,7 @@ from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
+from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem
 from dp2ddp.review.own_file import OwnFile
@@ -85,7 +86,8 @@ def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
 def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
     calls = file.calls_of(*CLASSES, "torch.nn.parallel.data_parallel")
-    return [place_problem(file.module, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
+    problems = (Problem(call.node, WRAPPED, advice) for call in calls)
+    return [place_problem(file.module, WRAP_RULE, Level.NOTE, problem) for problem in problems]
 
 
 def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
@@ -98,12 +100,12 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
         file = entry if each.module is each.module.program.entry else each.module.shown
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)
-            yield _placed(each, file, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
+            problem = Problem(hazard.finding.node, hazard.finding.message, hazard.finding.advice)
+            yield replace(place_problem(each.module, hazard.code, Level.ERROR, problem), file=file)
         wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            yield _placed(
-                each, file, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}"
-            )
+            problem = Problem(wrap.finding.node, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
+            yield replace(place_problem(each.module, wrap.code, Level.NOTE, problem), file=file)
 
 
 def _is_wrap(edit: Planned) -> bool:
@@ -123,10 +125,3 @@ def _result(files: Sequence[FilePlan]) -> str:
     changed = sum(bool(each.plan.edits) for each in files)
     size = f"{edits} edit{'s' if edits > 1 else ''} in {changed} file{'s' if changed > 1 else ''}"
     return f"{size}, {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else size
-
-
-def _placed(
-    each: FilePlan, file: str, planned: Planned, level: Level, message: str, advice: str
-) -> PlacedProblem:
-    problem = place_problem(each.module, planned.finding.node, planned.code, level, message, advice)
-    return replace(problem, file=file)

@@ -24,7 +24,7 @@ from dp2ddp.review.data_parallel import (
     note_wraps,
 )
 from dp2ddp.review.files import may_matter
-from dp2ddp.review.one_file import check_file, fault
+from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import PlacedProblem, Unread
 from dp2ddp.source.entries import does_something
@@ -34,16 +34,6 @@ from dp2ddp.source.parsing import forget_trees, garbage_waits
 from dp2ddp.source.projects import Imports, project_of
 
 NOT_LOOKED_AT = "could not be looked at"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What was found at one file."""
-
-    problems: Sequence[PlacedProblem] = ()
-    unread: Sequence[Unread] = ()
-    planned: Sequence[str] = ()  # files of which the conversion was planned
-    leads_to: Sequence[str] = ()  # files to look at next
 
 
 @dataclass
@@ -68,7 +58,9 @@ class _Look:
         return sorted(path for path in set(paths) if os.path.realpath(path) not in planned)
 
 
-def look_at_hits(hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], tell: Tell) -> Found:
+def look_at_hits(
+    hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], named: Sequence[str], tell: Tell
+) -> Found:
     """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import.
 
     A module that wraps models is read with the scripts that import it: first those that mention DataParallel
@@ -91,7 +83,7 @@ def look_at_hits(hits: Sequence[str], scripts: Sequence[str], names: Sequence[st
     look.at(look.unplanned(own), _check_as_module, "reading modules")
     problems = [problem for answer in look.answers for problem in answer.problems]
     unread = dict.fromkeys(each for answer in look.answers for each in answer.unread)
-    return _named_as(names, problems), unread
+    return _named_as(names, named, problems), unread
 
 
 PLANS = "planning conversions"
@@ -107,7 +99,7 @@ def look_at_text(name: str, text: str) -> Found:
     except Exception as error:
         return (), [fault(name, NOT_LOOKED_AT, error)]
     checked = check_file(file, check_rules())
-    problems, unread = list(checked.problems), list(checked.faults)
+    problems, unread = list(checked.problems), list(checked.unread)
     try:
         problems += _wraps_of(name, file)
     except SourceError as error:  # of a module that it imports
@@ -126,11 +118,19 @@ def _wraps_of(name: str, file: OwnFile) -> list[PlacedProblem]:
     return note_wraps(file)
 
 
-def _named_as(names: Sequence[str], problems: Sequence[PlacedProblem]) -> Iterable[PlacedProblem]:
+def _named_as(
+    names: Sequence[str], named: Sequence[str], problems: Sequence[PlacedProblem]
+) -> Iterable[PlacedProblem]:
     """Problems with the names of their files as the user wrote them, each once: several scripts may read a module.
 
-    Only what the user named is mended.
+    Only what the user named is mended, and nothing that only a link below a named folder leads to: it is another's.
     """
+    tops = [os.path.realpath(path) for path in named]
+
+    def is_within(path: str) -> bool:
+        real = os.path.realpath(path)
+        return any(real == top or real.startswith(os.path.join(top, "")) for top in tops)
+
     known = set(names)
     others = {problem.file for problem in problems} - known
     by_path = {os.path.realpath(name): name for name in names} if others else {}  # 10 ms for 1,000 names
@@ -138,8 +138,9 @@ def _named_as(names: Sequence[str], problems: Sequence[PlacedProblem]) -> Iterab
     for problem in problems:
         is_known = problem.file in known
         name = problem.file if is_known else by_path.get(os.path.realpath(problem.file), problem.file)
-        named = replace(problem, file=name, fixable=problem.fixable and name in known)
-        different.setdefault(named.order, named)
+        fixable = problem.fixable and name in known and is_within(name)
+        problem = replace(problem, file=name, fixable=fixable)
+        different.setdefault(problem.order, problem)
     return different.values()
 
 
@@ -172,8 +173,7 @@ def _run(ask: Callable[[str], Answer], path: str) -> Answer:
 
 def _check_one(path: str) -> Answer:
     file = OwnFile(read_source(path))
-    checked = check_file(file, check_rules())
-    return Answer(checked.problems, checked.faults, leads_to=[path] if names_data_parallel(file) else [])
+    return replace(check_file(file, check_rules()), leads_to=[path] if names_data_parallel(file) else [])
 
 
 def _check_as_script(path: str) -> Answer:

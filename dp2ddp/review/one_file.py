@@ -19,11 +19,13 @@ HIDDEN = "DDP208"
 
 
 @dataclass(frozen=True)
-class FileCheck:
-    """What all rules say of one file."""
+class Answer:
+    """What was found at one file."""
 
-    problems: tuple[PlacedProblem, ...]  # from top to bottom
-    faults: tuple[Unread, ...] = ()  # of ours: a rule that could not look at it
+    problems: Sequence[PlacedProblem] = ()
+    unread: Sequence[Unread] = ()  # faults of ours, too: a rule that could not look at it
+    planned: Sequence[str] = ()  # files of which the conversion was planned
+    leads_to: Sequence[str] = ()  # files to look at next
 
 
 def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
@@ -49,18 +51,19 @@ def _is_expected(file: OwnFile, node: ast.AST) -> bool:
     return any("raises" in file.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
 
 
-def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> FileCheck:
+def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> Answer:
     """The problems of one file. A fault in one rule is told with its code, and the others go on."""
     read, comments = DDPScript(file), Comments(file.module)
     placed: list[PlacedProblem] = []
     faults: list[Unread] = []
     for rule in rules:
         try:
-            placed += [_placed(file, rule, problem) for problem in _found_by(rule, read, comments)]
+            found = list(_found_by(rule, read, comments))
+            placed += (place_problem(file.module, rule.code, rule.level, problem) for problem in found)
         except Exception as error:
             faults.append(fault(file.source.name, f"{rule.code} could not look at it", error))
     placed += _hidden_wrap(file, comments)
-    return FileCheck(tuple(sorted(placed, key=lambda problem: problem.order)), tuple(faults))
+    return Answer(sorted(placed, key=lambda problem: problem.order), faults)
 
 
 def _hidden_wrap(file: OwnFile, comments: Comments) -> Iterator[PlacedProblem]:
@@ -76,7 +79,7 @@ def _hidden_wrap(file: OwnFile, comments: Comments) -> Iterator[PlacedProblem]:
     advice = f"write in its place: {'; '.join(library.instead)}"
     if first.starts_ddp:
         advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
-    yield place_problem(file.module, first.node, HIDDEN, Level.NOTE, message, advice)
+    yield place_problem(file.module, HIDDEN, Level.NOTE, Problem(first.node, message, advice))
 
 
 def fault(file: str, what: str, error: Exception) -> Unread:
@@ -84,35 +87,21 @@ def fault(file: str, what: str, error: Exception) -> Unread:
     return Unread(file, f"{file}: {what} ({type(error).__name__}: {error}); please report this file")
 
 
-def _placed(file: OwnFile, rule: CheckRule, problem: Problem) -> PlacedProblem:
-    return place_problem(
-        file.module, problem.node, rule.code, rule.level, problem.message, problem.advice, bool(problem.fix)
-    )
-
-
-def place_problem(
-    script: ParsedFile,
-    node: ast.AST,
-    code: str,
-    level: Level,
-    message: str,
-    advice: str,
-    fixable: bool = False,
-) -> PlacedProblem:
-    """A problem at a node, with its place as a person looks for it."""
+def place_problem(script: ParsedFile, code: str, level: Level, problem: Problem) -> PlacedProblem:
+    """A problem, with its place as a person looks for it."""
     source, positions = script.source, script.positions
-    line = getattr(node, "lineno", 1)
+    line = getattr(problem.node, "lineno", 1)
     start = positions.line_starts[line - 1]
     place = source.place(line)
     return PlacedProblem(
         file=source.name,
         line=place.line,
-        column=positions.span(node).start - start + 1,
+        column=positions.span(problem.node).start - start + 1,
         cell=place.cell,
         code=code,
         level=level,
-        message=message,
-        advice=advice,
+        message=problem.message,
+        advice=problem.advice,
         text=positions.text[start : positions.line_end(line)].strip(),
-        fixable=fixable,
+        fixable=bool(problem.fix),
     )

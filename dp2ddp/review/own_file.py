@@ -1,17 +1,18 @@
-"""One file, read alone, and what the rules of the check ask of its names beside what the model says of every file."""
+"""One file, read alone: what is asked of its names, words and places beside what the model says of every file."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, places
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.model.scopes import Binds, Scope
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import pasted_lines
 from dp2ddp.source.projects import Project
@@ -19,8 +20,13 @@ from dp2ddp.source.projects import Project
 # Where the file stands: in packages of no name, so that what it imports from beside it is none of a library.
 ALONE = "_._._._._._.file"
 SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
+SPAWNS = {
+    *(f"torch.multiprocessing.{name}" for name in ("spawn", "start_processes", "Process")),
+    *("torch.multiprocessing.spawn.spawn", "torch.multiprocessing.spawn.start_processes"),
+    "multiprocessing.Process",
+}
 Variable = tuple[ast.AST | None, str]
-Method = ast.FunctionDef | ast.AsyncFunctionDef
+Mention = ast.Name | ast.Attribute
 
 
 class OwnFile:
@@ -30,6 +36,8 @@ class OwnFile:
         self.source = source
         self.module = Program(Project(source, entry_module=ALONE), canonical, knows, read=read_tree).entry
         self._texts: dict[ast.AST, str] = {}
+
+    # --- names
 
     def calls_of(self, *names: str) -> Iterator[Call]:
         """All calls of functions with these dotted names."""
@@ -61,11 +69,21 @@ class OwnFile:
         if isinstance(node, ast.Name):
             scope = self.module.scope_of[node].lookup(node.id)
             return scope.node if scope else None, node.id
-        if isinstance(node, ast.Attribute) and not (
-            isinstance(node.value, ast.Name) and node.value.id in SETTINGS
-        ):
+        is_setting = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in SETTINGS
+        if isinstance(node, ast.Attribute) and not is_setting:
             return None, f".{node.attr}"
         return None, self.text_of(node)
+
+    def mentions(self, variable: Variable, *contexts: type[ast.expr_context]) -> list[Mention]:
+        """Where a variable stands, by what is done to it there."""
+        words = self.module.by_word.get(variable[1].lstrip("."), ())
+        return [each for each in words if isinstance(each.ctx, contexts) and self.variable(each) == variable]
+
+    def alike(self, node: ast.AST) -> list[Mention]:
+        """Where the same is written as in a mention: `self.net` for `self.net`."""
+        word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        text = self.text_of(node)
+        return [each for each in self.module.by_word.get(word, ()) if self.text_of(each) == text]
 
     def text_of(self, node: ast.AST) -> str:
         """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
@@ -78,18 +96,148 @@ class OwnFile:
         return self._texts[node]
 
     @cached_property
-    def methods_by_name(self) -> dict[str, list[Method]]:
-        """The methods of all classes of the file."""
-        methods: dict[str, list[Method]] = {}
-        for node in self.module.nodes(*NAMED_FUNCTIONS):
-            if isinstance(node, NAMED_FUNCTIONS) and isinstance(self.module.parents[node], ast.ClassDef):
-                methods.setdefault(node.name, []).append(node)
-        return methods
-
-    @cached_property
     def pasted_lines(self) -> range:
         """The lines of helpers that a conversion has pasted."""
         return pasted_lines(self.source)
+
+    # --- words, of the code alone: no comment and no sentence is one
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What the code calls things: names, attributes, keywords, parameters, definitions, parts of imported names."""
+        module = self.module
+        paths = [each.module or "" for each in module.all(ast.ImportFrom)]
+        paths += (path for each in module.all(ast.alias) for path in (each.name, each.asname or ""))
+        imported = (part for path in paths for part in path.split("."))
+        arguments = module.nodes(ast.keyword, ast.arg)
+        given = (getattr(each, "arg", "") or "" for each in arguments)  # `**options` has none
+        defined = (getattr(each, "name", "") for each in module.nodes(*DEFINITIONS))
+        return frozenset((*module.by_word, *given, *defined, *imported))
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        """Texts of one word, `os.environ["LOCAL_RANK"]`, `getattr(dist, "all_reduce")`, `"--drop-last"`."""
+        texts = (each for each in self.module.all(ast.Constant) if isinstance(each.value, str))
+        return frozenset(
+            str(each.value)
+            for each in texts
+            if re.fullmatch(r"\S+", str(each.value))
+            and not isinstance(self.module.parents[each], ast.Expr)  # a docstring
+        )
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """The full names of all that is imported, wherever."""
+        scopes = {id(scope): scope for scope in self.module.scope_of.values()}.values()
+        return frozenset((*(name for scope in scopes for name in scope.imported()), *self.module.stars))
+
+    def says(self, word: str | re.Pattern[str]) -> bool:
+        """Whether a name or a text of one word is this, or has this in it."""
+        if isinstance(word, str):
+            return word in self.names or word in self.terms
+        return any(map(word.search, self.names)) or any(map(word.search, self.terms))
+
+    def names_module(self, module: str) -> bool:
+        """Whether a module, or something in it, is imported or named."""
+        if any(name == module or name.startswith(f"{module}.") for name in self.imports):
+            return True
+        mentions = self.module.by_word.get(module.rpartition(".")[2], ())
+        return any(self.module.name(mention) == module for mention in mentions)
+
+    # --- places
+
+    def loop_around(self, node: ast.AST) -> ast.AST | None:
+        """The innermost loop around a node, within its function."""
+        nearest = next(
+            (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS))), None
+        )
+        return nearest if isinstance(nearest, LOOPS) else None
+
+    def function_of(self, node: ast.AST) -> ast.AST:
+        """The function around a node, or the module."""
+        return self._scope_around(node, FUNCTIONS) or self.module.tree
+
+    def owner_class(self, node: ast.AST) -> ast.AST | None:
+        """The class whose body (methods included) holds a node."""
+        return self._scope_around(node, (ast.ClassDef,))
+
+    def _scope_around(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+        scope: Scope | None = self.module.scope_of[node]
+        while scope is not None and not isinstance(scope.node, kinds):
+            scope = scope.outer
+        return scope.node if scope else None
+
+    def block_before(self, node: ast.AST) -> list[ast.stmt]:
+        """The statements above one in its block; none of what is no statement of a block."""
+        blocks = (getattr(self.module.parents[node], name, None) for name in ("body", "orelse", "finalbody"))
+        block = next((each for each in blocks if isinstance(each, list) and node in each), [])
+        return block[: block.index(node)] if node in block else []
+
+    def other_branch(self, condition: ast.AST, node: ast.AST) -> list[ast.stmt]:
+        """What of an `if` around a node does not run where the node does."""
+        around = {node, *self.module.around(node)}
+        branches = (condition.body, condition.orelse) if isinstance(condition, ast.If) else ()
+        return [each for branch in branches if around.isdisjoint(branch) for each in branch]
+
+    # --- calls of its functions
+
+    @cached_property
+    def methods_by_name(self) -> dict[str, list[ast.AST]]:
+        """The methods of all classes of the file."""
+        methods: dict[str, list[ast.AST]] = {}
+        for node in self.module.nodes(*NAMED_FUNCTIONS):
+            if isinstance(self.module.parents[node], ast.ClassDef):
+                methods.setdefault(getattr(node, "name", ""), []).append(node)
+        return methods
+
+    def sites_of(self, function: ast.AST) -> list[Mention]:
+        """Where a function of this file is called or handed on (`mp.spawn(main_worker)`)."""
+        if not isinstance(function, NAMED_FUNCTIONS):
+            return []
+        owner = self.module.parents[function]
+        if not isinstance(owner, ast.ClassDef) or function.name == "__init__":
+            defined = owner if isinstance(owner, ast.ClassDef) else function
+            names = self._read(defined.name, ast.Name)
+            return [each for each in names if self.definition(each) is defined]
+        if function.name.startswith("__") or len(self.methods_by_name[function.name]) > 1:
+            return []  # called in ways that are not seen, or not told apart
+        # `torch.save` is no method of the file's own
+        return [each for each in self._read(function.name, ast.Attribute) if self.module.name(each) is None]
+
+    def _read(self, word: str, kind: type[Mention]) -> list[Mention]:
+        words = self.module.by_word.get(word, ())
+        return [each for each in words if isinstance(each, kind) and isinstance(each.ctx, ast.Load)]
+
+    @cached_property
+    def spawns(self) -> tuple[Call, ...]:
+        """The calls that start processes of the script's own."""
+        return tuple(self.calls_of(*SPAWNS))
+
+    def is_started(self, function: ast.AST) -> bool:
+        """Whether a function is what the processes of a call in this file run."""
+        return any(site in self._in_spawns for site in self.sites_of(function))
+
+    @cached_property
+    def _in_spawns(self) -> set[ast.AST]:
+        return {node for spawn in self.spawns for node in ast.walk(spawn.node)}
+
+    @cached_property
+    def spawned_ranks(self) -> set[Variable]:
+        """The first parameters of functions that `mp.spawn` runs, which counts its processes there."""
+        counting = (each for each in self.spawns if not (each.name or "").endswith("Process"))
+        given = (each.argument(0, "fn") for each in counting)
+        functions = filter(None, (self.definition(each) for each in given if each is not None))
+        ranks = ((function, each) for function in functions for each in places(function)[:1])
+        return {
+            (function, each.arg)
+            for function, each in ranks
+            if len(self.module.scope_of[each].bindings[each.arg]) == 1  # nothing else is assigned to it
+        }
+
+
+def values_of(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def literal(node: ast.AST | None) -> object:

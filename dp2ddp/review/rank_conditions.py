@@ -1,18 +1,19 @@
-"""Which ranks come to a place in a script: one alone, all for certain, or nobody knows."""
+"""Which ranks come to a place in a script: one alone, some, all for certain, or nobody knows."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.names import MAKES_GROUP
 from dp2ddp.review.own_file import OwnFile, Variable, literal
-from dp2ddp.review.sites import Sites, statements_before
 
+MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
 NAMES_RANK = re.compile(
     r"rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc", re.IGNORECASE
@@ -25,181 +26,178 @@ PERHAPS_RANK = re.compile(
 ONE_RANK = re.compile(
     r"^(is_main_process|is_main|is_master|is_rank_?(zero|0)|is_main_proc|is_primary|is_global_master|master_process)$"
 )
+OF_TORCHRUN = ("RANK", "LOCAL_RANK")
+ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = {
     *("staticmethod", "classmethod", "torch.no_grad", "torch.enable_grad", "torch.inference_mode"),
     "torch.distributed.elastic.multiprocessing.errors.record",
 }
+# On which ranks a condition is true.
+ONE, REST = "one", "all others"
+OPPOSITE = {ONE: REST, REST: ONE}
+COMPARES = {ast.Eq: ONE, ast.In: ONE, ast.NotEq: REST, ast.NotIn: REST, ast.Gt: REST}
+SAYS_WHERE = ("device", "device_ids", "output_device")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks that come to a place; where neither is true, nobody knows."""
+
+    condition: ast.If | None = None  # by which one rank (of a node) comes, within its function
+    are_some: bool = False  # a condition asks for a rank
+    are_all: bool = False
+
+    @property
+    def are_one(self) -> bool:
+        return self.condition is not None
 
 
 class RankConditions:
     """What the conditions around the places of one file say of ranks."""
 
-    def __init__(self, file: OwnFile, sites: Sites) -> None:
+    def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
-        self.sites = sites
+        self._known: dict[ast.AST, Ranks] = {}
+
+    def at(self, node: ast.AST) -> Ranks:
+        """Which ranks come to a node."""
+        if node not in self._known:
+            self._known[node] = self._find(node)
+        return self._known[node]
+
+    def _find(self, node: ast.AST) -> Ranks:
+        if condition := self._one_rank_condition(node):
+            return Ranks(condition)
+        if any(isinstance(each, ast.If) and self.may_ask(each.test) for each in self.module.around(node)):
+            return Ranks(are_some=True)
+        return Ranks(are_all=self._on_all_ranks(node, set()))
+
+    # --- conditions of one rank
 
     def is_rank(self, node: ast.AST) -> bool:
         """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
-        if isinstance(node, ast.Call):
-            name = self.module.name(node.func) or ""
-            if name == "builtins.int" and len(node.args) == 1:
-                return self.is_rank(node.args[0])
-            if name in ("os.getenv", "os.environ.get"):
-                return bool(node.args) and self._is_rank_text(node.args[0])
-            word = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            return word in ("get_rank", "get_local_rank", "get_global_rank")
-        if isinstance(node, ast.Subscript):
-            return self._is_rank_text(node.slice)
-        return bool(RANK.search(_word(node))) or self._is_given_as_rank(node)
-
-    def _is_given_as_rank(self, node: ast.AST) -> bool:
-        """Whether a name of another kind is what the process group is told as this process's rank."""
-        return isinstance(node, ast.Name) and self.file.variable(node) in self._given_as_rank
+        match node:
+            case ast.Call(func=function, args=args):
+                name = self.module.name(function) or ""
+                if name == "builtins.int" and len(args) == 1:
+                    return self.is_rank(args[0])
+                if name in ENVIRONMENT:
+                    return bool(args) and RANK.search(_text(args[0])) is not None
+                return _word(function) in ("get_rank", "get_local_rank", "get_global_rank")
+            case ast.Subscript(slice=key):
+                return RANK.search(_text(key)) is not None
+            case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
+                return True
+        return RANK.search(_word(node)) is not None
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
+        """The names of any kind that the process group is told as this process's rank."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
 
-    @staticmethod
-    def _is_rank_text(node: ast.AST) -> bool:
-        return RANK.search(_text(node)) is not None
-
-    def means_one_rank(self, test: ast.AST) -> bool:
-        """Whether a condition is true on one rank (of a node) only: `rank == 0`, `is_main_process()`."""
+    def chooses(self, test: ast.AST) -> str:
+        """ONE where a condition is true on one rank (of a node) only, REST where on all others, else ""."""
         match test:
-            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-                return self._is_rank_and_number(left, right) or self._is_rank_and_number(right, left)
-            case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
-                return self.is_rank(left) and _names_one_rank(right)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return self._compared(left, operator, right) or self._compared(right, operator, left)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.is_rank(operand) or self.means_all_others(operand)
+                return OPPOSITE.get(self.chooses(operand), "")
             case ast.BoolOp(op=ast.And(), values=values):
-                return any(map(self.means_one_rank, values))
+                return ONE if ONE in map(self.chooses, values) else ""
             case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
-                alone = [value for value in values if self.means_one_rank(value)]
+                alone = [value for value in values if self.chooses(value) == ONE]
                 others = [value for value in values if value not in alone]
-                return bool(alone) and len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others))
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return bool(ONE_RANK.match(name))
-            case ast.Attribute(attr=name):
-                return bool(ONE_RANK.match(name))
-            case ast.Name(id=name):
-                return bool(ONE_RANK.match(name)) or self._is_flag_of_one_rank(test)
-        return False
+                return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
+            case _ if self.is_rank(test):
+                return REST
+            case ast.Call(func=ast.Name() | ast.Attribute() as named) | (
+                ast.Attribute() | ast.Name() as named
+            ):
+                return ONE if ONE_RANK.match(_word(named)) or self._is_flag_of_one_rank(test) else ""
+        return ""
 
-    def _is_flag_of_one_rank(self, flag: ast.Name) -> bool:
-        """`saves = rank == 0`, and nothing else is assigned to it."""
-        values = self.file.values(flag)
-        return bool(values) and all(
-            isinstance(value, (ast.Compare, ast.BoolOp, ast.Call)) and self.means_one_rank(value)
-            for value in values
+    def _compared(self, rank: ast.AST, operator: ast.cmpop, number: ast.AST) -> str:
+        """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`."""
+        value = literal(number)
+        is_one = (
+            _names_one_rank(value) if isinstance(operator, (ast.In, ast.NotIn)) else isinstance(value, int)
         )
+        if not is_one or (isinstance(operator, ast.Gt) and value != 0) or not self.is_rank(rank):
+            return ""
+        return COMPARES.get(type(operator), "")
 
-    def means_all_others(self, test: ast.AST) -> bool:
-        """Whether a condition is true on all ranks but one: `rank != 0`, `rank`, `rank > 0`."""
-        match test:
-            case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
-                return self._is_rank_and_number(left, right)
-            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]):
-                return self.is_rank(left)
-            case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
-                return self.is_rank(left) and _names_one_rank(right)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return not self.is_rank(operand) and self.means_one_rank(operand)
-            case ast.Name() | ast.Attribute():
-                return self.is_rank(test)
-        return False
+    def _is_flag_of_one_rank(self, flag: ast.AST) -> bool:
+        """`saves = rank == 0`, and nothing else is assigned to it."""
+        values = self.file.values(flag) if isinstance(flag, ast.Name) else []
+        kinds = (ast.Compare, ast.BoolOp, ast.Call)
+        return bool(values) and all(isinstance(each, kinds) and self.chooses(each) == ONE for each in values)
 
-    def _is_rank_and_number(self, rank: ast.AST, number: ast.AST) -> bool:
-        is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
-        return is_number and self.is_rank(rank)
-
-    def asks_now(self, test: ast.AST) -> bool:
+    def asks_now(self, test: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
 
         `args.local_rank == 0` need not: in a converted script nobody may set it.
         """
-        return self._asks_now(test, frozenset())
-
-    def _asks_now(self, test: ast.AST, seen: frozenset[ast.AST]) -> bool:
         return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
 
     def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-        if isinstance(node, ast.Call):
-            name = self.module.name(node.func) or ""
-            if name == "torch.distributed.get_rank" or helper_of(self.file, node.func) == "own_rank":
-                return True
-            return (
-                name in ("os.getenv", "os.environ.get")
-                and bool(node.args)
-                and _is_set_by_torchrun(node.args[0])
-            )
-        if isinstance(node, ast.Subscript):
-            return self.module.name(node.value) == "os.environ" and _is_set_by_torchrun(node.slice)
-        if not isinstance(node, ast.Name):
-            return False
-        values = self.file.values(node)
-        return bool(values) and all(value is not None and self._asks_now(value, seen) for value in values)
+        match node:
+            case ast.Call(func=function, args=args):
+                name = self.module.name(function)
+                if name in ENVIRONMENT:
+                    return bool(args) and _text(args[0]) in OF_TORCHRUN
+                return name == "torch.distributed.get_rank" or helper_of(self.file, function) == "own_rank"
+            case ast.Subscript(value=owner, slice=key):
+                return self.module.name(owner) == "os.environ" and _text(key) in OF_TORCHRUN
+            case ast.Name():
+                values = self.file.values(node)
+                return bool(values) and all(value and self.asks_now(value, seen) for value in values)
+        return False
 
-    def one_rank_condition(self, node: ast.AST) -> ast.If | None:
-        """The `if` by which only one rank comes to a node, within its function."""
+    def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
         inner = node
         for parent in self.module.around(node):
-            if isinstance(parent, FUNCTIONS):
-                return self._returned_before(parent, inner)
             if isinstance(parent, ast.If):
-                if inner in parent.body and self.means_one_rank(parent.test):
+                branch = {ONE: parent.body, REST: parent.orelse}.get(self.chooses(parent.test), [])
+                if inner in branch:
                     return parent
-                if inner in parent.orelse and self.means_all_others(parent.test):
-                    return parent
-            if early := self._returned_before(parent, inner):
+            if early := self._returned_before(inner):
                 return early
+            if isinstance(parent, FUNCTIONS):
+                return None
             inner = parent
         return None
 
-    def _returned_before(self, parent: ast.AST, inner: ast.AST) -> ast.If | None:
+    def _returned_before(self, inner: ast.AST) -> ast.If | None:
         """`if rank != 0: return`, further up in the same block."""
-        return next(
-            (
-                statement
-                for statement in statements_before(parent, inner)
-                if isinstance(statement, ast.If)
-                and isinstance(statement.body[-1], ast.Return)
-                and self.means_all_others(statement.test)
-            ),
-            None,
-        )
+        conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
+        returns = (each for each in conditions if isinstance(each.body[-1], ast.Return))
+        return next((each for each in returns if self.chooses(each.test) == REST), None)
 
-    def runs_on_all(self, node: ast.AST) -> bool:
-        """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
-        return self._on_all_ranks(node, set())
+    # --- all ranks
 
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
+        """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
         inner = node
         for parent in self.module.around(node):
-            if self._may_choose_ranks(parent, inner):
-                return False
-            if isinstance(parent, ast.Lambda):
+            if self._may_choose_ranks(parent, inner) or isinstance(parent, ast.Lambda):
                 return False
             if isinstance(parent, NAMED_FUNCTIONS):
                 return self._is_called_on_all(parent, seen)
             inner = parent
-        return not self.sites.spawns  # what starts the ranks is none of them
+        return not self.file.spawns  # what starts the ranks is none of them
 
     def _is_called_on_all(self, function: ast.FunctionDef | ast.AsyncFunctionDef, seen: set[ast.AST]) -> bool:
         if function in seen:
             return True
         seen.add(function)
-        names = (
-            (self.module.name(node.func if isinstance(node, ast.Call) else node) or "?")
-            for node in function.decorator_list
-        )
+        called = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
+        names = [self.module.name(each) or "?" for each in called]
         if any(name.removeprefix("builtins.") not in HARMLESS_DECORATORS for name in names):
             return False
-        sites = self.sites.sites_of(function)
-        if self.sites.is_started(function):
+        if self.file.is_started(function):
             return True
+        sites = self.file.sites_of(function)
         if any(map(self._is_handed_to_helper, sites)):  # `run_on_rank0(save, net)`
             return False
         return bool(sites) and all(self._on_all_ranks(site, seen) for site in sites)
@@ -210,37 +208,39 @@ class RankConditions:
 
     def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
         """Whether a node around another lets only some ranks come to it, or may."""
-        if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and inner is not parent.test:
-            if self.may_ask(parent.test):
+        match parent:
+            case ast.ExceptHandler() | ast.Match():
                 return True
-        elif isinstance(parent, ast.BoolOp) and inner is not parent.values[0]:
-            return True
-        elif isinstance(parent, (ast.With, ast.AsyncWith)):
-            if any(self.may_ask(item.context_expr) for item in parent.items):
+            case ast.BoolOp(values=[first, *_]) if inner is not first:
                 return True
-        elif (
-            isinstance(parent, (ast.ExceptHandler, ast.Match))
-            or isinstance(parent, ast.For)
-            and any(isinstance(node, ast.IfExp) and self.may_ask(node.test) for node in ast.walk(parent.iter))
-        ):
-            return True
-        return any(
-            self.may_ask(statement.test)
-            for statement in statements_before(parent, inner)
-            if isinstance(statement, ast.Assert)
-            or (
-                isinstance(statement, ast.If)
-                and isinstance(statement.body[-1], (ast.Return, ast.Continue, ast.Raise))
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
+                asked = [test]
+            case ast.With(items=items) | ast.AsyncWith(items=items):
+                asked = [item.context_expr for item in items]
+            case ast.For(iter=values):
+                asked = [each.test for each in ast.walk(values) if isinstance(each, ast.IfExp)]
+            case _:
+                asked = []
+        return any(map(self.may_ask, (*asked, *self._tests_before(inner))))
+
+    def _tests_before(self, inner: ast.AST) -> Iterator[ast.expr]:
+        """The conditions above a node in its block that may end it before: `assert`, `if ...: return`."""
+        for each in self.file.block_before(inner):
+            leaves = isinstance(each, ast.If) and isinstance(
+                each.body[-1], (ast.Return, ast.Continue, ast.Raise)
             )
-        )
+            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and leaves:
+                yield each.test
+
+    # --- what is made of ranks
 
     def may_ask(self, expression: ast.AST) -> bool:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
-        names = [_word(node) for node in ast.walk(expression)]
-        texts = [_text(node) for node in ast.walk(expression)]
+        names = {_word(node) for node in ast.walk(expression)}
+        texts = {_text(node) for node in ast.walk(expression)}
         if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
             return True
-        return any(self._comes_from_rank(word) for word in {*names, *texts} - {""})
+        return any(map(self._comes_from_rank, names | texts))
 
     def _comes_from_rank(self, word: str) -> bool:
         """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
@@ -249,19 +249,13 @@ class RankConditions:
             name = pending.pop()
             if name in self._indices:
                 return True
-            words = set(self._words_behind(name)) - self._without_rank
+            words = {_word(node) or _text(node) for node in self._behind(name)} - self._without_rank
             if any(map(NAMES_RANK.search, words)):
                 return True
             pending += words - seen
             seen |= words
         self._without_rank |= seen
         return False
-
-    def _words_behind(self, word: str) -> Iterator[str]:
-        """The words of all that a name of this word is given."""
-        for value in self._assigned_to(word):
-            for node in _walk_without_devices(value):
-                yield _word(node) or _text(node)
 
     @cached_property
     def _without_rank(self) -> set[str]:
@@ -271,55 +265,48 @@ class RankConditions:
     @cached_property
     def _indices(self) -> set[str]:
         """The names of first parameters of functions that are started as processes: they are counted."""
-        functions = [function for function in self._functions if self.sites.is_started(function)]
-        return {function.args.args[0].arg for function in functions if function.args.args} | {
+        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
+        return {each.arg for function in started for each in function.args.args[:1]} | {
             name for _, name in self._given_as_rank
         }
 
+    def _behind(self, word: str) -> Iterator[ast.AST]:
+        """The nodes of all that a name of this word may stand for, anywhere in the file."""
+        for value in self._given.get(word, ()):
+            yield from _walk_without_devices(value)
+
     @cached_property
-    def _functions(self) -> list[ast.FunctionDef]:
-        return [node for node in self.module.nodes(ast.FunctionDef) if isinstance(node, ast.FunctionDef)]
+    def _given(self) -> dict[str, list[ast.AST]]:
+        """By word, what names, attributes, items, arguments and results are given, and the conditions of that."""
+        given: dict[str, list[ast.AST]] = {}
+        for node in self.module.nodes(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.withitem):
+            for target, binding in settings(node):
+                value = binding.node or binding.whole or getattr(node, "value", None)
+                word = _text(target.slice) if isinstance(target, ast.Subscript) else _word(target)
+                given.setdefault(word, []).extend((value, *self._conditions_of(node)) if value else ())
+        for keyword in self.module.all(ast.keyword):
+            given.setdefault(keyword.arg or "", []).append(keyword.value)
+        for table in self.module.all(ast.Dict):
+            for key, value in zip(table.keys, table.values, strict=True):
+                given.setdefault(_text(key), []).append(value)
+        for function in self.module.all(ast.FunctionDef):
+            # a property, or what decides: by its results, or by its conditions
+            results = (
+                each for each in ast.walk(function) if isinstance(each, (ast.Return, ast.Yield, ast.If))
+            )
+            parts = (each.test if isinstance(each, ast.If) else each.value for each in results)
+            given.setdefault(function.name, []).extend(filter(None, parts))
+            is_method = isinstance(self.module.parents[function], ast.ClassDef)
+            for site in self.file.sites_of(function):
+                call = self.module.parents[site]
+                values = call.args if isinstance(call, ast.Call) and call.func is site else []
+                for argument, value in zip(places(function)[is_method:], values, strict=False):
+                    given.setdefault(argument.arg, []).append(value)
+        return given
 
-    def _assigned_to(self, word: str) -> Iterator[ast.AST]:
-        """What is assigned to a name or an attribute of this word, anywhere in the file, and the conditions of that.
-
-        Parameters get what their function is called with.
-        """
-        for mention in self.module.by_word.get(word, ()):
-            if isinstance(mention.ctx, ast.Store):
-                statement = self.module.statement(mention)
-                value = _value_for(mention, statement)
-                if value is not None:
-                    yield value
-                    yield from self._conditions_of(statement)
-        for keyword in self.module.nodes(ast.keyword):
-            if isinstance(keyword, ast.keyword) and keyword.arg == word:
-                yield keyword.value
-        yield from self._items_of(word)
-        for function in self._functions:
-            if function.name == word:  # a property, or what decides: by its results, or by its conditions
-                parts = (
-                    getattr(node, "value", None) or getattr(node, "test", None) for node in _results(function)
-                )
-                yield from (part for part in parts if part is not None)
-            names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-            if word in names:
-                yield from self.sites.arguments_at(function, names.index(word))
-
-    def _items_of(self, key: str) -> Iterator[ast.AST]:
-        """`config["verbose"] = rank == 0`, `{"verbose": rank == 0}`."""
-        for node in self.module.nodes(ast.Assign, ast.Dict):
-            match node:
-                case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))], value=value) if (
-                    name == key
-                ):
-                    yield value
-                case ast.Dict(keys=keys, values=values):
-                    yield from (value for name, value in zip(keys, values, strict=True) if _text(name) == key)
-
-    def _conditions_of(self, statement: ast.stmt) -> Iterator[ast.expr]:
-        """The tests of the `if`s around a statement, within its function."""
-        for parent in self.module.around(statement):
+    def _conditions_of(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The tests of the `if`s around a node, within its function."""
+        for parent in self.module.around(node):
             if isinstance(parent, NAMED_FUNCTIONS):
                 return
             if isinstance(parent, ast.If):
@@ -330,40 +317,19 @@ def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
     """The nodes of an expression, without those that only say where it is computed: `net.cuda(rank)`, `device_ids`."""
     yield value
     for child in ast.iter_child_nodes(value):
-        says_where = isinstance(child, ast.keyword) and child.arg in ("device", "device_ids", "output_device")
-        is_moved = (
+        says_where = isinstance(child, ast.keyword) and child.arg in SAYS_WHERE
+        moves = (
             isinstance(value, ast.Call) and _word(value.func) in ("cuda", "to") and child is not value.func
         )
-        if not says_where and not is_moved:
+        if not says_where and not moves:
             yield from _walk_without_devices(child)
 
 
-def _results(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    return (node for node in ast.walk(function) if isinstance(node, (ast.Return, ast.Yield, ast.If)))
-
-
-def _value_for(mention: ast.AST, statement: ast.stmt) -> ast.AST | None:
-    """What a statement assigns to one of its names: its own part of `rank, world = a, b`."""
-    match statement:
-        case ast.With(items=items):
-            return next((item.context_expr for item in items if item.optional_vars is mention), None)
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-            if mention in targets and len(targets) == len(values):
-                return values[targets.index(mention)]
-    return getattr(statement, "value", None)
-
-
-def _is_set_by_torchrun(name: ast.AST) -> bool:
-    return _text(name) in ("RANK", "LOCAL_RANK")
-
-
-def _names_one_rank(numbers: ast.AST) -> bool:
+def _names_one_rank(values: object) -> bool:
     """`[0]`, and `[-1, 0]`: -1 stands for a run without ranks."""
-    values = literal(numbers)
     if not isinstance(values, (list, tuple, set)):
         return False
-    ranks = [value for value in values if isinstance(value, int)]
-    return len(ranks) == len(values) and sum(rank >= 0 for rank in ranks) == 1
+    return all(isinstance(value, int) for value in values) and sum(value >= 0 for value in values) == 1
 
 
 def _number_of(test: ast.expr) -> int:

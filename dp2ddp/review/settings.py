@@ -18,9 +18,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp2ddp.errors import SourceError, did_you_mean
+from dp2ddp.review.rules import IN_TABLE
+
+if TYPE_CHECKING:
+    from dp2ddp.review.problems import PlacedProblem
 
 FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
@@ -34,9 +38,22 @@ class Settings:
     root: Path  # the folder of pyproject.toml, from which patterns and the baseline are named
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (pattern of a path, codes)
     baseline: Path | None = None
     unread: Path | None = None  # a file of another user's, which may have wanted something else
+
+    def takes(self, problem: PlacedProblem) -> bool:
+        """Whether the user wants to see a problem; codes may be families (`DDP6`)."""
+        if self.select and not problem.code.startswith(self.select):
+            return False
+        path = Path(os.path.relpath(problem.file, self.root))
+        leaves_out = (codes for pattern, codes in self.per_file_ignores if _matches(path, pattern))
+        return not any(problem.code.startswith(codes) for codes in (*leaves_out, self.ignore) if codes)
+
+
+def _matches(path: Path, pattern: str) -> bool:
+    """`tests/*` as well as `*.ipynb` and `train.py`; a folder stands for all that is in it."""
+    return path.match(pattern) or any(parent.match(pattern.rstrip("/*")) for parent in path.parents)
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,8 @@ def _files_upwards(folder: str) -> Iterator[str]:
     decide what our commands do.
     """
     home = os.path.realpath(os.path.expanduser("~"))
-    for place in _upwards(os.path.realpath(folder)):
+    start = Path(os.path.realpath(folder))
+    for place in map(str, (start, *start.parents)):
         path = os.path.join(place, FILE)
         if os.path.isfile(path):
             yield path
@@ -101,13 +119,6 @@ def _names_us(path: str) -> bool:
             return b"dp2ddp" in file.read()
     except OSError:
         return True
-
-
-def _upwards(folder: str) -> Iterator[str]:
-    yield folder
-    above = os.path.dirname(folder)
-    if above != folder:
-        yield from _upwards(above)
 
 
 def says_unread(path: Path) -> str:
@@ -185,4 +196,4 @@ def known_codes() -> tuple[str, ...]:
     """The codes of all rules that the check may report, by the names of their files: importing them takes longer."""
     top = Path(__file__).resolve().parent.parent
     names = (name for folder in RULES for name in os.listdir(top / folder) if name.startswith("ddp"))
-    return tuple(sorted({name.partition("_")[0].upper() for name in names}))
+    return tuple(sorted({*IN_TABLE, *(name.partition("_")[0].upper() for name in names)}))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import OptionError
-from dp2ddp.review.checking import CheckResult, Choice, Tell, check, check_text, chosen
+from dp2ddp.review.checking import CheckResult, Tell, check, check_text, chosen
 from dp2ddp.review.settings import read_settings, says_unread
 
 if TYPE_CHECKING:
@@ -44,11 +44,8 @@ def whole_check(
     settings = read_settings(_common_folder(paths), commands)
     if settings.unread:
         remark(f"dp2ddp: {says_unread(settings.unread)}")
-    choice = Choice(
-        options.select or settings.select,
-        (*settings.ignore, *options.ignore),
-        settings.per_file_ignores,
-        str(settings.root),
+    settings = replace(
+        settings, select=options.select or settings.select, ignore=(*settings.ignore, *options.ignore)
     )
     baseline = options.baseline or settings.baseline
     if options.write_baseline and baseline is None:
@@ -58,7 +55,7 @@ def whole_check(
 
         refuse_foreign(baseline)  # before anything is mended
     found = check(paths, tell) if options.text is None else check_text(paths[0], options.text)
-    result = chosen(found, choice)
+    result = chosen(found, settings)
     files = _mended(result) if options.fix or options.diff else []
     if files:
         remark(_what_is_mended(files, options.diff))
@@ -66,7 +63,7 @@ def whole_check(
         from dp2ddp.review.fixing import write_mended
 
         write_mended(files)
-        result = chosen(check(paths, tell), choice)
+        result = chosen(check(paths, tell), settings)
     result = replace(result, mended=tuple(files))
     return result if baseline is None else _beyond(result, baseline, options.write_baseline)
 

@@ -204,6 +204,24 @@ RIGHT = {
         from torch.utils.tensorboard import SummaryWriter
         writer = SummaryWriter("runs") if dist.get_rank() == 0 else None
     """,
+    "the first process goes first, by the number that it is spawned with": """
+        import torch.multiprocessing as mp
+        def main_worker(gpu, args):
+            if gpu != 0:
+                dist.barrier()
+            download()
+            if gpu == 0:
+                dist.barrier()
+        mp.spawn(main_worker, nprocs=2, args=(args,))
+    """,
+    "a number that is no longer the one it was spawned with": """
+        import torch.multiprocessing as mp
+        def main_worker(which, args):
+            which = args.tasks[which]
+            if which == 0:
+                dist.barrier()
+        mp.spawn(main_worker, nprocs=2, args=(args,))
+    """,
     "the parent of the ranks tells what it does": """
         import torch.multiprocessing as mp
         import wandb

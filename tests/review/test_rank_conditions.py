@@ -51,8 +51,8 @@ def test_defaults_belong_to_the_code_around_their_function() -> None:
     script = script_of("def f(x, y=g()):\n    h(x)\n")
     default, inside = (call.node for call in script.module.calls)
 
-    assert script.sites.function_of(default) is script.module.tree
-    assert script.sites.function_of(inside) is script.module.tree.body[0]
+    assert script.file.function_of(default) is script.module.tree
+    assert script.file.function_of(inside) is script.module.tree.body[0]
 
 
 def test_what_a_file_imports_from_beside_it_is_none_of_a_library() -> None:

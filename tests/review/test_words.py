@@ -6,7 +6,6 @@ import pytest
 
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
@@ -266,7 +265,7 @@ def test_the_words_of_a_file() -> None:
                 """Docstring"""
                 self.m.n(o="term", p="two words")  # comment
     '''
-    script = DDPScript(OwnFile(SourceFile(None, code_of(text))))
+    script = OwnFile(SourceFile(None, code_of(text)))
 
     assert script.names - {""} == {*"abcdefGhijkmnop", "self", "int"}
     assert script.terms == {"term"}

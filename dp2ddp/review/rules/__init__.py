@@ -1,1 +1,3 @@
-"""One file a rule; `ls` is the table of contents: what is wrong in code that uses DistributedDataParallel (6xx)."""
+"""The rules of the check: one a file, by code and name; those of the table `refused_by_torch.py` stand here."""
+
+IN_TABLE = ("DDP611", "DDP615", "DDP619", "DDP621", "DDP629", "DDP630")

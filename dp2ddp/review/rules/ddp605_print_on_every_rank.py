@@ -1,95 +1,52 @@
-"""DDP605: a line that every rank prints."""
+"""Every rank prints the same kind of line: W lines for one, each with one rank's numbers.
 
-from __future__ import annotations
+Finds a `print` in a loop that every rank is certain to come by, and whose text names no rank. One finding a file.
 
-from collections.abc import Iterator
+W lines for one, mixed with each other, and a loss that differs from line to line since each is that of one rank's
+batch.
 
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.review.check_rule import CheckRule, Problem
-from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.problems import Level
+Silent where the file (or a function of another file that sets ranks up) may replace `print`.
+
+https://github.com/Lightning-AI/pytorch-lightning/issues/901,
+https://github.com/ashleve/lightning-hydra-template/issues/115.
+"""
+
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, right
+
+REPLACES_PRINT = {"redirect_stdout", "stdout"}
 
 
-class PrintOnEveryRank(CheckRule):
-    """Every rank prints the same kind of line: W lines for one, each with one rank's numbers.
-
-    ## What it does
-    Finds a `print` in a loop that every rank is certain to come by, and whose text names no rank. One finding a
-    file.
-
-    ## Why
-    W lines for one, mixed with each other, and a loss that differs from line to line since each is that of one
-    rank's batch.
-
-    ## Safety
-    Silent where the file (or a function of another file that sets ranks up) may replace `print`.
-
-    ## References
-    https://github.com/Lightning-AI/pytorch-lightning/issues/901,
-    https://github.com/ashleve/lightning-hydra-template/issues/115.
-    """
-
-    code = "DDP605"
-    name = "print-on-every-rank"
-    level = Level.WARNING
-
+class PrintOnEveryRank(CheckWarning):
     examples = (
-        Flags(
-            before="""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                model = DistributedDataParallel(net)
-                for epoch in range(10):
-                    loss = train(model)
-                    print("epoch", epoch, "loss", loss)
-            """,
-            message="every rank prints",
-        ),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                model = DistributedDataParallel(net)
-                for epoch in range(10):
-                    loss = train(model)
-                    if dist.get_rank() == 0:
-                        print("epoch", epoch, "loss", loss)
+        *corrected("""
+            # every rank prints
+              model = DistributedDataParallel(net)
+              for epoch in range(10):
+                  loss = train(model)
+            -     print("epoch", epoch, "loss", loss)
+            +     if dist.get_rank() == 0:
+            +         print("epoch", epoch, "loss", loss)
         """),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                model = DistributedDataParallel(net)
-                for epoch in range(10):
-                    loss = train(model)
-                    print("rank", dist.get_rank(), "loss", loss)
+        right("""
+            model = DistributedDataParallel(net)
+            for epoch in range(10):
+                print("rank", dist.get_rank(), "loss", train(model))
         """),
     )
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
-        if (
-            not script.trains_on_ranks
-            or not script.groups
-            or script.sets_up_elsewhere
-            or _replaces_print(script)
-        ):
+    def find(self, script: DDPScript) -> Found:
+        if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:
+            return
+        if script.file.names_module("builtins") or script.file.names & REPLACES_PRINT:
             return
         prints = [
             call.node
             for call in script.file.calls_of("builtins.print")
-            if script.sites.loop_around(call.node) is not None
-            and not any(script.ranks.may_ask(argument) for argument in call.node.args)
-            and script.ranks.runs_on_all(call.node)
+            if script.file.loop_around(call.node) is not None
+            and not any(map(script.ranks.may_ask, call.node.args))
+            and script.ranks.at(call.node).are_all
         ]
         if prints:
             others = f", and {len(prints) - 1} more like it" if len(prints) > 1 else ""
-            yield Problem(
-                prints[0],
-                f"every rank prints this line{others}",
-                "print on one rank: if dist.get_rank() == 0",
-            )
-
-
-def _replaces_print(script: DDPScript) -> bool:
-    return script.names_module("builtins") or not script.names.isdisjoint({"redirect_stdout", "stdout"})
+            message = f"every rank prints this line{others}"
+            yield Problem(prints[0], message, "print on one rank: if dist.get_rank() == 0")

@@ -1,95 +1,63 @@
-"""DDP608: a collective that only one rank calls."""
+"""A collective stands where only one rank comes by: the others never meet it.
 
-from __future__ import annotations
+Finds `barrier`, `all_reduce` and the like under `if rank == 0:`, or behind `if rank != 0: return`, with no other call
+of it for the other ranks; a rank is also what `mp.spawn` gives its function. In a script that dp2ddp converted, helpers
+that all ranks must call, as well (`if dist.get_rank() == 0: save_on_rank0(...)`).
 
-import ast
-from collections.abc import Iterator
+All ranks of a group must make the call. The one that does waits until the time-out, half an hour with NCCL.
 
-from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.review.check_rule import CheckRule, Problem
-from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.problems import Level
+Silent with a `group` of its own, and where another call of the same function in that function asks for a rank as well:
+`if rank != 0: barrier()` ... `if rank == 0: barrier()` is how one rank goes first.
+
+https://github.com/huggingface/transformers-bloom-inference/pull/40.
+"""
+
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, right, wrong
 
 
 class CollectiveOnOneRank(CheckRule):
-    """A collective stands where only one rank comes by: the others never meet it.
-
-    ## What it does
-    Finds `barrier`, `all_reduce` and the like under `if rank == 0:`, or behind `if rank != 0: return`, with no
-    other call of it for the other ranks. In a script that dp2ddp converted, helpers that all ranks must call, as well
-    (`if dist.get_rank() == 0: save_on_rank0(...)`).
-
-    ## Why
-    All ranks of a group must make the call. The one that does waits until the time-out, half an hour with NCCL.
-
-    ## Safety
-    Silent with a `group` of its own, and where another call of the same function in that function asks for a
-    rank as well: `if rank != 0: barrier()` ... `if rank == 0: barrier()` is how one rank goes first.
-
-    ## References
-    https://github.com/huggingface/transformers-bloom-inference/pull/40.
-    """
-
-    code = "DDP608"
-    name = "collective-on-one-rank"
-    level = Level.ERROR
-
     examples = (
-        Flags(
-            before="""
-                import torch.distributed as dist
-                def save(model, rank):
-                    if rank == 0:
-                        write(model)
-                        dist.barrier()
-            """,
-            message="only one rank",
-        ),
-        Untouched("""
-                import torch.distributed as dist
-                def save(model, rank):
-                    if rank == 0:
-                        write(model)
-                    dist.barrier()
+        *corrected("""
+            # only one rank
+              def save(model, rank):
+                  if rank == 0:
+                      write(model)
+            -         dist.barrier()
+            +     dist.barrier()
         """),
-        Untouched("""
-                import torch.distributed as dist
-                def download(rank):
-                    if rank != 0:
-                        dist.barrier()
-                    fetch()
-                    if rank == 0:
-                        dist.barrier()
+        wrong("""
+            # only one rank
+            def worker(gpu, args):
+                if gpu == 0:
+                    dist.barrier()
+            torch.multiprocessing.spawn(worker, nprocs=4, args=(args,))
+        """),
+        right("""
+            def download(rank):
+                if rank != 0:
+                    dist.barrier()
+                fetch()
+                if rank == 0:
+                    dist.barrier()
         """),
     )
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
-        yield from _meetings_on_one_rank(script)
+    def find(self, script: DDPScript) -> Found:
         for call in script.collectives:
-            if _has_group(call) or script.ranks.one_rank_condition(call.node) is None:
-                continue
-            if not any(_answers(script, other, call) for other in script.collectives):
-                word = (call.name or "").rpartition(".")[2]
-                yield Problem(
-                    call.node,
-                    f"only one rank comes to this {word}(), and waits there for all the others",
-                    "put it where all ranks come by, outside of the condition",
-                )
+            word = (call.name or "").rpartition(".")[2]
+            if not _has_group(call) and _is_alone(script, call, script.collectives):
+                yield _problem(call, word, "put it where all ranks come by, outside of the condition")
+        for call in script.helper_meetings:
+            condition = script.ranks.at(call.node).condition
+            asks = condition is not None and script.ranks.asks_now(condition.test)
+            if asks and _is_alone(script, call, script.helper_meetings):
+                advice = "take the condition away: the helper does it on rank 0 alone"
+                yield _problem(call, script.helper_calls[call], advice)
 
 
-def _meetings_on_one_rank(script: DDPScript) -> Iterator[Problem]:
-    """Helpers of a converted script that all ranks must call, where one alone comes by."""
-    for call in script.helper_meetings:
-        condition = script.ranks.one_rank_condition(call.node)
-        if condition is None or not script.ranks.asks_now(condition.test):
-            continue
-        if not any(_answers(script, other, call) for other in script.helper_meetings):
-            yield Problem(
-                call.node,
-                f"only one rank comes to this {script.helper_calls[call]}(), and waits there for all the others",
-                "take the condition away: the helper does it on rank 0 alone",
-            )
+def _problem(call: Call, word: str, advice: str) -> Problem:
+    message = f"only one rank comes to this {word}(), and waits there for all the others"
+    return Problem(call.node, message, advice)
 
 
 def _has_group(call: Call) -> bool:
@@ -98,16 +66,11 @@ def _has_group(call: Call) -> bool:
     return call.keyword("group") is not None or len(call.node.args) >= first
 
 
-def _answers(script: DDPScript, other: Call, call: Call) -> bool:
-    """Whether another call may be where the other ranks meet this one."""
-    return (
-        other is not call
-        and other.name == call.name
-        and script.sites.function_of(other.node) is script.sites.function_of(call.node)
-        and script.ranks.one_rank_condition(other.node) is None
-        and not script.ranks.runs_on_all(other.node)
-        and any(
-            isinstance(parent, ast.If) and script.ranks.may_ask(parent.test)
-            for parent in script.module.around(other.node)
-        )
+def _is_alone(script: DDPScript, call: Call, others: tuple[Call, ...]) -> bool:
+    """Whether one rank comes to a call, and in its function there is none where the others may meet it."""
+    return script.ranks.at(call.node).are_one and not any(
+        other.name == call.name
+        and script.file.function_of(other.node) is script.file.function_of(call.node)
+        and script.ranks.at(other.node).are_some
+        for other in others
     )

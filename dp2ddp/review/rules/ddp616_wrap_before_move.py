@@ -1,133 +1,78 @@
-"""DDP616: a model that is moved after it was wrapped."""
+"""The model is wrapped where it was made, and moved to its GPU afterwards.
 
-from __future__ import annotations
+Finds `DistributedDataParallel(Net()).cuda()`, and `.cuda()` on a wrapper whose model nothing has moved before.
+
+The wrapper builds its buckets, and broadcasts rank 0's parameters, for the device on which it finds the model. NCCL
+cannot do either for the CPU, and `device_ids` beside a model on the CPU is a ValueError.
+
+Silent where the model is moved before anywhere in the file, made by a function of unknown result, or made under another
+default device.
+
+https://github.com/pytorch/pytorch/issues/100243, https://github.com/pytorch/pytorch/issues/104336.
+"""
 
 import ast
 import re
-from collections.abc import Iterator
 
-from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.review.check_rule import CheckRule, Problem
-from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.own_file import literal
-from dp2ddp.review.problems import Level
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal
 
 DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 
 
 class WrapBeforeMove(CheckRule):
-    """The model is wrapped where it was made, and moved to its GPU afterwards.
-
-    ## What it does
-    Finds `DistributedDataParallel(Net()).cuda()`, and `.cuda()` on a wrapper whose model nothing has moved
-    before.
-
-    ## Why
-    The wrapper builds its buckets, and broadcasts rank 0's parameters, for the device on which it finds the
-    model. NCCL cannot do either for the CPU, and `device_ids` beside a model on the CPU is a ValueError.
-
-    ## Safety
-    Silent where the model is moved before anywhere in the file, made by a function of unknown result, or made
-    under another default device.
-
-    ## References
-    https://github.com/pytorch/pytorch/issues/100243, https://github.com/pytorch/pytorch/issues/104336.
-    """
-
-    code = "DDP616"
-    name = "wrap-before-move"
-    level = Level.ERROR
-
+    message = "moves the model after it was wrapped"
+    advice = "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))"
     examples = (
-        Flags(
-            before="""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                class Net(Module):
-                    pass
-                model = DistributedDataParallel(Net()).cuda()
-            """,
-            message="before wrapping",
-        ),
-        Flags(
-            before="""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                class Net(Module):
-                    pass
-                net = Net()
-                model = DistributedDataParallel(net)
-                model.cuda()
-            """,
-            message="before wrapping",
-        ),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                class Net(Module):
-                    pass
-                model = DistributedDataParallel(Net().cuda())
+        *corrected("""
+            # before wrapping
+              class Net(Module):
+                  pass
+            - model = DistributedDataParallel(Net()).cuda()
+            + model = DistributedDataParallel(Net().cuda())
         """),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                class Net(Module):
-                    pass
-                net = Net()
-                net.cuda()
-                model = DistributedDataParallel(net)
-                model.cuda()
+        *corrected("""
+            # before wrapping
+              class Net(Module):
+                  pass
+              net = Net()
+            + net.cuda()
+              model = DistributedDataParallel(net)
+              model.cuda()
         """),
     )
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
-        if script.has_word(DEFAULT_DEVICE):
-            return
-        for call in script.module.calls:
-            if not _moves_to_gpu(script, call):
+    def find(self, script: DDPScript) -> Found:
+        for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
+            owner = getattr(call.node.func, "value", None)
+            if not moves_to_gpu(call) or owner is None:
                 continue
-            assert isinstance(call.node.func, ast.Attribute)
-            owner = call.node.func.value
-            wrap = next((wrap for wrap in script.wraps if wrap.node is owner), None) or script.wrap_behind(
-                owner
-            )
-            module = wrap.argument(0, "module") if wrap else None
-            if module is not None and _is_just_made(script, module):
-                yield Problem(
-                    call.node,
-                    "moves the model after it was wrapped",
-                    "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))",
-                )
+            made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
+            wrap = made_here or script.wrap_of(owner)
+            if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
+                yield self.problem(call.node)
 
 
-def _moves_to_gpu(script: DDPScript, call: Call) -> bool:
-    device = call.argument(0, "device")
-    if call.method == "cuda":
-        return True
-    return call.method == "to" and isinstance(value := literal(device), str) and value.startswith("cuda")
+def moves_to_gpu(call: Call) -> bool:
+    """`.cuda()`, `.to("cuda")`."""
+    return (
+        call.method == "cuda"
+        or call.method == "to"
+        and str(literal(call.argument(0, "device"))).startswith("cuda")
+    )
 
 
 def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     """Whether a model is an instance of a class of this file, fresh from its constructor."""
-    values = script.values_of(module)
-    classes = [script.file.definition(value.func) for value in values if isinstance(value, ast.Call)]
-    if (
-        not values
-        or len(classes) < len(values)
-        or not all(isinstance(made, ast.ClassDef) for made in classes)
-    ):
+    values = script.flow.values(module)
+    classes = [script.file.definition(getattr(value, "func", value)) for value in values]
+    if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
         return False
     if not isinstance(module, ast.Name):
         return True
-    moves = (call for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = (call.node.func.value for call in moves if isinstance(call.node.func, ast.Attribute))
-    wraps = {variable for wrap in script.wraps if (variable := script.variable_of(wrap.node))}
     variable = script.file.variable(module)
-    return variable not in wraps and not any(
-        isinstance(owner, ast.Name) and script.file.variable(owner) == variable for owner in owners
+    moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
+    owners = (
+        move.value for move in moves if isinstance(move, ast.Attribute) and isinstance(move.value, ast.Name)
     )
+    is_moved = any(script.file.variable(owner) == variable for owner in owners)
+    return not is_moved and all(script.flow.variable(wrap.call.node) != variable for wrap in script.wraps)

@@ -1,89 +1,54 @@
-"""DDP617: weights that one rank alone loads into a wrapped model."""
+"""One rank alone loads weights into a model that is wrapped already.
 
-from __future__ import annotations
+Finds `load_state_dict` on a wrapper, or on the model inside, under `if rank == 0:`.
+
+The wrapper sends rank 0's parameters to the others once, when it is made. Whatever is loaded afterwards stays where it
+was loaded, and the ranks train different models.
+
+Silent where the file broadcasts or synchronizes anything itself.
+
+https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/issues/111138.
+"""
 
 import ast
 import re
-from collections.abc import Iterator
 
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.review.check_rule import CheckRule, Problem
-from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.problems import Level
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
 
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
 
 class LoadOnOneRank(CheckRule):
-    """One rank alone loads weights into a model that is wrapped already.
-
-    ## What it does
-    Finds `load_state_dict` on a wrapper, or on the model inside, under `if rank == 0:`.
-
-    ## Why
-    The wrapper sends rank 0's parameters to the others once, when it is made. Whatever is loaded afterwards
-    stays where it was loaded, and the ranks train different models.
-
-    ## Safety
-    Silent where the file broadcasts or synchronizes anything itself.
-
-    ## References
-    https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/issues/111138.
-    """
-
-    code = "DDP617"
-    name = "load-on-one-rank"
-    level = Level.ERROR
-
     examples = (
-        Flags(
-            before="""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                import torch
-                model = DistributedDataParallel(net)
-                if dist.get_rank() == 0:
-                    model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
-            """,
-            message="other ranks",
-        ),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                import torch
-                if dist.get_rank() == 0:
-                    net.load_state_dict(torch.load("last.pt", map_location="cpu"))
-                model = DistributedDataParallel(net)
+        *corrected("""
+            # other ranks
+              model = DistributedDataParallel(net)
+            - if dist.get_rank() == 0:
+            -     model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
+            + model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
         """),
-        Untouched("""
-                import torch.distributed as dist
-                from torch.nn.parallel import DistributedDataParallel
-                dist.init_process_group("nccl")
-                import torch
-                model = DistributedDataParallel(net)
-                model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
+        right("""
+            if dist.get_rank() == 0:
+                net.load_state_dict(torch.load("last.pt", map_location="cpu"))
+            model = DistributedDataParallel(net)
         """),
     )
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
+    def find(self, script: DDPScript) -> Found:
         if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
             return
-        for call in script.module.calls:
-            condition = script.ranks.one_rank_condition(call.node)
-            if call.method != "load_state_dict" or condition is None:
-                continue
-            assert isinstance(call.node.func, ast.Attribute)
-            owner = call.node.func.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "module":
-                owner = owner.value
-            in_converted = script.ranks.asks_now(condition.test) and script.wrap_behind(
-                owner, script.whole_batch_wraps
-            )
-            if in_converted or script.wrap_behind(owner) is not None:
-                yield Problem(
-                    call.node,
-                    "one rank alone loads these weights: the other ranks keep what they had when the model was wrapped",
-                    "load on every rank, or on rank 0 before wrapping",
-                )
+        wraps = script.wraps or script.whole_batch_wraps
+        for call in script.module.calls if wraps else ():
+            match call.node.func:
+                case (
+                    ast.Attribute(value=ast.Attribute(value=owner, attr="module"), attr="load_state_dict")
+                    | ast.Attribute(value=owner, attr="load_state_dict")
+                ):
+                    wrap, condition = script.wrap_of(owner, wraps), script.ranks.at(call.node).condition
+                    if wrap and condition and (not wrap.helper or script.ranks.asks_now(condition.test)):
+                        yield Problem(
+                            call.node,
+                            "one rank alone loads these weights: the other ranks keep what they had when the model was "
+                            "wrapped",
+                            "load on every rank, or on rank 0 before wrapping",
+                        )

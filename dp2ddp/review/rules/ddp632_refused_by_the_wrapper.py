@@ -1,18 +1,23 @@
-"""DDP632: what the wrapper of a converted script refuses at run time, where the text shows it."""
+"""The wrapper of a converted script refuses this when it runs.
 
-from __future__ import annotations
+Finds, behind `WholeBatchDDP`: a backward hook on the model, parameters that are frozen, two forwards or two backwards
+in a step, second derivatives, a copy of the model, or the model saved as a whole.
+
+torch's reducer does not see these, or sees them too late, so the wrapper ends the run with an error. `convert` takes it
+for scripts without them; an edit may have brought one.
+
+Found where the wrapper is certainly meant: in the flow behind the wrap, and in functions of the file that are called
+with it.
+
+docs/models.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
+https://github.com/pytorch/pytorch/issues/105723.
+"""
 
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import places
-from dp2ddp.codemod.rule import Flags, Untouched
-from dp2ddp.review.check_rule import CheckRule, Problem
-from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.own_file import literal
-from dp2ddp.review.problems import Level
-from dp2ddp.review.sites import statements_before
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, Wrap, literal, right, wrong
 
 # What templates/ddp.py says.
 WHOLE = "the model is copied, or saved as a whole"
@@ -22,81 +27,67 @@ TWICE = "a step has two forwards, or two backwards"
 SECOND = "gradients of gradients are wanted"
 
 COPIES = ("copy.copy", "copy.deepcopy", "pickle.dump", "pickle.dumps", "torch.save")
-LAYER_HOOKS = ("register_backward_hook", "register_full_backward_hook")
+# What hangs a hook on parts of a model, and how these are listed.
+HOOKS = {
+    "register_backward_hook": "modules",
+    "register_full_backward_hook": "modules",
+    "register_hook": "parameters",
+}
+CONVERTED = """\
+import torch
+from ddp_helpers import WholeBatchDDP, WholeBatchParallel, init_distributed, save_on_rank0
+init_distributed()
+"""
 
 
 class RefusedByTheWrapper(CheckRule):
-    """The wrapper of a converted script refuses this when it runs.
-
-    ## What it does
-    Finds, behind `WholeBatchDDP`: a backward hook on the model, parameters that are frozen, two forwards or two
-    backwards in a step, second derivatives, a copy of the model, or the model saved as a whole.
-
-    ## Why
-    torch's reducer does not see these, or sees them too late, so the wrapper ends the run with an error. `convert`
-    takes it for scripts without them; an edit may have brought one.
-
-    ## Safety
-    Found where the wrapper is certainly meant: in the flow behind the wrap, and in functions of the file that are
-    called with it.
-
-    ## References
-    docs/training.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
-    https://github.com/pytorch/pytorch/issues/105723.
-    """
-
-    code = "DDP632"
-    name = "refused-by-the-wrapper"
-    level = Level.ERROR
-
     examples = (
-        Flags(
-            before="""
-                from ddp_helpers import WholeBatchDDP, init_distributed
-                init_distributed()
-                model = WholeBatchDDP(net)
-                for x, y in loader:
-                    loss, other = criterion(model(x), y)
-                    loss.backward(retain_graph=True)
-                    other.backward()
+        wrong(
+            """
+            # two backwards
+            model = WholeBatchDDP(net)
+            for x, y in loader:
+                loss, other = criterion(model(x), y)
+                loss.backward(retain_graph=True)
+                other.backward()
             """,
-            message="two backwards",
+            start=CONVERTED,
         ),
-        Flags(
-            before="""
-                from ddp_helpers import WholeBatchDDP, init_distributed
-                def freeze(model):
-                    for p in model.module.features.parameters():
-                        p.requires_grad = False
-                init_distributed()
-                model = WholeBatchDDP(net)
-                freeze(model)
-            """,
-            message="other parameters",
-        ),
-        Untouched("""
-                import torch
-                from ddp_helpers import WholeBatchDDP, init_distributed, save_on_rank0
-                init_distributed()
-                model = WholeBatchDDP(net)
-                for x, y in loader:
-                    loss = criterion(model(x), y)
-                    loss.backward()
-                    with torch.no_grad():
-                        again = model(x)
-                save_on_rank0({"model": model.state_dict()}, "model.pt")
-        """),
-        Untouched("""
-                from ddp_helpers import WholeBatchParallel, init_distributed
-                init_distributed()
-                model = WholeBatchParallel(net)
+        wrong(
+            """
+            # other parameters
+            def freeze(model):
                 for p in model.module.features.parameters():
                     p.requires_grad = False
-        """),
+            model = WholeBatchDDP(net)
+            freeze(model)
+            """,
+            start=CONVERTED,
+        ),
+        right(
+            """
+            model = WholeBatchDDP(net)
+            for x, y in loader:
+                loss = criterion(model(x), y)
+                loss.backward()
+                with torch.no_grad():
+                    again = model(x)
+            save_on_rank0({"model": model.state_dict()}, "model.pt")
+            """,
+            start=CONVERTED,
+        ),
+        right(
+            """
+            model = WholeBatchParallel(net)
+            for p in model.module.features.parameters():
+                p.requires_grad = False
+            """,
+            start=CONVERTED,
+        ),
     )
 
-    def find(self, script: DDPScript) -> Iterator[Problem]:
-        wraps = [call for call in script.whole_batch_wraps if script.helper_calls[call] == "WholeBatchDDP"]
+    def find(self, script: DDPScript) -> Found:
+        wraps = [wrap for wrap in script.whole_batch_wraps if wrap.helper == "WholeBatchDDP"]
         for node, reason in _Wrapped(script, wraps).refused() if wraps else ():
             yield Problem(
                 node,
@@ -108,21 +99,20 @@ class RefusedByTheWrapper(CheckRule):
 class _Wrapped:
     """A script, and where its wrapper is certainly meant."""
 
-    def __init__(self, script: DDPScript, wraps: list[Call]) -> None:
-        self.script, self.module = script, script.module
+    def __init__(self, script: DDPScript, wraps: list[Wrap]) -> None:
+        self.script, self.module, self.file = script, script.module, script.file
         self.mentions: set[ast.AST] = {
-            use for wrap in wraps for use in script.uses_of(wrap.node) if script.wrap_behind(use, [wrap])
+            use for wrap in wraps for use in script.flow.uses(wrap.call.node) if wrap.means(use)
         }
         self.mentions |= {use for call in self.module.calls for use in self._in_function(call)}
 
     def _in_function(self, call: Call) -> Iterator[ast.AST]:
         """The parameter of a function that is called with the wrapper, where it is read."""
-        function = self.script.file.definition(call.node.func)
-        for place, argument in enumerate(call.node.args):
-            if argument in self.mentions and isinstance(function, ast.FunctionDef):
-                names = [each.arg for each in places(function)[place : place + 1]]
-                uses = [use for name in names for use in self.module.by_word.get(name, ())]
-                own = [use for use in uses if self.script.sites.function_of(use) is function]
+        function = self.file.definition(call.node.func)
+        for argument, given in zip(places(function), call.node.args, strict=False) if function else ():
+            if given in self.mentions:
+                uses = self.module.by_word.get(argument.arg, ())
+                own = [use for use in uses if self.file.function_of(use) is function]
                 if all(isinstance(use.ctx, ast.Load) for use in own):
                     yield from (use for use in own if isinstance(use, ast.Name))
 
@@ -134,13 +124,10 @@ class _Wrapped:
         yield from ((node, FROZEN) for node in self._frozen())
 
     def _refused_call(self, call: Call) -> str | None:
-        owner = getattr(call.node.func, "value", None)
         is_saved = call.name in COPIES or self.script.helper_calls.get(call) == "save_on_rank0"
         if is_saved and call.node.args and self._holds_whole(call.node.args[0]):
             return WHOLE
-        if call.method in LAYER_HOOKS and self._is_part(owner, "modules"):
-            return HOOKED
-        if call.method == "register_hook" and self._is_part(owner, "parameters"):
+        if call.method in HOOKS and self._is_part(getattr(call.node.func, "value", None), HOOKS[call.method]):
             return HOOKED
         if call.method != "backward" or not (runs := self._runs_before(call)):
             return None
@@ -151,32 +138,24 @@ class _Wrapped:
     def _runs_before(self, call: Call) -> list[ast.Call]:
         """The forwards with gradients in the statements above a call, in its block."""
         statement = self.module.statement(call.node)
-        before = [*statements_before(self.module.parents[statement], statement), statement]
-        return [
-            node
-            for each in before
-            for node in ast.walk(each)
-            if isinstance(node, ast.Call)
-            and node.func in self.mentions
-            and not self.script.is_without_gradient(node)
-        ]
+        before = (*self.file.block_before(statement), statement)
+        calls = (node for each in before for node in ast.walk(each) if isinstance(node, ast.Call))
+        runs = (node for node in calls if node.func in self.mentions)
+        return [node for node in runs if not self.script.flow.is_without_gradient(node)]
 
     def _is_second(self, call: Call, runs: list[ast.Call]) -> bool:
         """Whether a backward above keeps the graph of the last forward, or one statement uses two forwards."""
         last = max(each.lineno for each in runs)
-        kept = [
-            other
-            for other in self.module.calls
-            if other.method == "backward"
+        is_kept = any(
+            other.method == "backward"
             and literal(other.argument(None, "retain_graph")) is True
             and last <= other.node.lineno < call.node.lineno
-            and self.script.sites.loop_around(other.node) is self.script.sites.loop_around(call.node)
-        ]
-        statements = [self.module.statement(each) for each in runs]
-        return bool(kept) or any(
-            isinstance(each, ast.Assign) and statements.count(each) > 1 and ".detach" not in ast.unparse(each)
-            for each in statements
+            and self.file.loop_around(other.node) is self.file.loop_around(call.node)
+            for other in self.module.calls
         )
+        statements = [self.module.statement(each) for each in runs]
+        double = (each for each in statements if isinstance(each, ast.Assign) and statements.count(each) > 1)
+        return is_kept or any(not _detaches(each) for each in double)
 
     def _frozen(self) -> Iterator[ast.AST]:
         """Where parts of the model are told that they are not trained; nothing if any may be trained again."""
@@ -189,10 +168,10 @@ class _Wrapped:
         for call in self.module.calls:
             if call.method == "requires_grad_" and isinstance(call.node.func, ast.Attribute):
                 yield call.node.func.value, call.argument(0, "requires_grad")
-        for node in self.module.nodes(ast.Assign):
-            match node:
-                case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
-                    yield owner, value
+        for node in self.module.all(ast.Assign):
+            match node.targets:
+                case [ast.Attribute(value=owner, attr="requires_grad")]:
+                    yield owner, node.value
 
     def _is_part(self, node: ast.AST | None, listed: str) -> bool:
         """Whether it is the model, a part of it, or one of those that a loop over `model.parameters()` goes through."""
@@ -200,17 +179,24 @@ class _Wrapped:
             node = node.value
         if not isinstance(node, ast.Name) or node in self.mentions:
             return node in self.mentions
-        loops = (each for each in self.module.around(node) if isinstance(each, ast.For))
-        return any(
-            isinstance(loop.iter, ast.Call)
-            and isinstance(loop.iter.func, ast.Attribute)
-            and loop.iter.func.attr in (listed, f"named_{listed}")
-            and any(getattr(each, "id", "") == node.id for each in ast.walk(loop.target))
-            and self._is_part(loop.iter.func.value, listed)
-            for loop in loops
-        )
+        for loop in (each for each in self.module.around(node) if isinstance(each, ast.For)):
+            match loop.iter:
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in (
+                    listed,
+                    f"named_{listed}",
+                ):
+                    is_target = any(getattr(each, "id", "") == node.id for each in ast.walk(loop.target))
+                    if is_target and self._is_part(owner, listed):
+                        return True
+        return False
 
     def _holds_whole(self, thing: ast.AST) -> bool:
         """`model`, `{"model": model}`."""
         things = thing.values if isinstance(thing, ast.Dict) else [thing]
         return not self.mentions.isdisjoint(things)
+
+
+def _detaches(statement: ast.stmt) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr.startswith("detach") for node in ast.walk(statement)
+    )

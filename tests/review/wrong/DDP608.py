@@ -31,3 +31,16 @@ def run(i, n):
     if i == 0:
         dist.barrier()
 mp.spawn(run, args=(2,), nprocs=2)
+# ---
+import torch.multiprocessing as mp
+def main_worker(gpu, args):
+    train(gpu)
+    if gpu == 0:
+        dist.barrier()
+mp.spawn(main_worker, nprocs=4, args=(args,))
+# ---
+def main_worker(gpu, args):
+    if gpu != 0:
+        return
+    dist.all_reduce(x)
+torch.multiprocessing.start_processes(main_worker, args=(args,), nprocs=4)
