@@ -23,11 +23,12 @@ from covering import covering, slow_but_for
 
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 
 HERE = Path(__file__).resolve().parent
@@ -94,18 +95,14 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
     shutil.copy(port.path.with_name("train.py"), folder)
     shutil.copy(port.path, folder / "train_ddp.py")
     subject = Subject(
+        options=VerifyOptions("train.py", arguments=port.arguments, timeout=TIMEOUT),
         script=folder / "train.py",
         name="train.py",
-        converted=port.path.read_bytes(),
-        converted_name="train_ddp.py",
-        modules={},
-        arguments=port.arguments,
+        version=Version(port.path.read_bytes(), "train_ddp.py", starts_ranks=starts_its_ranks(port.path)),
         folder=folder,
-        timeout=TIMEOUT,
         sample_streams=True,
         torchrun=False,
         port=folder / "train_ddp.py",
-        starts_ranks=starts_its_ranks(port.path),
     )
     verdict = run_trial(subject, world, server, scratch, SILENT)
     print_report(Report(port.name, (verdict,), "", 0.0))  # pytest shows it where this is false

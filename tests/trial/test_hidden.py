@@ -9,7 +9,7 @@ import pytest
 
 from dp2ddp import verify
 from dp2ddp.errors import RunError
-from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.options import VerifyOptions
 from dp2ddp.trial.subject import Subject, subject_of
 
 TRAINER = """
