@@ -235,7 +235,7 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
 ) -> None:
     monkeypatch.chdir(project)
     subject = subject_of(VerifyOptions(script=Path("train.py")))
-    assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
+    assert subject.version.name == "train.py"  # results/<name of __file__>/ stays the same folder
     assert subject.version.launch.endswith(" train.py")
     assert subject.convert == "dp2ddp convert train.py -o FOLDER"
 
