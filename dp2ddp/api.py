@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dp2ddp.errors import OptionError, RunError
-from dp2ddp.options import BenchOptions, VerifyOptions, by_keyword
+from dp2ddp.options import BenchOptions, CheckOptions, VerifyOptions, by_keyword
 from dp2ddp.progress import SILENT, Progress, Within
 
 if TYPE_CHECKING:
@@ -210,43 +210,18 @@ def bench(options: BenchOptions) -> Benchmark:
     return benchmark
 
 
-def check(
-    paths: str | Path | Sequence[str | Path] = ".",
-    *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    fix: bool = False,
-    diff: bool = False,
-    baseline: str | Path | None = None,
-    write_baseline: bool = False,
-    text: str | None = None,
-    progress: Progress = SILENT,
-) -> CheckResult:
+@by_keyword(CheckOptions)
+def check(options: CheckOptions) -> CheckResult:
     """Look through files, folders and notebooks for what is wrong, or in the way of DDP; nothing is run or imported.
 
-    select, ignore: codes of rules or of their families, "DDP6"; beside those of `[tool.dp2ddp]` in pyproject.toml.
-    fix: mend what can be mended without changing any training; `mended` of the result has each file before and after.
-    diff: say in `mended` what `fix` would change, and change nothing.
-    baseline: a file of what is known already, and not reported; `write_baseline` keeps there what is found.
-    text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
+    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml. With fix or diff, `mended` of the result has each
+    file before and after. text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
 
     Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
     or a file could not be read. Raises
     SourceError for what cannot be read, and for codes that no rule has.
     """
     from dp2ddp.commands import COMMANDS
-    from dp2ddp.review.settings import checked_codes
-    from dp2ddp.review.whole_check import CheckOptions, whole_check
+    from dp2ddp.review.whole_check import whole_check
 
-    named = (paths,) if isinstance(paths, str | Path) else paths
-    options = CheckOptions(
-        paths=tuple(map(str, named)),
-        select=checked_codes(select),
-        ignore=checked_codes(ignore),
-        fix=fix,
-        diff=diff,
-        baseline=None if baseline is None else Path(baseline),
-        write_baseline=write_baseline,
-        text=text,
-    )
-    return whole_check(options, COMMANDS, progress.say, progress.begin)
+    return whole_check(options, COMMANDS)

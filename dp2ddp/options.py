@@ -31,7 +31,7 @@ def option(default: _Default, help: str, *spellings: str, **how: Any) -> _Defaul
     """A field that is an option of the command line, too.
 
     spellings: where they are others than the field's name. how: what its type does not say: `least`, `choices`,
-    `metavar`, `path` (what it must be).
+    `metavar`, `path` (what it must be), `codes` (of rules).
     """
     metadata = {"help": help, "spellings": spellings, **how}
     made: Any = dataclasses.field(default=default, metadata=metadata)  # for type checkers it is the default
@@ -238,3 +238,30 @@ class BenchOptions(_Given, _Watched, _Timed):
             each.name: getattr(self, each.name) for base in families for each in dataclasses.fields(base)
         }
         return VerifyOptions(**shared, steps=self.compared or None)
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What to look at, and what to do with what is found."""
+
+    paths: str | Path | Sequence[str | Path] = dataclasses.field(
+        default=".", metadata=argument("Files, folders and notebooks.")
+    )
+    _: KW_ONLY
+    select: Sequence[str] = option((), "Report these only (codes or families: DDP6,DDP201).", codes=True)
+    ignore: Sequence[str] = option((), "Leave these out.", codes=True)
+    fix: bool = option(False, "Mend what can be mended without changing any training.")
+    diff: bool = option(False, "Show what --fix would change, and change nothing.")
+    baseline: str | Path | None = option(
+        None, "Report only what is not known in this file.", path={"dir_okay": False}
+    )
+    write_baseline: bool = option(False, "Keep what is found in the --baseline file, as known.")
+    text: str | None = (
+        None  # what the one path has in it, instead of what lies on the disk: an editor's buffer
+    )
+    progress: Progress = SILENT
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The paths as text."""
+        return tuple(map(str, (self.paths,) if isinstance(self.paths, str | Path) else self.paths))

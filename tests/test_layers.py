@@ -29,7 +29,7 @@ ALLOWED = {
     "launch": {"errors", "masks"},
     "doctor": {"errors", "runtime", "installed", "codemod"},
     "codemod": {"errors", "source", "launch", "copies"},
-    "review": {"errors", "source", "codemod"},
+    "review": {"errors", "options", "source", "codemod"},
     "runtime": {"errors", "trace", "costs", "copies"},
     "copies": {"errors", "source"},
     "comparison": {"errors", "source", "trace", "copies"},

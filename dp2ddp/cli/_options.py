@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dp2ddp.cli._completion import rule_codes
 from dp2ddp.errors import OptionError
 from dp2ddp.options import VerifyOptions, declared
+from dp2ddp.review.settings import UnknownCodeError, checked_codes
 
 if TYPE_CHECKING:
     _Numbers = click.ParamType[tuple[int, ...]]
@@ -59,6 +61,13 @@ def _answers(context: click.Context, parameter: click.Parameter, values: tuple[s
         raise click.BadParameter(str(error)) from error
 
 
+def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    try:
+        return checked_codes((value or "").split(","))
+    except UnknownCodeError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def options(family: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command these options; it is called with the object made of them, and with its other parameters."""
 
@@ -97,25 +106,26 @@ def _parameter(each: dataclasses.Field[Any]) -> Callable[[Callable[..., None]], 
 def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
     """What click has to know of a type, which is text here (PEP 563)."""
     how = each.metadata
+    if "codes" in how:
+        return {"callback": _codes, "shell_complete": rule_codes}
     if "choices" in how:
         return {"type": click.Choice(how["choices"])}
-    types: dict[str, dict[str, Any]] = {
+    words = {"type": Words()} if each.default is None else {"multiple": True, "callback": _answers}
+    types: dict[str, Mapping[str, Any]] = {
         "bool": {"is_flag": True},
         "int": {"type": click.IntRange(min=how.get("least"))},
         "float": {"type": click.FloatRange(min=0, min_open=True)},
         "Path": {"type": click.Path(path_type=Path, **how.get("path", {}))},
-        "str | Path": {"type": click.Path(path_type=Path)},
         "int | Sequence[int]": {"type": Worlds()},
-        "Sequence[str]": {"type": Words()}
-        if each.default is None
-        else {"multiple": True, "callback": _answers},
+        "Sequence[str]": words,
     }
-    return types[str(each.type).removesuffix(" | None")]
+    return types[str(each.type).removesuffix(" | None").removeprefix("str | ")]
 
 
 _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "script": {"type": click.Path(path_type=Path)},
     "arguments": {"nargs": -1, "type": click.UNPROCESSED},
+    "paths": {"nargs": -1, "metavar": "[PATHS]..."},
 }
 
 (accept_option,) = (_parameter(each) for each in declared(VerifyOptions) if each.name == "accept")
