@@ -1,4 +1,4 @@
-"""What the commands do, as functions: `import dp2ddp` has them (docs/api.md). The command line calls these."""
+"""What the commands do, as functions: `import dp2ddp` has them (docs/api.md)."""
 
 from __future__ import annotations
 
