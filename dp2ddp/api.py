@@ -1,4 +1,4 @@
-"""What the commands do, as functions: `import dp2ddp` has them (docs/api.md). The command line calls these."""
+"""What the commands do, as functions: `import dp2ddp` has them (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dp2ddp.errors import OptionError, RunError
+from dp2ddp.options import BenchOptions, CheckOptions, VerifyOptions, by_keyword
 from dp2ddp.progress import SILENT, Progress, Within
 
 if TYPE_CHECKING:
@@ -172,164 +173,55 @@ def write_report(
     report_files.write_report(shown, Path(path))
 
 
-def verify(
-    script: str | Path,
-    *,
-    converted: str | Path | None = None,
-    devices: int | Sequence[int] = (),
-    arguments: Sequence[str] = (),
-    converted_arguments: Sequence[str] | None = None,
-    steps: int | None = None,
-    every: int = 1,
-    only_gradients: bool = False,
-    aligned: bool = False,
-    launcher: str | None = None,
-    accept: Sequence[str] = (),
-    timeout: float = 120.0,
-    as_module: bool = False,
-    progress: Progress = SILENT,
-) -> Report:
+@by_keyword(VerifyOptions)
+def verify(options: VerifyOptions) -> Report:
     """Train a script with DataParallel and its DDP version in scratch copies of the current folder, and compare.
-
-    script: the DataParallel script; with `as_module`, a module as `python -m` takes it.
-    converted: a DDP version of your own; without it the script is converted first, in memory.
-    devices: one or several numbers of devices; by default what the script names, or 2.
-    arguments, converted_arguments: of the script, and of the DDP version where those are others.
-    steps: end both after so many optimizer steps. every: compare all values at each so many-th step only.
-    only_gradients: judge gradients and parameters; what is printed and left behind is shown.
-    aligned: give both the same random numbers (a version of your own may draw others).
-    launcher: "torchrun" or "python", whichever starts a version of your own; by default what its text says.
-    accept: answers to hazards, "DDP503:41", as `--accept` takes them.
-    timeout: seconds without progress after which a run counts as a hang.
 
     Returns the report: `report.same`, and a verdict for each number of devices. Raises VerificationError if a run
     fails, HazardError if the script cannot be converted without its owner, SourceError if it cannot be read,
     MissingError if torch is not installed, OptionError for options that do not go together.
     """
-    from dp2ddp.trial.options import VerifyOptions
     from dp2ddp.trial.scripts import ready_to_run
 
-    options = VerifyOptions(
-        script=Path(script),
-        converted=None if converted is None else Path(converted),
-        devices=_numbers(devices),
-        arguments=tuple(arguments),
-        converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
-        steps=steps,
-        every=every,
-        only_gradients=only_gradients,
-        aligned=aligned,
-        launcher=launcher,
-        accept=tuple(accept),
-        timeout=timeout,
-        as_module=as_module,
-    )
-    ready_to_run("verify", options.script, as_module, options.converted)
+    ready_to_run("verify", options.script, options.as_module, options.port)
     from dp2ddp.trial.all_trials import verify as verify_all
 
-    report, failure = verify_all(options, progress)
+    report, failure = verify_all(options)
     if failure:
         raise VerificationError(failure, report) from failure
     return report
 
 
-def bench(
-    script: str | Path,
-    *,
-    converted: str | Path | None = None,
-    devices: int | Sequence[int] = (),
-    arguments: Sequence[str] = (),
-    converted_arguments: Sequence[str] | None = None,
-    steps: int = 25,
-    warm_up: int = 5,
-    rounds: int = 2,
-    compared: int = 4,
-    virtual: bool = False,
-    launcher: str | None = None,
-    accept: Sequence[str] = (),
-    timeout: float = 120.0,
-    as_module: bool = False,
-    progress: Progress = SILENT,
-) -> Benchmark:
+@by_keyword(BenchOptions)
+def bench(options: BenchOptions) -> Benchmark:
     """Time a script with DataParallel and its DDP version with the same batches, one after the other.
-
-    steps: end each run after so many optimizer steps; the first `warm_up` of them are dropped.
-    rounds: time each version so many times, in turn.
-    compared: steps of both that are compared first, in runs of their own; 0: none.
-    virtual: virtual devices on the CPU, even where there are real ones.
-    The others are those of `verify`.
 
     Returns what was measured for each number of devices: seconds, bytes (dp2ddp.costs.figures). Raises BenchmarkError
     if a run fails, and what `verify` raises.
     """
-    from dp2ddp.trial.options import VerifyOptions
     from dp2ddp.trial.scripts import ready_to_run
 
-    options = VerifyOptions(
-        script=Path(script),
-        converted=None if converted is None else Path(converted),
-        devices=_numbers(devices),
-        arguments=tuple(arguments),
-        converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
-        launcher=launcher,
-        accept=tuple(accept),
-        timeout=timeout,
-        as_module=as_module,
-    )
-    ready_to_run("bench", options.script, as_module, options.converted)
-    from dp2ddp.trial.timing import Timing
+    ready_to_run("bench", options.script, options.as_module, options.port)
     from dp2ddp.trial.timing import bench as bench_all
 
-    benchmark, failure = bench_all(Timing(options, warm_up, steps, rounds, compared, virtual), progress)
+    benchmark, failure = bench_all(options)
     if failure:
         raise BenchmarkError(failure, benchmark) from failure
     return benchmark
 
 
-def check(
-    paths: str | Path | Sequence[str | Path] = ".",
-    *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    fix: bool = False,
-    diff: bool = False,
-    baseline: str | Path | None = None,
-    write_baseline: bool = False,
-    text: str | None = None,
-    progress: Progress = SILENT,
-) -> CheckResult:
+@by_keyword(CheckOptions)
+def check(options: CheckOptions) -> CheckResult:
     """Look through files, folders and notebooks for what is wrong, or in the way of DDP; nothing is run or imported.
 
-    select, ignore: codes of rules or of their families, "DDP6"; beside those of `[tool.dp2ddp]` in pyproject.toml.
-    fix: mend what can be mended without changing any training; `mended` of the result has each file before and after.
-    diff: say in `mended` what `fix` would change, and change nothing.
-    baseline: a file of what is known already, and not reported; `write_baseline` keeps there what is found.
-    text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
+    Codes count beside those of `[tool.dp2ddp]` in pyproject.toml. With fix or diff, `mended` of the result has each
+    file before and after. text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
 
     Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
     or a file could not be read. Raises
     SourceError for what cannot be read, and for codes that no rule has.
     """
     from dp2ddp.commands import COMMANDS
-    from dp2ddp.review.settings import checked_codes
-    from dp2ddp.review.whole_check import CheckOptions, whole_check
+    from dp2ddp.review.whole_check import whole_check
 
-    named = (paths,) if isinstance(paths, str | Path) else paths
-    options = CheckOptions(
-        paths=tuple(map(str, named)),
-        select=checked_codes(select),
-        ignore=checked_codes(ignore),
-        fix=fix,
-        diff=diff,
-        baseline=None if baseline is None else Path(baseline),
-        write_baseline=write_baseline,
-        text=text,
-    )
-    return whole_check(options, COMMANDS, progress.say, progress.begin)
-
-
-def _numbers(devices: int | Sequence[int]) -> tuple[int, ...]:
-    numbers = (devices,) if isinstance(devices, int) else tuple(devices)
-    if any(number < 1 for number in numbers):
-        raise OptionError(f"devices={devices!r}: numbers of devices from 1 up")
-    return tuple(dict.fromkeys(numbers))
+    return whole_check(options, COMMANDS)

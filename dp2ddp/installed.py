@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from dp2ddp.errors import MissingError
 
-NEEDED_BY_RUNS = ("torch", "numpy", "psutil", "safetensors", "xxhash")  # the extra `verify`
+NEEDED_BY_RUNS = ("torch", "msgspec", "numpy", "psutil", "safetensors", "xxhash")  # the extra `verify`
 
 
 def missing_for_runs() -> list[str]:

@@ -126,7 +126,7 @@ def test_a_number_of_devices_that_is_given_twice_is_verified_once(
 ) -> None:
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(
-        "dp2ddp.trial.all_trials.verify", lambda options, progress: (asked.append(options.devices), None)
+        "dp2ddp.trial.all_trials.verify", lambda options: (asked.append(options.worlds), None)
     )
     dp2ddp.verify("train.py", devices=[2, 3, 2])
     assert asked == [(2, 3)]

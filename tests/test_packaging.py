@@ -127,7 +127,7 @@ def needed_by(requirements: list[str]) -> set[str]:
 
 def test_a_light_installation_converts_and_checks(light: Path, tmp_path: Path) -> None:
     dp2ddp = light.parent / "dp2ddp"
-    for name in ("torch", "numpy", "psutil", "safetensors", "xxhash"):
+    for name in NEEDED_BY_RUNS:
         missing = subprocess.run([light, "-c", f"import {name}"], capture_output=True, text=True, check=False)
         assert "ModuleNotFoundError" in missing.stderr
     reports = ("--report", "out.html", "--report", "out.md")
@@ -156,8 +156,8 @@ def test_a_light_installation_says_what_runs_need(
     )
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == (
-        f"dp2ddp: {command[0]} runs scripts, which needs torch, numpy, psutil, safetensors, xxhash: "
-        "pip install torch numpy psutil safetensors xxhash (converting needs none of it)\n"
+        f"dp2ddp: {command[0]} runs scripts, which needs torch, msgspec, numpy, psutil, safetensors, xxhash: "
+        "pip install torch msgspec numpy psutil safetensors xxhash (converting needs none of it)\n"
     )
 
 
@@ -229,9 +229,9 @@ def test_an_installed_dp2ddp_writes_reports(installed: Path, tmp_path: Path) -> 
         "from dp2ddp.report.comparison import Report; from dp2ddp.report.report_files import write_report;"
         "from pathlib import Path;"
         "write_report(Report('train.py', (), 'torchrun', 1.0, failure='hangs'), Path('out.html'));"
-        "import importlib.resources as r; print(r.files('dp2ddp.report').joinpath('verify.schema.json').is_file())"
+        "from dp2ddp.report.json_types import VerifyDocument, schema; print(schema(VerifyDocument)['$ref'])"
     )
-    assert run(installed, "-c", code, cwd=tmp_path) == "True\n"
+    assert run(installed, "-c", code, cwd=tmp_path) == "#/$defs/VerifyDocument\n"
     assert (tmp_path / "out.html").read_text().count("<script>") == 1
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import document
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 

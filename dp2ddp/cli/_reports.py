@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dp2ddp.report.comparison import Report
     from dp2ddp.report.conversion_report import ConversionReport
 
+json_option = click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
 report_option = click.option(
     "--report",
     "targets",

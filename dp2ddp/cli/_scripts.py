@@ -22,27 +22,6 @@ def warn(text: str) -> None:
     click.echo(f"dp2ddp: {text}", err=True)
 
 
-def _accept_options(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[AcceptOption, ...]:
-    from dp2ddp.codemod.plans.acceptance import accept_option
-
-    try:
-        return tuple(accept_option(value) for value in values)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-accept = click.option(
-    "--accept",
-    multiple=True,
-    metavar="CODE:LINE",
-    callback=_accept_options,
-    help="Answer a hazard that you have looked at: CODE:LINE, CODE:FILE:LINE, a notebook's CODE:CELL:LINE; "
-    "a reason may follow a blank. May be given several times.",
-)
-
-
 def devices_named(script: Path, as_module: bool = False) -> int | None:
     """How many devices the script's own device_ids name, where that can be read off."""
     from dp2ddp.codemod.convert import convert

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dp2ddp.cli._completion import rule_codes
+from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import shown
 from dp2ddp.errors import OptionError
-from dp2ddp.review.settings import UnknownCodeError, checked_codes
+from dp2ddp.options import CheckOptions
 
 if TYPE_CHECKING:
     from dp2ddp.review.checking import CheckResult
@@ -21,43 +21,18 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "sarif", "github", "gitlab")
 
 
-def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    try:
-        return checked_codes((value or "").split(","))
-    except UnknownCodeError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command("check")
-@click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option(
-    "--select",
-    callback=_codes,
-    shell_complete=rule_codes,
-    help="Report these only (codes or families: DDP6,DDP201).",
-)
-@click.option("--ignore", callback=_codes, shell_complete=rule_codes, help="Leave these out.")
-@click.option("--fix", is_flag=True, help="Mend what can be mended without changing any training.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@options(CheckOptions)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the output."
 )
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Report only what is not known in this file.",
-)
-@click.option("--write-baseline", is_flag=True, help="Keep what is found in the --baseline file, as known.")
 @click.option(
     "--stdin-filename",
     metavar="FILE",
     help="Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
 )
 @click.option("--all", "each", is_flag=True, help="List what text tells once, with a count (DDP620, DDP624).")
-def command(
-    paths: tuple[str, ...], select: tuple[str, ...], ignore: tuple[str, ...], fix: bool, diff: bool, form: str,
-    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, each: bool,
-) -> None:  # fmt: skip
+def command(options: CheckOptions, form: str, stdin_filename: str | None, each: bool) -> None:
     """Look through files, folders and notebooks (default: the current folder) without running or importing them.
 
     Reports what stands in the way of DistributedDataParallel in DataParallel code, and what is wrong in code that uses
@@ -66,18 +41,17 @@ def command(
     """
     from dp2ddp.api import check
 
+    paths = options.names
     if ("-" in paths) != (stdin_filename is not None) or ("-" in paths and len(paths) > 1):
         raise click.UsageError("a script from stdin is `-` and nothing else, with its --stdin-filename")
     text = _stdin() if stdin_filename else None
     with shown() as progress:
+        asked = replace(options, paths=stdin_filename or paths or ".", text=text, progress=progress)
         try:
-            result = check(
-                stdin_filename or paths or (".",), select=select, ignore=ignore, fix=fix, diff=diff, baseline=baseline,
-                write_baseline=write_baseline, text=text, progress=progress,
-            )  # fmt: skip
+            result = check(**vars(asked))
         except OptionError as error:
             raise click.UsageError(str(error)) from error
-    if diff:
+    if options.diff:
         click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
     else:
         click.echo(_writer(form, each)(result), nl=False)

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2ddp.cli._completion import conversion_codes, files
+from dp2ddp.cli._options import accept_option
 from dp2ddp.cli._progress import shown
 from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
-from dp2ddp.cli._scripts import accept as accept_option
 from dp2ddp.codemod.choices import EXACT, STYLES
 from dp2ddp.errors import OptionError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.api import Helpers
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.codemod.plans.acceptance import AcceptOption
     from dp2ddp.report.conversion_report import ConversionReport
 
 
@@ -97,7 +96,7 @@ def command(
     src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
     notebook: bool, force: bool, link: tuple[str, ...], copy: tuple[str, ...],
     as_json: bool, targets: tuple[Path, ...], opens: bool, style: str,
-    select: tuple[str, ...], ignore: tuple[str, ...], accept: tuple[AcceptOption, ...], one_file: bool, imports: bool,
+    select: tuple[str, ...], ignore: tuple[str, ...], accept: tuple[str, ...], one_file: bool, imports: bool,
 ) -> None:  # fmt: skip
     """Rewrite the DataParallel script or notebook SRC (- is stdin) as a DistributedDataParallel script.
 
@@ -117,12 +116,11 @@ def command(
         one_file or to_stdout and not imports and style == EXACT
     ):  # stdout takes one file; only this style has helpers
         place = "in the script"
-    answers = tuple(option.text for option in accept)
     with shown() as progress:
         try:
             conversion = convert(
                 src, output=target, as_module=as_module, style=style, select=select, ignore=ignore,
-                accept=answers, helpers=place, renew_helpers=force, progress=progress,
+                accept=accept, helpers=place, renew_helpers=force, progress=progress,
             )  # fmt: skip
             if one_file and conversion.is_project:
                 raise SourceError(f"{src}: {others(conversion)}, and needs the helpers; leave --one-file out")

@@ -12,9 +12,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 RANK = "rank{}.json"
+_Reading = TypeVar("_Reading")
 _FAILED = "rank{}.failed"  # why there is no reading
 
 
@@ -81,26 +84,15 @@ def read_failures(folder: Path, ranks: range) -> dict[int, str]:
 
 def read_timed(folder: Path, ranks: range) -> tuple[Timed, ...]:
     """The readings of a timed run, of the ranks that left one."""
-    return tuple(Timed(**_tuples(fields)) for fields in _fields_of_readings(folder, ranks))
+    return _readings(folder, ranks, Timed)
 
 
 def read_counted(folder: Path, ranks: range) -> tuple[Counted, ...]:
     """The readings of a counting run, of the ranks that left one."""
-    return tuple(_counted(fields) for fields in _fields_of_readings(folder, ranks))
+    return _readings(folder, ranks, Counted)
 
 
-def _counted(fields: dict[str, Any]) -> Counted:
-    sent = {
-        name: {kind: Sent(**each) for kind, each in fields[name].items()}
-        for name in ("collectives", "copies")
-    }
-    return Counted(**_tuples({**fields, **sent}))
-
-
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def _fields_of_readings(folder: Path, ranks: range) -> list[dict[str, Any]]:
+def _readings(folder: Path, ranks: range, kind: type[_Reading]) -> tuple[_Reading, ...]:
     paths = (folder / RANK.format(rank) for rank in ranks)
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    texts = (path.read_text(encoding="utf-8") for path in paths if path.exists())
+    return tuple(msgspec.convert(json.loads(text), kind) for text in texts)

@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import OptionError
-from dp2ddp.review.checking import CheckResult, Tell, check, check_text, chosen
-from dp2ddp.review.settings import read_settings, says_unread
+from dp2ddp.options import CheckOptions
+from dp2ddp.review.checking import CheckResult, check, check_text, chosen
+from dp2ddp.review.settings import checked_codes, read_settings, says_unread
 
 if TYPE_CHECKING:
     from dp2ddp.review.fixing import Mended
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """What to look at, and what to do with what is found."""
-
-    paths: tuple[str, ...]
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    fix: bool = False
-    diff: bool = False  # say what `fix` would change, and change nothing
-    baseline: Path | None = None
-    write_baseline: bool = False
-    text: str | None = None  # what the one path has in it, instead of what lies on the disk
-
-
-def whole_check(
-    options: CheckOptions, commands: Collection[str], remark: Callable[[str], None], tell: Tell
-) -> CheckResult:
+def whole_check(options: CheckOptions, commands: Collection[str]) -> CheckResult:
     """Look at the files, by the settings of their project; `commands` may have tables of their own among these.
 
-    `remark` gets a line for what was mended, `tell` what is being done. Raises SourceError for what cannot be read,
+    Its progress gets a line for what was mended. Raises SourceError for what cannot be read, and for codes of no rule,
     OptionError for a baseline that is to be written and has no name, and for a text that is not of one file.
     """
-    paths = options.paths
+    paths, tell, remark = options.names, options.progress.begin, options.progress.say
+    select, ignore = checked_codes(options.select), checked_codes(options.ignore)
     if options.text is not None and (len(paths) != 1 or options.fix or options.diff):
         raise OptionError("a text is one file's, and only what lies on the disk is mended")
     settings = read_settings(_common_folder(paths), commands)
     if settings.unread:
         remark(f"dp2ddp: {says_unread(settings.unread)}")
-    settings = replace(
-        settings, select=options.select or settings.select, ignore=(*settings.ignore, *options.ignore)
-    )
-    baseline = options.baseline or settings.baseline
+    settings = replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
+    baseline = Path(options.baseline) if options.baseline else settings.baseline
     if options.write_baseline and baseline is None:
         raise OptionError("--write-baseline needs --baseline FILE")
     if options.write_baseline and baseline:

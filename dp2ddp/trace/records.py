@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, convert
 
 from dp2ddp.errors import TraceError
 from dp2ddp.trace.digests import SKETCH, Floats, sketch
@@ -94,8 +96,7 @@ class Final:
     kinds: npt.NDArray[np.uint8]  # (tensors,) of FinalKind
 
 
-@dataclass(frozen=True)
-class Forward:
+class Forward(Struct, frozen=True, array_like=True):
     """One call of a wrapped model: DataParallel, torch's DistributedDataParallel, or the template's."""
 
     training: bool  # in training mode, with gradients enabled
@@ -109,15 +110,12 @@ Source = Literal["step", "backward", "grad"]
 SCALED = "losses scaled by a GradScaler"  # among the casts of a step
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(Struct, frozen=True, array_like=True):
     """A batch that the script took from a DataLoader."""
 
     loader: int  # ordinal of its data set, by first use
     indices: tuple[int, ...] | None  # as the sampler said; None for an iterable data set
-    streams: tuple[
-        int, ...
-    ] = ()  # digests, where the first sample was loaded, of the random streams it drew from
+    streams: tuple[int, ...] = ()  # digests of the random streams, where loading began to draw from them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,12 +188,12 @@ class Trace:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Each set of parameters that an optimizer has stepped; steps refer to them by number."""
-        return tuple(_layout(line) for line in _lines(self.folder / "layouts.jsonl"))
+        return tuple(convert(line, Layout) for line in _lines(self.folder / "layouts.jsonl"))
 
     @cached_property
     def others(self) -> tuple[Layout, ...]:
         """Each set of optimizer states and of buffers; steps refer to them by number."""
-        return tuple(_layout(line) for line in _lines(self.folder / "others.jsonl"))
+        return tuple(convert(line, Layout) for line in _lines(self.folder / "others.jsonl"))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
@@ -212,14 +210,8 @@ class Trace:
         if not path.exists():
             return None
         fields = json.loads(path.read_text(encoding="utf-8"))
-        digests = _load(self.folder / f"{self._end}.safetensors")
-        return End(
-            **_events(fields, digests.get("digests")),
-            steps=fields["steps"],
-            stopped=fields["stopped"],
-            broken=fields["broken"],
-            unchecked=tuple(fields.get("unchecked", ())),
-        )
+        digests = _load(self.folder / f"{self._end}.safetensors").get("digests")
+        return convert(_with_digests(fields, digests), End)
 
     def steps(self) -> Iterator[Step]:
         """Every step with its tensors, one at a time; about 8 MB are in memory at once."""
@@ -258,7 +250,7 @@ class Trace:
     def final(self) -> Final | None:
         """What the models hold when the script ends; None: nobody saw it."""
         lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
-        vector = _vector(block, "tensors", _layout(lines[0])) if lines else None
+        vector = _vector(block, "tensors", convert(lines[0], Layout)) if lines else None
         return None if vector is None else Final(vector, block["kinds"])
 
     def buffers(self) -> dict[str, npt.NDArray[Any]]:
@@ -301,19 +293,14 @@ def _load(path: Path) -> dict[str, Any]:
     return load_file(path) if path.exists() else {}
 
 
-def _layout(line: dict[str, Any]) -> Layout:
-    return Layout(
-        tuple(line["names"]), tuple(tuple(shape) for shape in line["shapes"]), tuple(line["dtypes"])
-    )
-
-
 def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: tuple[Layout, ...]) -> Step:
     key = str(line["step"])
     gradients, parameters = (_vector(block, f"{key}.{part}", layout) for part in ("gradients", "parameters"))
     assert gradients is not None
     assert parameters is not None
+    events = convert(_with_digests(line, block.get(f"{key}.digests")), Events)
     return Step(
-        **_events(line, block.get(f"{key}.digests")),
+        **vars(events),
         number=line["step"],
         optimizer=line["optimizer"],
         layout=layout,
@@ -341,30 +328,11 @@ def _other(
     return None if place is None else _vector(block, f"{key}.{part}", layouts[place])
 
 
-def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dict[str, Any]:
-    """The fields of `Events`, from their JSON."""
-    return {
-        "losses": tuple(line["losses"]),
-        "forwards": tuple(_forwards(line["forwards"], digests)),
-        "draws": tuple(
-            Draw(loader, None if indices is None else tuple(indices), tuple(streams))
-            for loader, indices, streams in line["draws"]
-        ),
-        "clips": tuple(line["clips"]),
-        "limits": tuple(line["limits"]),
-        "skipped": line["skipped"],
-        "scheduled": line["scheduled"],
-        "precision": tuple(line["precision"]),
-        "casts": tuple((what, place) for what, place in line["casts"]),
-        "collectives": tuple((name, count) for name, count in line["collectives"]),
-    }
-
-
-def _forwards(lines: list[Any], digests: npt.NDArray[np.uint64] | None) -> Iterator[Forward]:
-    start = 0
-    for training, rows, *counts in lines:
-        parts: list[tuple[int, ...]] = []
-        for count in counts:
-            parts.append(() if digests is None else tuple(digests[start : start + count].tolist()))
-            start += count
-        yield Forward(training, tuple(rows), *parts)
+def _with_digests(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dict[str, Any]:
+    """With the digests of rows in the place of their numbers; they lie one behind the other in the block."""
+    rest = iter(() if digests is None else digests.tolist())
+    forwards = [
+        (training, rows, *(tuple(islice(rest, count)) for count in counts))
+        for training, rows, *counts in line["forwards"]
+    ]
+    return {**line, "forwards": forwards}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from safetensors.numpy import save_file
 
@@ -139,5 +140,5 @@ def _fields(events: Events) -> dict[str, Any]:
             (forward.training, forward.rows, len(forward.digests), len(forward.firsts))
             for forward in events.forwards
         ],
-        "draws": [(draw.loader, draw.indices, draw.streams) for draw in events.draws],
+        "draws": msgspec.to_builtins(events.draws),
     }

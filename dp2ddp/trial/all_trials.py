@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
-from dp2ddp.progress import SILENT, Progress, Within, clock
+from dp2ddp.options import VerifyOptions
+from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
 from dp2ddp.runtime.scratch import remove_folder, scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import count_devices, environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial_report import report_on
@@ -23,20 +23,20 @@ _NOTHING = (
 )
 
 
-def verify(options: VerifyOptions, progress: Progress = SILENT) -> tuple[Report, RunError | None]:
+def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
     """Run and compare a script's two versions on each number of devices, in scratch copies of the working folder.
 
     Returns the report, and the error after which nothing more could be tried (its verdicts are those before it).
     Raises HazardError if the script cannot be converted without its owner, SourceError if it cannot be read.
     """
-    started = time.monotonic()
+    started, progress = time.monotonic(), options.progress
     with scratch_folder() as scratch, Server(environment()) as server:
         progress.begin(
             f"converting {options.script}" if options.converted is None else f"reading {options.script}"
         )
-        subject = subject_of(options, progress)
+        subject = subject_of(options)
         verdicts, failure = [], None
-        numbers = options.devices or (subject.world or 2,)
+        numbers = subject.worlds
         for place, number in enumerate(numbers):
             here = Within(
                 progress, count_devices(number) + how_far(numbers, place, time.monotonic() - started)

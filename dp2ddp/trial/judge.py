@@ -173,14 +173,14 @@ def _came_to_its_end(run: Run, rank: int) -> bool:
 
 def own_code(subject: Subject) -> OwnCode:
     """The files that are there before a conversion as well: the helpers' module is not."""
-    files = {subject.script: subject.converted, **subject.modules}
+    files = {subject.script: subject.version.data, **subject.version.modules}
     mended = {path.resolve(): data for path, data in subject.mended.items()}
     digests = {
         digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
         for path, data in files.items()
         if path.exists()
     }
-    return OwnCode(digests, {subject.converted_name: subject.script.name})
+    return OwnCode(digests, {subject.version.name: subject.script.name})
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def judge(
     outside = _outside(subject, pair, server, scratch)
     verdict = Verdict(
         world=reference.stage.world,
-        only_gradients=subject.only_gradients,
+        only_gradients=subject.options.only_gradients,
         float64=double,
         float32=single.compared if single else None,
         stdout=outside.stdout,
@@ -245,7 +245,7 @@ def judge(
 def _by_hashes(subject: Subject, free: Pair, single: Pair | None) -> bool:
     """Whether the judged run alone differs, and by far: torchrun's ranks have hashes of their own, forked ones one."""
     first = free.compared.first
-    has_own = subject.own_hashes and subject.torchrun and not subject.starts_ranks
+    has_own = subject.own_hashes and subject.torchrun and not subject.version.starts_ranks
     return (
         has_own and first is not None and first.size > _GROSS and single is not None and single.compared.same
     )
@@ -301,7 +301,9 @@ def _outside(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Out
     return Outside(
         compare_text(texts[0], texts[1], loose),
         tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject), subject.timeout),
+        _compare_files_left(
+            expected, actual, server, scratch, loose, own_code(subject), subject.options.timeout
+        ),
         (texts[0], texts[1]),
     )
 
@@ -350,7 +352,7 @@ def _random_only(subject: Subject, verdict: Verdict) -> bool | None:
     """Whether nothing but random numbers differs: never where both have the same ones; None: not looked behind."""
     if verdict.aligned:
         return verdict.random_only
-    return False if subject.aligned else None
+    return False if subject.options.aligned else None
 
 
 def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
@@ -375,7 +377,8 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
 def _edits(subject: Subject) -> dict[str, list[str]]:
     """For a conversion by us: rule -> the lines of the original that it edited."""
     places: dict[str, list[str]] = {}
-    for file in subject.conversion.files if subject.conversion else ():
+    conversion = subject.version.conversion
+    for file in conversion.files if conversion else ():
         for edit in file.plan.edits if file.plan else ():
             places.setdefault(edit.code, []).append(f"{edit.file or subject.name}, {edit.place}")
     return places

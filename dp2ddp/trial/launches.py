@@ -121,9 +121,9 @@ def try_with_launch(
     )
     asking = replace(
         subject,
-        converted_arguments=(*subject.arguments_of_converted, *launch.arguments),
+        asked=(*subject.asked, *launch.arguments),
         variables=launch.variables,
-        launch=" ".join([subject.launch, *launch.arguments]),
+        version=replace(subject.version, launch=" ".join([subject.version.launch, *launch.arguments])),
     )
     try:
         again = run_trial(asking, world, server, scratch / "as asked", progress)
@@ -153,7 +153,7 @@ def _launch_of_port(subject: Subject) -> Launch | None:
     except Dp2DdpError:
         return None
     trees = [tree for tree in map(parse_leniently, project.texts) if tree is not None]
-    return find_launch(trees, subject.arguments_of_converted, subject.starts_ranks)
+    return find_launch(trees, subject.arguments_of_converted, subject.version.starts_ranks)
 
 
 def find_launch(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool) -> Launch | None:

@@ -71,12 +71,12 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
     mode = kind.mode
     room = scratch / f"{kind.name}-{world}"
     script = subject.script.resolve()
-    converted = subject.port.resolve() if subject.port else script.with_name(subject.converted_name)
+    converted = subject.port.resolve() if subject.port else script.with_name(subject.version.name)
     folders = [subject.folder.resolve(), *(path.parent for path in (script, converted))]
     copies = copy_folders(
         folders, _files(subject, mode, converted), room, scratch, (script, *subject.local_files)
     )
-    arguments = subject.arguments_of_converted if mode == "ddp" else subject.arguments
+    arguments = subject.arguments_of_converted if mode == "ddp" else subject.options.arguments
     stage = Stage(
         script=str(copies.place(converted if mode == "ddp" else script)),
         name=_name_of_converted(subject) if mode == "ddp" else subject.name,
@@ -92,8 +92,8 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         moved=copies.moved,
         kept=tuple(map(str, copies.kept)),
         trace=str(room / "trace"),
-        steps=subject.steps,
-        every=subject.every,
+        steps=subject.options.steps,
+        every=subject.options.every,
         dtype=kind.dtype,
         nudged=kind.nudged,
         aligned=str(order_folder(kind.dtype, world, scratch)) if kind.aligned else None,
@@ -104,9 +104,9 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         real=False,
         own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
-        starts_ranks=mode == "ddp" and subject.starts_ranks,
+        starts_ranks=mode == "ddp" and subject.version.starts_ranks,
         variables=subject.variables if mode == "ddp" else (),
-        rank_in_arguments=mode == "ddp" and subject.converted_arguments is not None,
+        rank_in_arguments=mode == "ddp" and subject.has_own_arguments,
     )
     return Prepared(kind, stage, copies)
 
@@ -115,8 +115,8 @@ def _files(subject: Subject, mode: Mode, converted: Path) -> dict[Path, bytes]:
     """What lies in the copies in the place of what the user has there, by the user's paths."""
     files = {_real(path): data for path, data in subject.mended.items()}
     if not subject.port and (mode == "ddp" or converted != subject.script.resolve()):
-        files[converted] = subject.converted
-    modules = {_real(path): data for path, data in subject.modules.items()}
+        files[converted] = subject.version.data
+    modules = {_real(path): data for path, data in subject.version.modules.items()}
     # a script that counts or copies its own code finds as many files in both runs
     return files | {path: data for path, data in modules.items() if mode == "ddp" or not path.exists()}
 
@@ -132,7 +132,7 @@ def order_folder(dtype: str, world: int, scratch: Path) -> Path:
 
 
 def _name_of_converted(subject: Subject) -> str:
-    return str(subject.port or Path(subject.name).with_name(subject.converted_name))
+    return str(subject.port or Path(subject.name).with_name(subject.version.name))
 
 
 def _module_of(subject: Subject) -> str | None:
@@ -141,4 +141,4 @@ def _module_of(subject: Subject) -> str | None:
         beside = subject.port.resolve().parent == subject.script.resolve().parent
         return module_of(subject.port, as_module=bool(subject.module) and beside)
     package = (subject.module or "").rpartition(".")[0]
-    return f"{package}.{Path(subject.converted_name).stem}" if subject.module else None
+    return f"{package}.{Path(subject.version.name).stem}" if subject.module else None

@@ -116,7 +116,7 @@ class Rounds:
                 listener.on_look()
                 show(looks, self.progress)
 
-            runs = memory_watch.watch(self.subject.timeout, listener.on_end, on_look)
+            runs = memory_watch.watch(self.subject.options.timeout, listener.on_end, on_look)
             listener.report_all()
         return runs, memory_watch
 

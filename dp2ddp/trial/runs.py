@@ -136,12 +136,13 @@ def raise_or_report(
 
 def _original(subject: Subject) -> Original | None:
     """The script that a conversion by us was made of; None for a version of the user's own."""
-    if subject.conversion is None:
+    version = subject.version
+    if version.conversion is None:
         return None
-    entry = subject.conversion.entry
-    same_name = subject.converted_name == subject.script.name
+    entry = version.conversion.entry
+    same_name = version.name == subject.script.name
     name = "the original" if same_name else subject.script.name
-    return Original.of(name, entry.before.text, subject.converted_name, entry.after)
+    return Original.of(name, entry.before.text, version.name, entry.after)
 
 
 def _about_original(run: Run) -> str:
@@ -163,7 +164,7 @@ def start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> R
 def is_torchrun(subject: Subject, run: Stage | RunKind) -> bool:
     """Whether a run is the judged one, and is started as a user will."""
     kind = (run.mode, run.dtype, bool(run.aligned), bool(run.lockstep))
-    return subject.torchrun and kind == ("ddp", "float64", subject.aligned, False)
+    return subject.torchrun and kind == ("ddp", "float64", subject.options.aligned, False)
 
 
 def last_words(run: Run) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dp2ddp.source.projects import Project
 
 
-def existing_script(script: Path) -> None:
+def existing_script(script: str | Path) -> None:
     """A SourceError of one line if it cannot be read."""
     from dp2ddp.source.files import read_source
 
@@ -27,16 +27,18 @@ def existing_script(script: Path) -> None:
     read_source(script)
 
 
-def script_file(script: Path, as_module: bool) -> Path:
+def script_file(script: str | Path, as_module: bool) -> Path:
     """The script that is meant, a file or (`as_module`) a module; a SourceError of one line if it cannot be read."""
     from dp2ddp.source.projects import module_file
 
-    path = module_file(str(script)) if as_module else script
+    path = module_file(str(script)) if as_module else Path(script)
     existing_script(path)
     return path
 
 
-def ready_to_run(command: str, script: Path, as_module: bool = False, converted: Path | None = None) -> Path:
+def ready_to_run(
+    command: str, script: str | Path, as_module: bool = False, converted: Path | None = None
+) -> Path:
     """The script that is meant, once it (and the other version of it) can be read, and all that runs need is there.
 
     What was mistyped is said before what is not installed: SourceError, MissingError.

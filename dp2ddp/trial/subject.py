@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
-from dp2ddp.progress import SILENT, Progress
+from dp2ddp.options import VerifyOptions
 from dp2ddp.source.projects import Project, read_project
 from dp2ddp.trial.launcher import launch_line, starts_its_ranks
-from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
@@ -31,44 +30,48 @@ HASHES = "PYTHONHASHSEED"
 
 
 @dataclass(frozen=True)
+class Version:
+    """The DDP version as files, and what it says about its start."""
+
+    data: bytes
+    name: str
+    modules: Mapping[Path, bytes] = field(
+        default_factory=dict
+    )  # local ones converted with it, by their own places
+    launch: str = ""  # the line that starts it
+    world: int | None = None  # the number of devices that the script names
+    conversion: Conversion | None = None  # of ours; None for a version of the user's own
+    starts_ranks: bool = False  # it is started once, and starts its ranks itself
+
+
+@dataclass(frozen=True)
 class Subject:
     """What is verified."""
 
+    options: VerifyOptions
     script: Path
     name: str  # as the user wrote it
-    converted: bytes
-    converted_name: str
-    modules: Mapping[Path, bytes]  # the local modules that are converted with it, by their own places
-    arguments: tuple[str, ...]
+    version: Version
     folder: Path  # the working folder
     module: str | None = None  # "package.train", of what is started with `python -m`
     mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
     local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
-    steps: int | None = None
-    timeout: float | None = None
     own_hashes: bool = True  # each rank has other hashes of strings, as under torchrun: the user has set none
-    sample_streams: bool = (
-        False  # every sample draws from a stream of its own, in both runs (runtime/sample_streams.py)
-    )
+    sample_streams: bool = False  # each sample draws from a stream of its own (runtime/sample_streams.py)
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
     float32: bool = True  # trained in float32 as well, which shows what doubles hide
-    every: int = 1  # tensors are recorded and compared at each N-th step
-    only_gradients: bool = False  # judged: gradients and parameters of every step
-    starts_ranks: bool = False  # the converted version is started once, and starts its ranks itself
-    launch: str = ""  # the line that starts the converted script
-    convert: str = ""  # the line that writes our conversion
-    world: int | None = None  # the number of devices that the script names
-    conversion: Conversion | None = None  # of ours; None for a version of the user's own
-    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
     hidden: tuple[
         str, ...
     ] = ()  # of a library that wraps by itself: what it does, and does otherwise on ranks
-    variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
-    converted_arguments: tuple[str, ...] | None = (
-        None  # where the converted script takes others than the original
-    )
+    asked: tuple[str, ...] = ()  # arguments of another launcher, which the port asks for (launches.py)
+    variables: tuple[tuple[str, str], ...] = ()  # and variables
     changed_since: Path | None = None  # a converted script that lies there, and is another one
+
+    @property
+    def worlds(self) -> tuple[int, ...]:
+        """The numbers of devices that it is verified on."""
+        return self.options.worlds or (self.version.world or 2,)
 
     @property
     def rows_by_rank(self) -> bool:
@@ -91,34 +94,38 @@ class Subject:
         )
 
     @property
+    def has_own_arguments(self) -> bool:
+        """Whether the DDP version gets others than the script."""
+        return self.options.converted_arguments is not None or bool(self.asked)
+
+    @property
     def arguments_of_converted(self) -> tuple[str, ...]:
-        """The arguments of the DDP version: its own, or else the script's."""
-        return self.arguments if self.converted_arguments is None else self.converted_arguments
+        """The arguments of the DDP version: its own, or else the script's; and what it asks for."""
+        given = self.options.converted_arguments
+        return (*(self.options.arguments if given is None else given), *self.asked)
+
+    @property
+    def convert(self) -> str:
+        """The line that writes our conversion; in a project the script keeps its name, so a copy is written."""
+        conversion = self.version.conversion
+        if conversion is None:
+            return ""
+        module = ["-m"] if self.options.as_module else []
+        accepted = [word for text in self.options.accept for word in ("--accept", text)]
+        place = ["-o", "FOLDER"] if conversion.is_project else []
+        return shlex.join(["dp2ddp", "convert", *module, str(self.options.script), *accepted, *place])
 
 
-@dataclass(frozen=True)
-class _Converted:
-    """A conversion as files, and what it says about its start."""
-
-    data: bytes
-    name: str
-    modules: Mapping[Path, bytes]
-    launch: str
-    world: int | None
-    conversion: Conversion | None = None
-    starts_ranks: bool = False
-
-
-def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
+def subject_of(options: VerifyOptions) -> Subject:
     """A script (or module), and the user's own version of it or else its conversion.
 
-    `progress.warn` gets a line for each thing in the original that had to be mended before it could run.
+    Its `progress.warn` gets a line for each thing in the original that had to be mended before it could run.
     Raises HazardError if it cannot be converted without its owner, RunError if there is nothing to convert.
     """
     script = script_file(options.script, options.as_module)
     module = module_of(script, options.as_module)
     project = read_project(script, options.as_module)
-    port = options.converted
+    port = options.port
     hidden: tuple[str, ...] = ()
     if port is None:
         conversion = conversion_of(project, accept=options.answers)
@@ -131,30 +138,17 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         port = None if conversion.changed else script
     version = _converted(script, conversion) if port is None else _given(port, options.launcher)
     return Subject(
+        options=options,
         script=script,
         name=str(script),
-        converted=version.data,
-        converted_name=version.name,
-        modules=version.modules,
-        mended=mended_files_of(project, progress.warn),
+        version=version,
+        mended=mended_files_of(project, options.progress.warn),
         local_files=tuple(each.source.path.resolve() for each in project.modules if each.source.path),
         sample_streams=port is not None or bool(hidden),
         hidden=hidden,
         module=module,
-        arguments=options.arguments,
-        converted_arguments=options.converted_arguments,
         folder=folder_of(script),
-        steps=options.steps,
-        every=options.every,
-        only_gradients=options.only_gradients,
-        aligned=options.aligned,
-        timeout=options.timeout,
         own_hashes=not chosen_hashes(),
-        starts_ranks=version.starts_ranks,
-        launch=version.launch,
-        convert=_convert_line(options, version.conversion) if version.conversion else "",
-        world=version.world,
-        conversion=version.conversion,
         port=port,
         changed_since=None if port else _changed_since(version),
     )
@@ -178,7 +172,7 @@ def chosen_hashes() -> str:
     return "" if chosen == "random" else chosen
 
 
-def _changed_since(version: _Converted) -> Path | None:
+def _changed_since(version: Version) -> Path | None:
     """The script that convert wrote, where somebody has changed it since, or that another dp2ddp wrote."""
     if version.conversion is None or version.conversion.is_project:
         return None
@@ -187,27 +181,17 @@ def _changed_since(version: _Converted) -> Path | None:
     return written if there else None
 
 
-def _convert_line(options: VerifyOptions, conversion: Conversion) -> str:
-    """What writes the conversion that is verified; in a project the script keeps its name, so a copy is written."""
-    module = ["-m"] if options.as_module else []
-    accepted = [word for text in options.accept for word in ("--accept", text)]
-    place = ["-o", "FOLDER"] if conversion.is_project else []
-    return shlex.join(["dp2ddp", "convert", *module, str(options.script), *accepted, *place])
-
-
-def _given(converted: Path, launcher: str | None) -> _Converted:
+def _given(converted: Path, launcher: str | None) -> Version:
     existing_script(converted)
     own = starts_its_ranks(converted) if launcher is None else launcher == "python"
     launch = launch_line(converted, own)
-    return _Converted(converted.read_bytes(), converted.name, {}, launch, None, starts_ranks=own)
+    return Version(converted.read_bytes(), converted.name, launch=launch, starts_ranks=own)
 
 
-def _converted(script: Path, conversion: Conversion) -> _Converted:
+def _converted(script: Path, conversion: Conversion) -> Version:
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name
     started = conversion.before.cells and not conversion.is_project and conversion.before.beside
     launch = conversion.launch_of(str(started) if started else None)
-    return _Converted(
-        conversion.entry.data, name, conversion.files_beside, launch, conversion.world, conversion
-    )
+    return Version(conversion.entry.data, name, conversion.files_beside, launch, conversion.world, conversion)

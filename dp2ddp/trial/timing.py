@@ -22,7 +22,8 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
 from dp2ddp.costs.readings import RANK, Counted, Timed, read_counted, read_failures, read_timed
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
-from dp2ddp.errors import OptionError, RunError
+from dp2ddp.errors import RunError
+from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running
@@ -33,7 +34,6 @@ from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
-from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show, users_environment
 from dp2ddp.trial.space import check_space, full_disk_is_said
@@ -48,35 +48,16 @@ _COUNTED = {"dp": Kind.COUNTED_DP, "ddp": Kind.COUNTED_DDP}
 _TIMED = {"dp": Kind.TIMED_DP, "ddp": Kind.TIMED_DDP}
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What somebody asks to be measured; OptionError if it cannot be."""
-
-    options: VerifyOptions
-    warm_up: int = 5
-    steps: int = 25
-    rounds: int = 2
-    compared: int = 4  # steps, beside the speed; 0: none
-    virtual: bool = False  # also where there are real devices
-
-    def __post_init__(self) -> None:
-        if self.steps <= self.warm_up:
-            raise OptionError(
-                f"--steps {self.steps} leaves none to measure: the first {self.warm_up} are dropped (--warm-up)"
-            )
-
-
-def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunError | None]:
+def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
     """What was found, and why it was not more: either version cannot run, or takes too few steps."""
-    started = time.monotonic()
-    options = timing.options
+    started, progress = time.monotonic(), options.progress
     with scratch_folder() as scratch, Server(environment()) as server:
         progress.begin(f"reading {options.script}")
-        subject = subject_of(options, progress)
-        worlds = options.devices or (subject.world or 2,)
-        plan = BenchPlan.of(worlds, timing.rounds, timing.compared)
+        subject = subject_of(options.comparison)
+        worlds = subject.worlds
+        plan = BenchPlan.of(worlds, options.rounds, options.compared)
         progress.say(plan.announcement)
-        bencher = _Bencher(timing, server, scratch, progress, plan)
+        bencher = _Bencher(options, server, scratch, progress, plan)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
@@ -90,9 +71,9 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
     found_all = Benchmark(
         script=str(options.script),
         port=str(subject.port or ""),
-        launch=subject.launch,
+        launch=subject.version.launch,
         convert=subject.convert,
-        setting=Setting(timing.warm_up, timing.steps, timing.rounds, os.cpu_count() or 1),
+        setting=Setting(options.warm_up, options.steps, options.rounds, os.cpu_count() or 1),
         measured=tuple(measured),
         seconds=time.monotonic() - started,
         remarks=tuple(bencher.remarks),
@@ -123,7 +104,7 @@ class _Looks(Progress):
 class _Bencher:
     """Measures one script; keeps what was found on one device, which all numbers of devices are held against."""
 
-    timing: Timing
+    options: BenchOptions
     server: Server
     scratch: Path
     progress: Progress
@@ -143,7 +124,7 @@ class _Bencher:
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
-        for number in range(self.timing.rounds):
+        for number in range(self.options.rounds):
             if ask_one and (readings := self._time_alone(subject, number)):
                 alone.append(readings)
             for mode in _MODES:
@@ -160,20 +141,19 @@ class _Bencher:
     # ---- is it the same training?
 
     def _compare(self, subject: Subject, world: int) -> tuple[Subject, Sameness]:
-        steps = self.timing.compared
+        steps = self.options.compared
         if not steps:
             return subject, Sameness("not verified")
-        comparing = replace(subject, steps=steps)
         self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
         with self.plan.run(Kind.COMPARED, world):
-            launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
+            launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{count_devices(world)}: {sameness.words}")
-        return replace(launched, steps=subject.steps), sameness
+        return launched, sameness
 
     # ---- runs
 
@@ -184,9 +164,9 @@ class _Bencher:
         stage = replace(
             prepared.stage,
             counted=str(readings),
-            warm_up=min(BEFORE_COUNTED, self.timing.warm_up),
+            warm_up=min(BEFORE_COUNTED, self.options.warm_up),
             steps=COUNTED,
-            real=not self.timing.virtual,
+            real=not self.options.virtual,
         )
         with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
             stack.callback(prepared.copies.close)
@@ -201,7 +181,7 @@ class _Bencher:
         return counted
 
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
-        which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.timing.rounds}"
+        which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
         with self.plan.run(_TIMED[mode], world):
             timed = self._timed(subject, mode, world)
@@ -231,9 +211,9 @@ class _Bencher:
         stage = replace(
             prepared.stage,
             timed=str(readings),
-            warm_up=self.timing.warm_up,
-            steps=self.timing.steps - self.timing.warm_up,
-            real=not self.timing.virtual,
+            warm_up=self.options.warm_up,
+            steps=self.options.steps - self.options.warm_up,
+            real=not self.options.virtual,
         )
         Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -253,7 +233,7 @@ class _Bencher:
     def _watch(self, running: Running, subject: Subject) -> Run:
         memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
         (run,) = memory_watch.watch(
-            subject.timeout,
+            self.options.timeout,
             lambda run: raise_or_report(run, SILENT, subject),
             lambda looks: show(looks, self.progress),
         )
@@ -288,7 +268,7 @@ class _Bencher:
         taken = min(reading.steps for reading in timed)
         return (
             f"{run.stage.name}: {_where(run)} it takes {taken} optimizer step{'' if taken == 1 else 's'}, and the "
-            f"first {self.timing.warm_up} are dropped; lower --warm-up, or give it more to train on"
+            f"first {self.options.warm_up} are dropped; lower --warm-up, or give it more to train on"
         )
 
 
@@ -329,5 +309,7 @@ def _sameness(subject: Subject, verdict: Verdict) -> Sameness:
     if verdict.same:
         return Sameness("same", steps)
     trains_the_same = verdict.float64.same and not verdict.single_only and not verdict.hidden
-    report = Report(str(subject.script), (verdict,), subject.launch, 0.0, port=str(subject.port or ""))
+    report = Report(
+        str(subject.script), (verdict,), subject.version.launch, 0.0, port=str(subject.port or "")
+    )
     return Sameness("same" if trains_the_same else "different", steps, headline(report).partition(" ")[2])

@@ -81,23 +81,25 @@ class _Trial:
         """All runs, compared."""
         subject = self.subject
         precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
-        double, *single = self.pairs(*precisions, aligned=subject.aligned)
+        double, *single = self.pairs(*precisions, aligned=subject.options.aligned)
         aligned = None
         single_pair = single[0] if single else None
         unsteady = self.parting_of_original(double, single_pair)
         if unsteady:
             return judge(subject, double, single_pair, self.server, self.scratch, unsteady=unsteady)
-        if subject.rows_by_rank and not subject.aligned and not double.compared.same:
+        if subject.rows_by_rank and not subject.options.aligned and not double.compared.same:
             self.progress.say(
-                f"{subject.converted_name} trains differently; with DataParallel's random numbers, too?"
+                f"{subject.version.name} trains differently; with DataParallel's random numbers, too?"
             )
             aligned = self.aligned()
-        lockstep = self.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
+        lockstep = (
+            self.in_lockstep(double) if double.may_hide_a_fault and not subject.options.aligned else None
+        )
         return judge(subject, double, single_pair, self.server, self.scratch, aligned, lockstep)
 
     def parting_of_original(self, pair: Pair, single: Pair | None) -> Difference | None:
         """Where DataParallel parts from itself, if it is not the same twice."""
-        if self.subject.aligned or not pair.may_be_unsteady(single):
+        if self.subject.options.aligned or not pair.may_be_unsteady(single):
             return None
         self.progress.say("DataParallel once more: is it the same twice?")
         (again,) = self.run(replace(pair.left[0].kind, repeated=True))

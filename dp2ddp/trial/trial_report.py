@@ -20,14 +20,15 @@ def report_on(
     subject: Subject, script: str, verdicts: Sequence[Verdict], seconds: float, failure: RunError | None
 ) -> Report:
     """`script` as the user named it; `failure` is why there is no further verdict."""
+    made = subject.version.conversion
     return Report(
         script=script,
         verdicts=tuple(verdicts),
-        launch=subject.launch,
+        launch=subject.version.launch,
         convert=subject.convert,
         seconds=seconds,
         port=str(subject.port or ""),
-        changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
+        changes=changes_of(made) if made else (_by_hand(subject),),
         accepted=_accepted(subject),
         surroundings=surroundings_of(subject),
         failure=str(failure or ""),
@@ -37,18 +38,18 @@ def report_on(
 
 def _by_hand(subject: Subject) -> ScriptChange:
     """A version of the user's own: what differs, without reasons."""
-    after = subject.converted.decode("utf-8", "replace")
-    return ScriptChange(subject.name, subject.converted_name, read_source(subject.script).text, after)
+    after = subject.version.data.decode("utf-8", "replace")
+    return ScriptChange(subject.name, subject.version.name, read_source(subject.script).text, after)
 
 
 def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
     """Where and how it was verified, as (name, value); with the hazards that were accepted."""
-    files = [(subject.name, subject.script.read_bytes()), (subject.converted_name, subject.converted)]
+    files = [(subject.name, subject.script.read_bytes()), (subject.version.name, subject.version.data)]
     accepted = "; ".join(str(answer["text"]) for answer in _accepted(subject))
     return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())
 
 
 def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:
     """The hazards of our conversion that a person has answered."""
-    made = subject.conversion
+    made = subject.version.conversion
     return tuple(accepted_data(made, answer) for answer in made.accepted) if made else ()

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
 from dp2ddp.copies.project import RECORD
+from dp2ddp.options import VerifyOptions
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
 from tests.cli.forked import forked
 
@@ -235,8 +235,8 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
 ) -> None:
     monkeypatch.chdir(project)
     subject = subject_of(VerifyOptions(script=Path("train.py")))
-    assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
-    assert subject.launch.endswith(" train.py")
+    assert subject.version.name == "train.py"  # results/<name of __file__>/ stays the same folder
+    assert subject.version.launch.endswith(" train.py")
     assert subject.convert == "dp2ddp convert train.py -o FOLDER"
 
 
@@ -423,7 +423,7 @@ def test_verify_takes_helpers_of_today_whatever_an_earlier_version_left(
     helpers.write_text(old)
 
     assert "another version of dp2ddp wrote it" in convert("train.py", "--in-place").stderr
-    written = subject_of(VerifyOptions(script=Path("train.py"))).modules
+    written = subject_of(VerifyOptions(script=Path("train.py"))).version.modules
 
     assert b"hours=2" in next(data for path, data in written.items() if path.name == "ddp_helpers.py")
     assert helpers.read_text() == old

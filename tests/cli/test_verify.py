@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from dp2ddp.cli.verify import Worlds
+from dp2ddp.cli._options import Worlds
 from dp2ddp.runtime.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script

@@ -10,10 +10,11 @@ from covering import covering, slow_but_for
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.errors import RunError
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 from tests.codemod.forward_mutations import ALL, LOST, Mutation
 from tests.codemod.scripts import project_of
@@ -72,16 +73,11 @@ def test_what_ranks_cannot_share_ends_the_run(name: str, server: Server, tmp_pat
 
 def _subject(script: Path, conversion: Conversion) -> Subject:
     return Subject(
+        options=VerifyOptions(script, timeout=TIMEOUT),
         script=script,
         name=script.name,
-        converted=conversion.entry.data,
-        converted_name="train_ddp.py",
-        modules=conversion.files_beside,
-        module=None,
-        arguments=(),
+        version=Version(conversion.entry.data, "train_ddp.py", conversion.files_beside),
         folder=script.parent,
-        mended={},
-        timeout=TIMEOUT,
         torchrun=False,
         float32=False,
     )

@@ -8,10 +8,11 @@ import pytest
 from covering import slow_but_for
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 from tests.codemod.relatives import RELATIVES, Relative
 
@@ -47,16 +48,15 @@ def test_it_trains_the_same(relative: Relative, server: Server, tmp_path: Path) 
     conversion = convert(read_project(script))
     assert not conversion.hazards
     subject = Subject(
+        options=VerifyOptions(script, timeout=TIMEOUT),
         script=script,
         name=script.name,
-        converted=conversion.entry.data,
-        converted_name=script.name if conversion.is_project else "train_ddp.py",
-        modules=conversion.files_beside,
-        module=None,
-        arguments=(),
+        version=Version(
+            conversion.entry.data,
+            script.name if conversion.is_project else "train_ddp.py",
+            conversion.files_beside,
+        ),
         folder=folder,
-        mended={},
-        timeout=TIMEOUT,
         torchrun=False,
         float32=False,
     )

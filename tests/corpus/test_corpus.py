@@ -13,12 +13,13 @@ from corpus.outcomes import outcome
 from covering import covering
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 
 CASES = all_cases()
@@ -60,16 +61,17 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
     project = read_project(script, as_module=case.module is not None)
     conversion = convert(project)
     subject = Subject(
+        options=VerifyOptions(script, arguments=case.arguments, timeout=TIMEOUT),
         script=script,
         name=str(script.relative_to(folder)),
-        converted=conversion.entry.data,
-        converted_name=script.name if conversion.is_project else "train_ddp.py",
-        modules=conversion.files_beside,
+        version=Version(
+            conversion.entry.data,
+            script.name if conversion.is_project else "train_ddp.py",
+            conversion.files_beside,
+        ),
         module=case.module,
-        arguments=case.arguments,
         folder=folder,
         mended=mended_files(project),
-        timeout=TIMEOUT,
         torchrun=False,
         float32=world == min(case.worlds),  # what doubles hide does not hang on the number of devices
     )

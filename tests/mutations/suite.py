@@ -15,12 +15,13 @@ from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.options import VerifyOptions
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.runs import environment
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import MODES
 from tests.diffs import Script
 
@@ -131,13 +132,10 @@ def _is_clear(verdict: Verdict) -> bool:
 def subject_of(change: Change) -> Subject:
     folder = folder_of(change.base)
     return Subject(
+        options=VerifyOptions("train.py", timeout=TIMEOUT),
         script=folder / "train.py",
         name="train.py",
-        converted=change.text.encode(),
-        converted_name="train_ddp.py",
-        modules={},
-        arguments=(),
+        version=Version(change.text.encode(), "train_ddp.py"),
         folder=folder,
-        timeout=TIMEOUT,
         sample_streams=True,
     )

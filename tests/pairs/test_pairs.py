@@ -23,11 +23,12 @@ from covering import covering, slow_but_for
 
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 from tests.diffs import Script, scripts
 
@@ -103,18 +104,14 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
     converted = folder / "train_ddp.py"
     converted.write_text(port.script.text, encoding="utf-8")
     subject = Subject(
+        options=VerifyOptions("train.py", arguments=port.arguments, timeout=TIMEOUT),
         script=folder / "train.py",
         name="train.py",
-        converted=converted.read_bytes(),
-        converted_name="train_ddp.py",
-        modules={},
-        arguments=port.arguments,
+        version=Version(converted.read_bytes(), "train_ddp.py", starts_ranks=starts_its_ranks(converted)),
         folder=folder,
-        timeout=TIMEOUT,
         sample_streams=True,
         torchrun=False,
         port=converted,
-        starts_ranks=starts_its_ranks(converted),
     )
     verdict = run_trial(subject, world, server, scratch, SILENT)
     print_report(Report(port.script.name, (verdict,), "", 0.0))  # pytest shows it where this is false

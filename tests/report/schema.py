@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any
 
 import jsonschema
 
-SCHEMA: dict[str, Any] = json.loads(files("dp2ddp.report").joinpath("verify.schema.json").read_text())
+from dp2ddp.report.json_types import VerifyDocument, schema
+
+SCHEMA: dict[str, Any] = schema(VerifyDocument)
 
 
-def validate(document: str, schema: Any = SCHEMA) -> None:
+def validate(document: str, by: Any = SCHEMA) -> None:
     """Raises what is wrong with it."""
-    jsonschema.Draft202012Validator(_strict(schema)).validate(json.loads(document))
+    jsonschema.Draft202012Validator(_strict(by)).validate(json.loads(document))
 
 
 def _strict(schema: Any) -> Any:

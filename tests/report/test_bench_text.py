@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from dp2ddp.report.bench_json import as_document
 from dp2ddp.report.bench_markdown import markdown
 from dp2ddp.report.bench_page import page
 from dp2ddp.report.bench_text import bench_text, duration, size
+from dp2ddp.report.json_types import BenchDocument, schema
 from tests.report.made_up_bench import benchmark, measured
 from tests.report.schema import keys, validate
 
-SCHEMA: dict[str, Any] = json.loads(files("dp2ddp.report").joinpath("bench.schema.json").read_text())
+SCHEMA: dict[str, Any] = schema(BenchDocument)
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 EVIL = "<script>alert(1)</script>|`x`.py"
 

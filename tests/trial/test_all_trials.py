@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from dp2ddp.errors import RunError
+from dp2ddp.options import BenchOptions, VerifyOptions
 from dp2ddp.trial import all_trials, timing
-from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.timing import Timing
 
-SUBJECT = SimpleNamespace(world=None)
+SUBJECT = SimpleNamespace(worlds=(2, 3))
 
 
 class Stage:
@@ -70,6 +69,6 @@ def test_so_does_bench(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("dp2ddp.trial.timing.BenchPlan.of", fail)
     with pytest.raises(RunError):
-        timing.bench(Timing(VerifyOptions(script=Path("train.py"))))
+        timing.bench(BenchOptions("train.py"))
     assert stage.there_at_the_end
     assert not stage.scratch.exists()

@@ -11,11 +11,11 @@ import pytest
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.options import VerifyOptions
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial import launches
 from dp2ddp.trial.launches import find_launch, try_with_launch
-from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.trial.subject import Subject, Version, subject_of
 from tests.cli.scripts import script
 from tests.heard import Heard
 
@@ -200,11 +200,18 @@ def test_another_start_is_tried_where_it_may_help(
     port.write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--local_rank', type=int)\n"
     )
-    subject = Subject(tmp_path / "train.py", "train.py", b"", "port.py", {}, (), tmp_path, port=port)
+    subject = Subject(
+        VerifyOptions("train.py", converted=port),
+        tmp_path / "train.py",
+        "train.py",
+        Version(b"", "port.py"),
+        tmp_path,
+        port=port,
+    )
     tries: list[str] = []
 
     def fails(subject: Subject, *_: object) -> Verdict:
-        tries.append(subject.launch)
+        tries.append(subject.version.launch)
         raise RunError("no", {"mode": "ddp", "kind": kind})
 
     monkeypatch.setattr(launches, "run_trial", fails)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
 from tests.cli.scripts import script, variables
 

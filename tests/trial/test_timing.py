@@ -12,18 +12,20 @@ import pytest
 from dp2ddp.costs.readings import Timed, read_timed, write_or_say_why
 from dp2ddp.costs.result import Sameness
 from dp2ddp.errors import RunError
+from dp2ddp.options import BenchOptions, VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.bench_plan import BenchPlan
-from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.timing import Timing, _Bencher, _sameness, unwritten_readings
+from dp2ddp.trial.subject import Subject, Version
+from dp2ddp.trial.timing import _Bencher, _sameness, unwritten_readings
 from tests.report.made_up import different, same
 
-SUBJECT: Any = SimpleNamespace(script=Path("train.py"), port=Path("port.py"), launch="torchrun port.py")
+SUBJECT: Any = SimpleNamespace(
+    script=Path("train.py"), port=Path("port.py"), version=SimpleNamespace(launch="torchrun port.py")
+)
 
 
 def test_a_verdict_is_about_the_training() -> None:
@@ -44,10 +46,9 @@ def test_nothing_that_was_compared_proves_nothing() -> None:
 
 
 def test_a_run_has_to_be_longer_than_its_warm_up() -> None:
-    wanted = VerifyOptions(script=Path("train.py"))
     with pytest.raises(ValueError, match="--steps 5 leaves none to measure"):
-        Timing(wanted, warm_up=5, steps=5)
-    assert Timing(wanted, warm_up=5, steps=6).rounds == 2
+        BenchOptions("train.py", warm_up=5, steps=5)
+    assert BenchOptions("train.py", warm_up=5, steps=6).rounds == 2
 
 
 def test_what_an_original_says_that_lacks_an_argument_is_told(
@@ -60,7 +61,7 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
     )
     monkeypatch.setattr("dp2ddp.trial.timing.try_with_launch", lambda subject, *others: (subject, ended))
     bencher = _Bencher(
-        Timing(VerifyOptions(script=Path("train.py"))),
+        BenchOptions("train.py"),
         cast(Server, None),
         tmp_path,
         SILENT,
@@ -100,7 +101,7 @@ def test_why_there_is_no_reading_is_told_as_it_is(
         no_room(monkeypatch, also_of_reason=how != "no room")
         write_or_say_why(lambda: Timed(virtual=True, steps=9), folder, 0)
     bencher = _Bencher(
-        Timing(VerifyOptions(script=Path("train.py"))),
+        BenchOptions("train.py"),
         cast(Server, None),
         tmp_path,
         SILENT,
@@ -132,4 +133,4 @@ def test_a_reading_is_written_whole(tmp_path: Path) -> None:
 
 
 def subject_named(name: str) -> Subject:
-    return Subject(Path(name), name, b"", name, {}, (), Path())
+    return Subject(VerifyOptions(name), Path(name), name, Version(b"", name), Path())

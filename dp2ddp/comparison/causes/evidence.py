@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.matching import in_order_of, matched_steps
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
-from dp2ddp.trace.records import Layout, Step, Trace, Vector
+from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
 
 Array = npt.NDArray[np.float64]
 
@@ -118,7 +118,7 @@ class Evidence:
         if not self._other_arguments:
             return step
         forwards = tuple(
-            replace(each, digests=each.firsts or each.digests, firsts=()) for each in step.forwards
+            Forward(each.training, each.rows, each.firsts or each.digests) for each in step.forwards
         )
         return replace(step, forwards=forwards)
 

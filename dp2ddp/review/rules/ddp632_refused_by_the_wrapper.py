@@ -9,7 +9,7 @@ for scripts without them; an edit may have brought one.
 Found where the wrapper is certainly meant: in the flow behind the wrap, and in functions of the file that are called
 with it.
 
-docs/models.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
+docs/training.md#the-wrapper, https://github.com/pytorch/pytorch/issues/47260,
 https://github.com/pytorch/pytorch/issues/105723.
 """
 

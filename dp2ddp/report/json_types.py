@@ -1,0 +1,423 @@
+"""What the JSON of `verify` and of `bench` is made of; docs/json.md tells more of each key.
+
+Seconds and bytes. New keys may come at any time; none changes its meaning, or goes, without a new number in `schema`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+_Kind = TypeVar("_Kind", bound=Struct)
+
+
+def said(text: str, **limits: Any) -> Meta:
+    """What a key means, and what its numbers may be."""
+    return Meta(description=text, **limits)
+
+
+def filled(kind: type[_Kind], source: object, **own: Any) -> _Kind:
+    """Of this kind, with what `source` has under the same names, and with what it has not."""
+    names = (name for name in kind.__struct_fields__ if name not in own)
+    return kind(**{name: getattr(source, name) for name in names}, **own)
+
+
+def plain(document: Struct) -> dict[str, Any]:
+    """As plain data; JSON has no infinity: null says that one side is missing, or not a number."""
+    written = json.dumps(msgspec.to_builtins(document, enc_hook=_of_numpy))
+    data: dict[str, Any] = json.loads(written, parse_constant=lambda constant: None)
+    return data
+
+
+def text(document: Struct) -> str:
+    """For eyes, too."""
+    return json.dumps(plain(document), indent=2)
+
+
+def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:
+    """The JSON Schema of a document."""
+    made: dict[str, Any] = msgspec.json.schema(of)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def _of_numpy(number: Any) -> object:
+    return number.item()
+
+
+Count = Annotated[int, Meta(ge=0)]
+Code = Annotated[str, said("its entry in docs/causes.md")]
+Convert = Annotated[
+    str | None, said("the command that writes our conversion; null for a version of the user's own")
+]
+Launch = Annotated[str, said("the command that starts the converted script")]
+Script = Annotated[str, said("as it was named on the command line")]
+Seconds = Annotated[float, said("the whole command")]
+Surroundings = Annotated[Mapping[str, str], said("the command, versions, seeds, digests of both scripts")]
+
+
+class Difference(Struct):
+    """How far apart one thing is at one step."""
+
+    kind: Annotated[str, said("gradient, parameter, loss, learning rate, buffer, steps, layout, ...")]
+    name: str
+    step: Count
+    rank: Count
+    size: Annotated[float | None, said("relative; null: missing on one side, or not a number")]
+    ratio: Annotated[float | None, said("of the norms, DDP / DataParallel")]
+    ulps: Annotated[float | None, said("units in the last place")]
+    noise: Annotated[float | None, said("natural noise of this kind, up to this step")]
+    noise_ratio: Annotated[float | None, said("size / noise")]
+    allowed: Annotated[float | None, said("what size may be")]
+
+
+class NaturalNoise(Struct):
+    """How far apart two DataParallel runs come that start an ulp apart, at the end."""
+
+    gradients: float
+    parameters: float
+    losses: float
+    ratio: Annotated[float | None, said("difference / natural noise, where it is largest")]
+    allowed_ratio: float
+    hides_from: Annotated[Count | None, said("first step at which a fault could hide in the noise")]
+
+
+class Noisy(Struct):
+    """Elements whose gradient is nothing but rounding."""
+
+    elements: Count
+    largest: float
+
+
+class Peak(Struct):
+    """The largest difference of one parameter."""
+
+    size: Annotated[float | None, said("relative; null: missing on one side, or not a number")]
+    step: Count
+
+
+class Apart(Struct):
+    """A parameter that came apart."""
+
+    name: str
+    gradient: Peak | None
+    parameter: Peak | None
+
+
+class Losses(Struct):
+    """DataParallel, then each rank."""
+
+    first: list[float | None]
+    last: list[float | None]
+
+
+class Series(Struct):
+    """What the charts of a report draw, in short."""
+
+    steps: Annotated[Count, said("steps that all took")]
+    parameters: Annotated[Count, said("parameters")]
+    losses: Losses
+    apart: Annotated[list[Apart], said("parameters that came apart at all, the furthest first")]
+
+
+class Comparison(Struct):
+    """Steps of DataParallel and of every rank, compared in one precision."""
+
+    same: Annotated[bool, said("within what is allowed")]
+    identical: Annotated[bool, said("to the last bit")]
+    steps: Count
+    rank_steps: list[Count]
+    stepped: Annotated[bool, said("false: no optimizer takes a step; a step here is a backward pass")]
+    compared: Annotated[
+        list[Literal["gradient", "parameter", "loss", "buffer"]],
+        said("what there was of each to compare and to judge"),
+    ]
+    identical_steps: Count
+    identical_buffers: bool
+    rows: Annotated[list[list[Count]], said("of each forward under DataParallel: rows on each device")]
+    rank_rows: Annotated[
+        list[list[Count]], said("of each forward in training, where a port's steps have other sums of rows")
+    ]
+    largest: Difference | None
+    first: Annotated[Difference | None, said("the first one that is not allowed")]
+    also: Annotated[list[Difference], said("others of that step")]
+    ranks_that_agree: Annotated[list[list[Count]], said("at the first difference: ranks with the same bits")]
+    noisy: Noisy
+    worst: Annotated[Difference | None, said("the largest one in terms of natural noise")]
+    natural_noise: Annotated[
+        NaturalNoise | None, said("null where no difference asked for a second DataParallel run")
+    ]
+    series: Series | None
+
+
+class Aligned(Struct):
+    """Both runs with the same batches and dropout."""
+
+    same: Annotated[bool, said("then nothing but random numbers differs")]
+    unshared: Annotated[
+        list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
+    ]
+    unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
+    weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
+    float64: Comparison
+
+
+class Line(Struct):
+    """A line that differs."""
+
+    line: Annotated[int, Meta(ge=1)]
+    dp: str
+    ddp: str
+
+
+class Stdout(Struct):
+    """Lines printed by DataParallel and by rank 0."""
+
+    same: bool
+    lines: Annotated[Count, said("lines compared")]
+    rounded: Annotated[Count, said("lines with numbers that agree but for rounding")]
+    masked: Annotated[Count, said("lines with times or paths")]
+    first: Annotated[Line | None, said("the first line that differs")]
+    others: Annotated[list[Line], said("one of each further sort of line that differs")]
+
+
+class DifferentFile(Struct):
+    """A file that differs."""
+
+    path: str
+    what: str
+
+
+class Files(Struct):
+    """What both left behind."""
+
+    same: bool
+    count: Count
+    different: list[DifferentFile]
+
+
+class Memory(Struct):
+    """The most that a run's processes were seen to hold of their own, without workers of loaders."""
+
+    run: Annotated[str, said("dp in float64, or the like")]
+    bytes: Annotated[Count, said("0: it was over before anybody looked")]
+
+
+class Cause(Struct):
+    """Why the two differ."""
+
+    code: Code
+    title: str
+    evidence: list[str]
+    advice: str
+    weight: Annotated[float, said("how well the signature fits", ge=0, le=1)]
+    edits: Annotated[list[str], said("of a conversion of ours: rule and line")]
+
+
+class Verdict(Struct):
+    """Both runs on one number of devices, compared."""
+
+    world: Annotated[int, said("number of devices", ge=1)]
+    same: Annotated[bool, said("all that is compared agrees, and only rank 0 was heard")]
+    only_gradients: Annotated[bool, said("whether float64 alone was judged")]
+    lockstep: Annotated[
+        bool, said("each step was judged by itself: rounding grows so far here that a fault could hide in it")
+    ]
+    hidden: Annotated[
+        list[str], said("faults that judging the aligned runs would hide; then it is not the same")
+    ]
+    unshared: Annotated[list[str], said("what two runs of the original do not share, though these do")]
+    unsteady: Annotated[
+        Difference | None,
+        said("where DataParallel, run twice, parts from itself; then nothing can be judged"),
+    ]
+    aligned: Annotated[
+        Aligned | None, said("a port that differs, run again with DataParallel's random numbers")
+    ]
+    float64: Annotated[Comparison, said("judged")]
+    float32: Annotated[Comparison | None, said("its first step is judged; null: not trained in it")]
+    stdout: Stdout
+    printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
+    files: Files
+    codes: Annotated[tuple[int, int], said("exit codes: DataParallel, torchrun")]
+    last_words: Annotated[list[str], said("of DataParallel's stderr, where its exit code is not 0")]
+    seconds: Annotated[tuple[float, float], said("of the two float64 runs")]
+    in_turn: Annotated[bool, said("not all runs went at once, as there was not memory enough")]
+    memory: Annotated[list[Memory], said("of each run, in the order in which they ended well")]
+    causes: Annotated[list[Cause], said("likely causes, the likeliest first")]
+    unchecked: Annotated[list[str], said("what the script asks for, and virtual devices leave out")]
+    remarks: Annotated[list[str], said("sentences")]
+
+
+class Frame(Struct):
+    """A line of the script's stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Position(Struct):
+    """Where a rank stood."""
+
+    rank: Annotated[int, said("-1: the process that starts the ranks")]
+    text: Annotated[str, said("all of it in words")]
+    collective: Annotated[str | None, said("what it waits in")]
+    doing: Annotated[str, said("what else it does: a function that its line called")]
+    source: Annotated[str, said("its line")]
+    frames: Annotated[list[Frame], said("of the script, innermost first")]
+    ended: Annotated[str, said("how, if it is no longer there")]
+    worker: Annotated[str, said("where a worker of its loader stands, if it waits for one")]
+
+
+class Failed(Struct):
+    """A run that hung or failed; a text may be empty."""
+
+    script: Annotated[str, said("which of the two")]
+    kind: Annotated[
+        Literal["crash", "hang", "memory", "space"], said("memory, space: the machine had too little of it")
+    ]
+    mode: Literal["dp", "ddp"]
+    dtype: Literal["float64", "float32"]
+    world: int
+    rank: Annotated[
+        int | None, said("that failed first, or does not wait for the others; null: nobody can tell")
+    ]
+    error: Annotated[str, said("the last line of the traceback, or what ended it")]
+    parting: Annotated[str, said("the first collective that not all ranks call, in words")]
+    before: Annotated[list[str], said("of ranks that waited for each other: how far each had come")]
+    advice: Annotated[str, said("what to do about it")]
+    ranks: list[Position]
+    output: Annotated[str, said("the end of what the rank that failed (else rank 0) said on stderr")]
+
+
+class Accepted(Struct):
+    """A hazard of the conversion that a person answered."""
+
+    code: str
+    file: Annotated[str | None, said("null: the script itself")]
+    cell: int | None
+    line: int
+    column: int
+    because: str
+    advice: str
+    by: Literal["comment", "option"]
+    reason: Annotated[str, said("as the person gave it; may be empty")]
+    text: Annotated[str, said("all of it in one line")]
+
+
+class VerifyDocument(Struct):
+    """What `dp2ddp verify --json` prints: the result of one verification."""
+
+    schema: Literal["dp2ddp.verify/2"]
+    script: Script
+    same: Annotated[bool, said("whether all verdicts say so; then the exit code is 0")]
+    outcome: Annotated[
+        Literal["same", "different", "nothing compared", "failed"],
+        said("nothing compared: no step, no line, no file in either version; the exit code is 3, too"),
+    ]
+    launch: Launch
+    convert: Convert
+    seconds: Seconds
+    failure: Annotated[str | None, said("why there is no verdict on a further number of devices")]
+    failed: Annotated[Failed | None, said("the run that failed: which one, and where each rank stood")]
+    accepted: list[Accepted]
+    surroundings: Surroundings
+    verdicts: Annotated[list[Verdict], said("one for each number of devices")]
+
+
+class Spread(Struct):
+    """Seconds of a step, on rank 0."""
+
+    median: float
+    p10: float
+    p90: float
+    mean: float
+
+
+class Sent(Struct):
+    """Of a step."""
+
+    calls: float
+    bytes: Annotated[float, said("the larger of what a rank gives and gets")]
+
+
+class Counted(Struct):
+    """Of a step."""
+
+    collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
+    copies: Annotated[
+        Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
+    ]
+    moved_bytes: Annotated[float, said("from the host to devices, of all ranks")]
+    synchronisations: Annotated[
+        Mapping[str, float],
+        said("after which the host knows what a device has computed, of the rank with the most"),
+    ]
+    parameter_bytes: Annotated[float, said("of the parameters that the first optimizer steps")]
+
+
+class Figures(Struct):
+    """One mode on one number of devices."""
+
+    virtual: Annotated[bool, said("on virtual devices: no time is a GPU's")]
+    steps: Annotated[int, said("measured, of all rounds")]
+    left_out: Annotated[int, said("steps with an evaluation in them")]
+    step: Spread
+    step_seconds: Annotated[list[float], said("of each measured step")]
+    rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
+    samples_per_second: Annotated[float, said("rows / mean step")]
+    over_one_device: Annotated[float | None, said("mean step on one device / mean step")]
+    efficiency: Annotated[float | None, said("over_one_device / world")]
+    waiting_seconds: Annotated[float, said("a step, in loaders, on the rank that waits longest")]
+    cpu_seconds: Annotated[float, said("a step, of all processes and loader workers")]
+    resident_bytes: Annotated[list[int], said("the most that each process held in memory; 0: not known")]
+    device_bytes: Annotated[list[int], said("the most that lived on each device; empty: not counted")]
+    counted: Annotated[Counted | None, said("null: of a run that was only timed")]
+
+
+class Sameness(Struct):
+    """Whether both train the same, in runs of their own."""
+
+    proof: Literal["same", "different", "not verified"]
+    steps: Annotated[int, said("that were compared")]
+    text: Annotated[str | None, said("what differs")]
+
+
+class Measured(Struct):
+    """Both modes on one number of devices."""
+
+    world: Annotated[int, said("devices, and ranks")]
+    speed_up: Annotated[float, said("mean step of DataParallel / mean step of DDP")]
+    sameness: Sameness
+    dp: Figures
+    ddp: Figures
+    one: Annotated[Figures | None, said("DataParallel's script on one device; null if it does not run there")]
+
+
+class Setting(Struct):
+    """How it was measured."""
+
+    warm_up: Annotated[int, said("steps dropped at the beginning of each run")]
+    steps: Annotated[int, said("of a run, warm-up included")]
+    rounds: Annotated[int, said("timed runs of each version")]
+    processors: int
+
+
+class BenchDocument(Struct):
+    """What `dp2ddp bench --json` prints: what was measured."""
+
+    schema: Literal["dp2ddp.bench/1"]
+    script: Script
+    port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
+    launch: Launch
+    convert: Convert
+    setting: Setting
+    measured: Annotated[list[Measured], said("one for each number of devices")]
+    seconds: Seconds
+    remarks: Annotated[list[str], said("what a reader of the figures has to know")]
+    failure: Annotated[str | None, said("why there is nothing about a further number of devices")]
+    surroundings: Surroundings
