@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from dp2ddp.costs.readings import Timed, write_or_say_why
 from dp2ddp.costs.steps import Steps
+from dp2ddp.taps import Taps
 
 _PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
 
@@ -126,22 +126,18 @@ class Waiting:
         self.seconds = 0.0
         self._inside = threading.local()
         self._known: set[type] = set()
-        iterator: Any = dataloader._BaseDataLoaderIter
-        self._time_next(iterator)
+        self._taps = Taps()
+        self._time_next(dataloader._BaseDataLoaderIter)
         loader: Any = DataLoader
         loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
 
-    def _time_next(self, kind: Any) -> None:
+    def _time_next(self, kind: type) -> None:
+        self._taps.around("__next__", self._timed, kind)
         self._known.add(kind)
-        kind.__next__ = self._timed(kind.__next__)
 
-    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @functools.wraps(original)
-        def __next__(iterator: Any) -> Any:
-            with self._spent():
-                return original(iterator)
-
-        return __next__
+    def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
+        with self._spent():
+            return call(*args)
 
     @contextlib.contextmanager
     def _spent(self) -> Iterator[None]:
@@ -161,33 +157,23 @@ class Waiting:
         """A subclass with an `__iter__` of its own: what it returns is timed."""
         above: Any = super(DataLoader, cls)  # Generic's, which keeps its parameters there
         above.__init_subclass__(**more)
-        original = vars(cls).get("__iter__")
-        if original is None:
-            return
+        if "__iter__" in vars(cls):
+            self._taps.around("__iter__", self._followed, cls)
 
-        @functools.wraps(original)
-        def __iter__(loader: Any) -> Any:
-            with self._spent():  # workers are started here
-                iterator = original(loader)
-            return self._followed(iterator)
-
-        cls.__iter__ = __iter__
-
-    def _followed(self, iterator: Any) -> Any:
+    def _followed(self, original: Callable[..., Any], loader: Any) -> Any:
+        iterator = self._timed(original, loader)  # workers are started here
         kind = type(iterator)
-        if any(each in self._known for each in kind.__mro__):
+        if not self._known.isdisjoint(kind.__mro__):
             return iterator
-        if "__next__" in vars(kind):
-            with contextlib.suppress(TypeError):  # a generator's type takes nothing
-                self._time_next(kind)
-                return iterator
+        with contextlib.suppress(TypeError):  # a generator's type takes nothing
+            self._time_next(kind)
+            return iterator
         return self._in_turn(iterator)
 
     def _in_turn(self, iterator: Any) -> Iterator[Any]:
         while True:
             try:
-                with self._spent():
-                    batch = next(iterator)
+                batch = self._timed(next, iterator)
             except StopIteration:
                 return
             yield batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ import torch
 
 from dp2ddp.costs.device_copies import Copies, PlaceOf
 from dp2ddp.costs.live import Live
-from dp2ddp.costs.operations import Operations, RealCopies, bytes_of, push_in_all_threads, tensors_in
+from dp2ddp.costs.operations import Operations, RealCopies, bytes_of, tensors_in
 from dp2ddp.costs.readings import Counted, Sent, write_or_say_why
 from dp2ddp.costs.steps import Steps
 from dp2ddp.costs.tally import Tally, mean
+from dp2ddp.taps import Taps, in_all_threads
 
 _WAITS = {  # functions after which the host knows what a device has computed
     "item": "item",
@@ -76,8 +76,9 @@ class Counter:
         self._mode = Operations(self._collectives, self._live, real)
         self._followed = Copies(self._copies, self._moves, place_of or _real_place, self._mark)
         self._steps = Steps(warm_up + steps, self._step)
-        push_in_all_threads(self._mode)
-        self._follow_backward()
+        taps = Taps()
+        in_all_threads(taps, [self._mode])
+        taps.around("_engine_run_backward", self._backward, torch.autograd)
 
     # ---- the observers' end
 
@@ -142,16 +143,9 @@ class Counter:
             for tensor in tensors_in(values):
                 self._live.note(tensor, self._place_of(tensor))
 
-    def _follow_backward(self) -> None:
-        engine: Any = torch.autograd
-        original = engine._engine_run_backward
-
-        @functools.wraps(original)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with self._mode.here.backward():
-                return original(*args, **kwargs)
-
-        engine._engine_run_backward = run
+    def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._mode.here.backward():
+            return original(*args, **kwargs)
 
     def _step(self, number: int) -> None:
         step = _Step(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.parallel import comm
 
 from dp2ddp.costs.operations import bytes_of, tensors_in
 from dp2ddp.costs.tally import Tally
+from dp2ddp.taps import Taps
 
 PlaceOf = Callable[[torch.Tensor], int]
 """The index of the device that a tensor is on; negative: the host."""
@@ -34,29 +35,25 @@ class Copies:
             ("reduce_add", self._note_gradients),
             ("reduce_add_coalesced", self._note_gradients),
         ):
-            setattr(comm, name, self._followed(getattr(comm, name), note))
+            Taps().around(name, partial(self._copying, note), comm)
 
     @property
     def inside(self) -> bool:
         """Whether one of them is under way in this thread."""
         return getattr(self._here, "deep", False)
 
-    def _followed(self, original: Any, note: Callable[[Any, Any], None]) -> Any:
-        @functools.wraps(original)
-        def copying(*args: Any, **kwargs: Any) -> Any:
-            if self.inside:  # one of them calls another
-                return original(*args, **kwargs)
-            self._here.deep = True
-            try:
-                result = original(*args, **kwargs)
-            finally:
-                self._here.deep = False
-            with contextlib.suppress(Exception):  # the script never fails because of us
-                note((*args, *kwargs.values()), result)
-                self._made(result)
-            return result
-
-        return copying
+    def _copying(self, note: Callable[[Any, Any], None], original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.inside:  # one of them calls another
+            return original(*args, **kwargs)
+        self._here.deep = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            self._here.deep = False
+        with contextlib.suppress(Exception):  # the script never fails because of us
+            note((*args, *kwargs.values()), result)
+            self._made(result)
+        return result
 
     def _note_weights(self, given: Any, result: Any) -> None:
         home = self._place_of(next(tensors_in(given)))

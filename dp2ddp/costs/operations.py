@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -134,15 +134,3 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (tuple, list)):
         for each in value:
             yield from tensors_in(each)
-
-
-def push_in_all_threads(mode: Operations) -> None:
-    """In this one for good, and in each that starts from now on: modes are a thread's own."""
-    mode.__enter__()  # type: ignore[no-untyped-call]
-    original: Callable[[threading.Thread], None] = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    def bootstrap(thread: threading.Thread) -> None:
-        with mode:
-            original(thread)
-
-    threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]

@@ -17,9 +17,9 @@ out each epoch among them are wrong, and no matter of luck.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from torch.nn.parallel import DataParallel
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
+from dp2ddp.taps import Taps
 from dp2ddp.trace.aligned_orders import (
     Batch,
     Epoch,
@@ -39,48 +40,34 @@ from dp2ddp.trace.aligned_orders import (
     read_batches,
 )
 
-from .patches import Patches
 from .sample_streams import plain_index
 
 # Any throughout: data sets, samplers and indices are the user's.
 _SEED = 7_919  # of the devices' streams
 
 
-def leave_order(folder: Path, patches: Patches) -> None:
+def leave_order(folder: Path, taps: Taps) -> None:
     """In the process of DataParallel: write down each batch that a sampler gives, and what is trained on."""
     begin_reference(folder)
     passes = _Passes()
-    _follow_training(folder, passes, patches)
-    base: Any = loaders._BaseDataLoaderIter
-    original = base._next_index
+    _follow_training(folder, passes, taps)
 
-    def __iter__(self: Any) -> Any:
-        passes.begin(self.dataset)
-        return iterate(self)
-
-    def _next_index(self: Any) -> Any:
-        index = original(self)
-        indices = [plain_index(each) for each in (index if self._auto_collation else [index])]
+    def leave(index: Any, iterator: Any) -> None:
+        indices = [plain_index(each) for each in (index if iterator._auto_collation else [index])]
         if all(isinstance(each, int) for each in indices):
-            leave_batch(folder, passes.key(self._dataset), indices)
-        return index
+            leave_batch(folder, passes.key(iterator._dataset), indices)
 
-    iterate = DataLoader.__iter__
-    patches.set(DataLoader, "__iter__", functools.wraps(iterate)(__iter__))
-    patches.set(base, "_next_index", functools.wraps(original)(_next_index))
+    taps.before("__iter__", lambda loader: passes.begin(loader.dataset), DataLoader)
+    taps.after("_next_index", leave, loaders._BaseDataLoaderIter)
 
 
-def _follow_training(folder: Path, passes: _Passes, patches: Patches) -> None:
+def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
     """A data set whose batch was the last one that the script took before a forward in training."""
     last: list[Any] = []
     trained: set[Any] = set()
-    base: Any = loaders._BaseDataLoaderIter
-    original = base.__next__
 
-    @functools.wraps(original)
-    def __next__(self: Any) -> Any:
-        last[:] = [self._dataset]
-        return original(self)
+    def take(iterator: Any) -> None:
+        last[:] = [iterator._dataset]
 
     def forward(module: Any, inputs: Any) -> None:
         if last and module.training and torch.is_grad_enabled() and isinstance(module, DataParallel):
@@ -89,23 +76,19 @@ def _follow_training(folder: Path, passes: _Passes, patches: Patches) -> None:
             trained.add(passes.name(last[0]))
             leave_trained(folder, passes.name(last[0]))
 
-    patches.set(base, "__next__", __next__)
-    patches.on_undo(register_module_forward_pre_hook(forward).remove)
+    taps.before("__next__", take, loaders._BaseDataLoaderIter)
+    taps.on_undo(register_module_forward_pre_hook(forward).remove)
 
 
-def take_order(folder: Path, patches: Patches) -> None:
+def take_order(folder: Path, taps: Taps) -> None:
     """On a rank: samplers give what DataParallel's gave."""
     orders = _Orders(folder)
     for kind, give in ((DistributedSampler, orders.share), (RandomSampler, orders.whole)):
-        patches.set(kind, "__iter__", _giving(kind.__iter__, give))
+        taps.around("__iter__", partial(_giving, give), kind)
 
 
-def _giving(original: Any, give: Any) -> Any:
-    @functools.wraps(original)
-    def __iter__(self: Any) -> Iterator[Any]:
-        return iter(give(self, list(original(self))))
-
-    return __iter__
+def _giving(give: Any, original: Any, sampler: Any) -> Iterator[Any]:
+    return iter(give(sampler, list(original(sampler))))
 
 
 class _Passes:

@@ -16,7 +16,6 @@ import builtins
 import contextlib
 import faulthandler
 import fcntl
-import functools
 import gc
 import importlib.util
 import io
@@ -53,6 +52,7 @@ from dp2ddp.runtime.spawned_ranks import observe_ranks
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
 from dp2ddp.runtime.written_files import Writes
+from dp2ddp.taps import Taps
 
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
@@ -372,18 +372,7 @@ def _beat_on_progress(heartbeat: Heartbeat) -> None:
     from torch.utils.data import dataloader
 
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
-        setattr(owner, name, _beating(getattr(owner, name), heartbeat))
-
-
-def _beating(function: Callable[..., Any], heartbeat: Heartbeat) -> Callable[..., Any]:
-    """The same function, with a beat before it; Any: it stands for functions of torch."""
-
-    @functools.wraps(function)
-    def beating(*args: Any, **kwargs: Any) -> Any:
-        heartbeat.beat()
-        return function(*args, **kwargs)
-
-    return beating
+        Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dp2ddp.runtime.collective_calls import CallRing
-from dp2ddp.runtime.patches import replace_everywhere
 from dp2ddp.runtime.stacks import users_line
+from dp2ddp.taps import Taps
 
 COLLECTIVES = (
     "all_gather",
@@ -55,23 +55,9 @@ def observe_collectives(calls: CallRing, saws: tuple[_Saw, ...] = ()) -> None:
         return
     module: Any = dist.distributed_c10d
     inside = threading.local()
-    noted = {
-        name: (original, _noted(original, name, calls, () if name in _OF_GROUPS else saws, inside))
-        for name in (*COLLECTIVES, *_OF_GROUPS)
-        if (original := getattr(module, name, None)) is not None  # else of another version of torch
-    }
-    replace_everywhere(noted)
-    wrapper: Any = torch.nn.parallel.DistributedDataParallel  # whose ranks meet when it is made
-    wrapper.__init__ = _noted(wrapper.__init__, "DistributedDataParallel", calls, (), inside)
-    work: Any = module.Work
-    work.wait = _waiting(work.wait)
 
-
-def _noted(original: Any, name: str, calls: CallRing, saws: tuple[_Saw, ...], inside: Any) -> Any:
-    """The same function; Any: it stands for functions of torch."""
-
-    @functools.wraps(original)
-    def collective(*args: Any, **kwargs: Any) -> Any:
+    def noted(name: str, saws: tuple[_Saw, ...], original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Any: functions of torch."""
         if getattr(inside, "deep", False):
             return original(*args, **kwargs)
         inside.deep = True
@@ -83,16 +69,17 @@ def _noted(original: Any, name: str, calls: CallRing, saws: tuple[_Saw, ...], in
         finally:
             inside.deep = False
 
-    return collective
+    each = {name: partial(noted, name, saws) for name in COLLECTIVES}
+    taps = Taps()
+    taps.everywhere(module, {**each, **{name: partial(noted, name, ()) for name in _OF_GROUPS}})
+    wrapper = torch.nn.parallel.DistributedDataParallel  # whose ranks meet when it is made
+    taps.around("__init__", partial(noted, "DistributedDataParallel", ()), wrapper)
+    taps.around("wait", wait_for_collective, module.Work)
 
 
-def _waiting(original: Any) -> Any:
+def wait_for_collective(original: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
     """Work.wait of an asynchronous collective, as a frame that a stack shows."""
-
-    def wait_for_collective(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(self, *args, **kwargs)
-
-    return wait_for_collective
+    return original(work, *args, **kwargs)
 
 
 def group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

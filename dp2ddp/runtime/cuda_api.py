@@ -13,9 +13,10 @@ from uuid import UUID
 
 import torch
 
+from dp2ddp.taps import Taps
+
 from .cuda_streams import CudaStreams, StreamContext
 from .machine import Machine
-from .patches import Patches
 from .random_streams import RandomStreams, VirtualGenerator
 from .tensor_methods import LEGACY_DTYPES
 
@@ -27,31 +28,31 @@ _CAPABILITY = (8, 0)  # bfloat16 and tensor cores are there; A100 is the most co
 Functions = dict[str, Callable[..., Any]]
 
 
-def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams) -> None:
+def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> None:
     """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
     cuda_streams = CudaStreams(machine)
     memory, random = _memory(machine), _random(machine, streams)
     functions = _devices(machine) | memory | random | _streams(machine, cuda_streams) | _answers()
     for name, function in functions.items():
-        patches.set(torch.cuda, name, _named(function, name))
-    patches.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
-    patches.set(torch.cuda, "default_generators", streams.generators)
-    patches.set(torch, "Generator", VirtualGenerator)
-    patches.set_all(torch.cuda.random, random)
-    patches.set_all(
+        taps.set(torch.cuda, name, _named(function, name))
+    taps.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
+    taps.set(torch.cuda, "default_generators", streams.generators)
+    taps.set(torch, "Generator", VirtualGenerator)
+    taps.set_all(torch.cuda.random, random)
+    taps.set_all(
         torch.cuda.memory, {name: memory[name] for name in memory if hasattr(torch.cuda.memory, name)}
     )
     classes = {name: functions[name] for name in ("Stream", "Event", "ExternalStream")}
-    patches.set_all(torch.cuda.streams, classes)
-    patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
-    patches.set_all(torch.cuda.nvtx, _ranges())
-    patches.set_all(torch.cuda.profiler, {"start": lambda: None, "stop": lambda: None})
+    taps.set_all(torch.cuda.streams, classes)
+    taps.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
+    taps.set_all(torch.cuda.nvtx, _ranges())
+    taps.set_all(torch.cuda.profiler, {"start": lambda: None, "stop": lambda: None})
     below = _below_python(machine, cuda_streams)
-    patches.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
-    patches.set(torch.Tensor, "record_stream", _record_stream)
-    patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
+    taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
+    taps.set(torch.Tensor, "record_stream", _record_stream)
+    taps.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
     if hasattr(torch, "accelerator"):
-        _install_accelerator(patches, machine, cuda_streams)
+        _install_accelerator(taps, machine, cuda_streams)
 
 
 def _named(function: Any, name: str) -> Any:
@@ -312,7 +313,7 @@ def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
     }
 
 
-def _install_accelerator(patches: Patches, machine: Machine, streams: CudaStreams) -> None:
+def _install_accelerator(taps: Taps, machine: Machine, streams: CudaStreams) -> None:
     """What torch.nn.parallel and DataLoader ask (torch >= 2.6)."""
     cuda = torch.device("cuda")
     functions: Functions = {
@@ -341,7 +342,7 @@ def _install_accelerator(patches: Patches, machine: Machine, streams: CudaStream
     }
     for name, function in functions.items():
         if hasattr(torch.accelerator, name):
-            patches.set(torch.accelerator, name, function)
+            taps.set(torch.accelerator, name, function)
 
 
 def _device_index_context(machine: Machine) -> type:

@@ -7,30 +7,36 @@ DistributedDataParallel itself needs nothing: it asks tensors where they are, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from dp2ddp.taps import Taps
+
 from .machine import Machine
 from .nccl import Nccl
-from .patches import Patches
+
+_SUM = dist.ReduceOp.SUM if dist.is_available() else None
+_BY_DEFAULT = "cpu:gloo,cuda:nccl"
+_FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
 
 
-def install_distributed(patches: Patches, machine: Machine) -> None:
+def install_distributed(taps: Taps, machine: Machine) -> None:
     """Let a program that asks for NCCL get gloo, with NCCL's rules."""
     if not dist.is_available():
         return
     nccl = Nccl(machine)
     both = dist.distributed_c10d, dist
-    for name in ("init_process_group", "new_group"):
-        patches.wrap(name, lambda original: _without_nccl(original, nccl), *both)
-    patches.wrap("barrier", _without_device_ids, *both)
-    patches.wrap("all_reduce", _averaging, *both)
-    nccl.install(patches)
-    patches.wrap("is_nccl_available", _always, *both)
-    patches.set(torch.cuda.nccl, "is_available", no_nccl)
-    patches.set(torch.multiprocessing, "spawn", _forking)
+    for position, name in enumerate(("init_process_group", "new_group")):
+        taps.around(name, partial(_without_nccl, nccl, 2 * position), *both)
+    taps.around("barrier", _without_device_ids, *both)
+    taps.around("all_reduce", _averaging, *both)
+    nccl.install(taps)
+    taps.around("is_nccl_available", lambda original: True, *both)
+    taps.set(torch.cuda.nccl, "is_available", no_nccl)
+    taps.set(torch.multiprocessing, "spawn", _forking)
 
 
 def no_nccl(tensors: Any) -> bool:
@@ -55,29 +61,21 @@ def _forking(
     return processes.start_processes(fn, args, nprocs, join, daemon, start_method="fork")
 
 
-def _without_nccl(original: Any, nccl: Nccl) -> Any:
-    position = 0 if original.__name__ == "init_process_group" else 2  # of `backend` among the arguments
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        requested = args[position] if len(args) > position else kwargs.get("backend")
-        if len(args) > position:
-            args = (*args[:position], _backend(args[position]), *args[position + 1 :])
-        else:
-            kwargs["backend"] = _backend(requested)
-        for name in _FOR_NCCL & kwargs.keys():
-            kwargs[name] = None
-        made = original(*args, **kwargs)
-        if position == 0:
-            nccl.made(dist.group.WORLD, requested or _BY_DEFAULT)
-        else:
-            nccl.made(made, requested)
-        return made
-
-    return call
-
-
-_BY_DEFAULT = "cpu:gloo,cuda:nccl"
-_FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
+def _without_nccl(nccl: Nccl, position: int, original: Any, *args: Any, **kwargs: Any) -> Any:
+    """`position`: of `backend` among the arguments."""
+    requested = args[position] if len(args) > position else kwargs.get("backend")
+    if len(args) > position:
+        args = (*args[:position], _backend(args[position]), *args[position + 1 :])
+    else:
+        kwargs["backend"] = _backend(requested)
+    for name in _FOR_NCCL & kwargs.keys():
+        kwargs[name] = None
+    made = original(*args, **kwargs)
+    if position == 0:
+        nccl.made(dist.group.WORLD, requested or _BY_DEFAULT)
+    else:
+        nccl.made(made, requested)
+    return made
 
 
 def _backend(requested: Any) -> Any:
@@ -85,27 +83,22 @@ def _backend(requested: Any) -> Any:
     return "gloo" if requested is None or "nccl" in str(requested).lower() else requested
 
 
-def _without_device_ids(original: Any) -> Any:
-    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
-        return original(group=group, async_op=async_op)
+def _without_device_ids(
+    original: Any, group: Any = None, async_op: bool = False, device_ids: Any = None
+) -> Any:
+    return original(group=group, async_op=async_op)
 
-    return barrier
 
-
-def _averaging(original: Any) -> Any:
+def _averaging(
+    original: Any, tensor: torch.Tensor, op: Any = _SUM, group: Any = None, async_op: bool = False
+) -> Any:
     """NCCL can average, gloo cannot: sum, then divide."""
-
-    def all_reduce(
-        tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False
-    ) -> Any:
-        if op != dist.ReduceOp.AVG:
-            return original(tensor, op=op, group=group, async_op=async_op)
-        original(tensor, op=dist.ReduceOp.SUM, group=group)
-        with torch.no_grad():
-            tensor.div_(dist.get_world_size(group))
-        return Done([tensor]) if async_op else None
-
-    return all_reduce
+    if op != dist.ReduceOp.AVG:
+        return original(tensor, op=op, group=group, async_op=async_op)
+    original(tensor, op=_SUM, group=group)
+    with torch.no_grad():
+        tensor.div_(dist.get_world_size(group))
+    return Done([tensor]) if async_op else None
 
 
 class Done:
@@ -127,7 +120,3 @@ class Done:
         future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         future.set_result(self._result)
         return future
-
-
-def _always(original: Any) -> Any:
-    return lambda: True

@@ -5,16 +5,16 @@ In double precision two equivalent programs agree to 1e-10, so a difference mean
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from dp2ddp.taps import Taps
+
 from .function_mode import placeless_functions
 from .opencv import let_opencv_take_doubles
-from .patches import Patches
 from .tensor_methods import LEGACY_DTYPES
 
 # Any throughout: arguments and results of whatever torch function was called.
@@ -88,30 +88,26 @@ _HALF_NAMES = {name: dtype for name, dtype in LEGACY_DTYPES.items() if dtype in 
 _CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
 
-def install_double(patches: Patches) -> DoublePrecision:
+def install_double(taps: Taps) -> DoublePrecision:
     """Make every floating point number of the script a double."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    patches.on_undo(lambda: torch.set_default_dtype(before))
-    patches.set(torch, "set_default_dtype", _keep_default_dtype)
+    taps.on_undo(lambda: torch.set_default_dtype(before))
+    taps.set(torch, "set_default_dtype", _keep_default_dtype)
     for name, wide in _WIDE_NAMES.items():
-        patches.set(torch, name, getattr(torch, wide))
-        patches.set(getattr(torch.cuda, name), "dtype", torch.float64)
+        taps.set(torch, name, getattr(torch, wide))
+        taps.set(getattr(torch.cuda, name), "dtype", torch.float64)
     # These are not seen by a mode.
     for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
-        patches.set(owner, name, _wide_result(getattr(owner, name)))
-    let_opencv_take_doubles(patches)
+        taps.around(name, _with_wide_result, owner)
+    let_opencv_take_doubles(taps)
     return DoublePrecision()
 
 
-def _wide_result(original: Function) -> Function:
-    @functools.wraps(original)  # _rebuild_tensor is looked up by its name (torch/_weights_only_unpickler.py)
-    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
-        with torch._C.DisableTorchFunction():  # the storage has the dtype it has
-            tensor: torch.Tensor = original(*args, **kwargs)
-        return widened(tensor)
-
-    return make
+def _with_wide_result(original: Function, *args: Any, **kwargs: Any) -> torch.Tensor:
+    with torch._C.DisableTorchFunction():  # the storage has the dtype it has
+        tensor: torch.Tensor = original(*args, **kwargs)
+    return widened(tensor)
 
 
 def _keep_default_dtype(d: torch.dtype, /) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import zip_longest
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 import torch
 import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward
 from dp2ddp.trace.tensors import as_bytes
 
 # Any: inputs and wrappers are the user's.
+Function = Callable[..., Any]
 
 
 def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None) -> None:
@@ -45,13 +48,12 @@ def _install(watch: _ForwardObserver) -> None:
     wrapper: Any = sys.modules[
         "torch.nn.parallel.data_parallel"
     ]  # in torch.nn.parallel that name is a function
-    parallel: Any = DataParallel
-    ddp: Any = DistributedDataParallel
-    parallel.scatter = watch.wrapped_module(parallel.scatter)
-    wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
-    ddp.forward = watch.inputs(ddp.forward)
+    taps = Taps()
+    taps.around("scatter", watch.wrapped_module, DataParallel)
+    taps.around("scatter_kwargs", watch.chunks, wrapper)
+    taps.before("forward", watch.inputs, DistributedDataParallel)
     module: Any = torch.nn.Module
-    module.__init_subclass__ = classmethod(watch.helper)
+    module.__init_subclass__ = classmethod(partial(watch.helper, taps))
 
 
 class _ForwardObserver:
@@ -65,56 +67,46 @@ class _ForwardObserver:
         """Inputs of each replica; None for one without rows."""
         raise NotImplementedError
 
-    def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-            self._here.module = wrapper.module
-            self._observer.saw_module(wrapper.module)
-            try:
-                return original(wrapper, *args, **kwargs)
-            finally:
-                self._here.module = None
+    def wrapped_module(self, original: Function, wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+        self._here.module = wrapper.module
+        self._observer.saw_module(wrapper.module)
+        try:
+            return original(wrapper, *args, **kwargs)
+        finally:
+            self._here.module = None
 
-        return scatter
+    def chunks(self, original: Function, inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
+        chunks, keywords = original(inputs, kwargs, target_gpus, dim)
+        parts: list[Any] = list(zip_longest(chunks, keywords))
+        self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
+        return chunks, keywords
 
-    def chunks(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-            chunks, keywords = original(inputs, kwargs, target_gpus, dim)
-            parts: list[Any] = list(zip_longest(chunks, keywords))
-            self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
-            return chunks, keywords
-
-        return scatter_kwargs
-
-    def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def inputs(self, wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
         """torch's own DistributedDataParallel, in ports and under WholeBatchDDP."""
+        self._observer.saw_module(wrapper.module)
+        # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
+        forward = type(wrapper).forward
+        is_helper = forward.__qualname__ == "WholeBatchDDP.forward"
+        rows = _local_of(forward.__code__, "rows") if is_helper else None
+        self.saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module)
 
-        @functools.wraps(original)
-        def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
-            self._observer.saw_module(wrapper.module)
-            # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
-            is_helper = type(wrapper).forward.__qualname__ == "WholeBatchDDP.forward"
-            caller = sys._getframe(1).f_locals if is_helper else {}
-            has_rows = getattr(caller.get("rows"), "has_any", True)
-            self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
-            return original(wrapper, *inputs, **kwargs)
-
-        return forward
-
-    def helper(self, cls: Any, /, **kwargs: Any) -> None:
+    def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
         """WholeBatch (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
-        original = vars(cls).get("run_replica")
-        if original is None or cls.__qualname__ != "WholeBatch":
-            return
+        if "run_replica" in vars(cls) and cls.__qualname__ == "WholeBatch":
+            taps.before("run_replica", self.replica, cls)
 
-        def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-            self._observer.saw_module(wrapper.module)
-            self.saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module)
-            return original(wrapper, replica, has_rows, inputs, kwargs)
+    def replica(self, wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
+        self._observer.saw_module(wrapper.module)
+        self.saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module)
 
-        cls.run_replica = run_replica
+
+def _local_of(code: CodeType, name: str) -> Any:
+    """A variable of the function with this code that is under way."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code is not code:
+        frame = frame.f_back
+    return frame and frame.f_locals.get(name)
 
 
 class _RowRecorder(_ForwardObserver):

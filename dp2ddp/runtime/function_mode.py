@@ -25,7 +25,7 @@ _NO_KEYWORDS: dict[str, Any] = {}
 
 
 class VirtualDevices(TorchFunctionMode):
-    """Pushed in every thread of the process (thread_modes.py): the stack of modes is per thread."""
+    """Entered in every thread of the process (taps.in_all_threads): the stack of modes is per thread."""
 
     def __init__(self, machine: Machine, streams: RandomStreams) -> None:
         super().__init__()

@@ -8,7 +8,6 @@ they are watched as well.
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import shutil
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 from dp2ddp.copies.disguise import disguise, is_stand_in
 from dp2ddp.copies.unfolding import Unfolding
 from dp2ddp.runtime.written_files import Writes
+from dp2ddp.taps import Taps
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _NAMES = {  # audit event -> which of its arguments are paths that it makes, moves or removes
@@ -115,23 +115,19 @@ def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None, kept:
 def rename_across_layers() -> None:
     """In a layer (copies/mounted.py) the kernel renames no folder of the user's, as between two disks: copy it."""
     for name in ("rename", "replace"):
-        setattr(os, name, _moving(getattr(os, name)))
+        Taps().around(name, _moving, os)
 
 
-def _moving(rename: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(rename)
-    def moving(src: Any, dst: Any, **options: Any) -> None:
-        try:
-            rename(src, dst, **options)
-        except OSError as error:
-            if error.errno != errno.EXDEV or not os.path.isdir(src) or options:
-                raise
-            if os.path.isdir(dst):
-                os.rmdir(dst)  # an empty one is replaced, another is an error
-            shutil.copytree(src, dst, symlinks=True)
-            shutil.rmtree(src)
-
-    return moving
+def _moving(rename: Callable[..., None], src: Any, dst: Any, **options: Any) -> None:
+    try:
+        rename(src, dst, **options)
+    except OSError as error:
+        if error.errno != errno.EXDEV or not os.path.isdir(src) or options:
+            raise
+        if os.path.isdir(dst):
+            os.rmdir(dst)  # an empty one is replaced, another is an error
+        shutil.copytree(src, dst, symlinks=True)
+        shutil.rmtree(src)
 
 
 def _database(name: Any) -> Iterator[str]:
@@ -155,24 +151,14 @@ def _watch_torch(guarding: LinkGuard) -> None:
     import torch
     from torch import serialization
 
-    files: Any = serialization._open_zipfile_writer_file
-    opened = files.__init__
-
-    def __init__(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+    def saves(file: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         guarding.opens(name, anew=True)
-        opened(self, name, *args, **kwargs)
 
-    files.__init__ = __init__
-    torch.from_file = _watched(torch.from_file, guarding)
-    for storage in (torch.UntypedStorage, torch.TypedStorage):
-        storage.from_file = staticmethod(_watched(storage.from_file, guarding))  # type: ignore[method-assign]
-
-
-def _watched(from_file: Callable[..., Any], guarding: LinkGuard) -> Callable[..., Any]:
-    @functools.wraps(from_file)
-    def watched(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> Any:
+    def maps(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> None:
         if shared:
             guarding.opens(filename, anew=False)
-        return from_file(filename, shared, *args, **kwargs)
 
-    return watched
+    taps = Taps()
+    taps.before("__init__", saves, serialization._open_zipfile_writer_file)
+    for owner in (torch, torch.UntypedStorage, torch.TypedStorage):
+        taps.before("from_file", maps, owner)

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from dp2ddp.taps import Taps
+
 from .function_mode import VirtualDevices
 from .machine import Machine
-from .patches import Patches
 from .tensor_methods import LEGACY_DTYPES, dtype_called
 from .tensor_places import is_on_device, put
 from .unwritten import sizes_only, zeroed
@@ -31,13 +32,13 @@ class LegacyType(type):
         return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype
 
 
-def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
+def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
     """Put torch.cuda.FloatTensor and its like in the place of torch's."""
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
-        patches.set(torch.cuda, name, LegacyType(name, (), values))
-    patches.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
-    patches.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+        taps.set(torch.cuda, name, LegacyType(name, (), values))
+    taps.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
+    taps.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
 
 
 def _constructor(machine: Machine) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dp2ddp.taps import Taps
+
 from .collectives import group_of
 from .machine import HOST, Machine
-from .patches import Patches
 from .tensor_places import place_of, tensors_in
 
 # Any throughout: arguments and results of functions of torch.distributed, and its groups.
@@ -40,16 +41,16 @@ class Nccl:
         self._on: dict[str, int] = {}  # name -> this rank's device in it
         self._inside = threading.local()
 
-    def install(self, patches: Patches) -> None:
-        for names, wrap in (
+    def install(self, taps: Taps) -> None:
+        for names, call in (
             (_OF_ONE_TENSOR, self._with_numbers),
             (_OF_TENSORS, self._with_tensors),
             (_OF_OBJECTS, self._with_objects),
         ):
             for name in filter(partial(hasattr, dist), names):
-                patches.wrap(name, wrap, dist.distributed_c10d, dist)
-        patches.wrap("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
-        patches.wrap("register_comm_hook", self._with_hooks, torch.nn.parallel.DistributedDataParallel)
+                taps.around(name, call, dist.distributed_c10d, dist)
+        taps.around("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
+        taps.around("register_comm_hook", self._with_hooks, torch.nn.parallel.DistributedDataParallel)
 
     def made(self, group: Any, backend: Any) -> None:
         """A group was made with `backend`; None means that of the group of all ranks (for those: torch's choice)."""
@@ -59,57 +60,40 @@ class Nccl:
                 self._groups.get(_name(None), "") if backend is None else str(backend).lower()
             )
 
-    def _with_tensors(self, original: Any) -> Any:
-        def collective(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_inside:
-                group = _name(group_of(args, kwargs))
-                for tensor in tensors_in((*args, *kwargs.values())):
-                    self._check(group, place_of(tensor))
-            return self._called(original, args, kwargs)
+    def _with_tensors(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._is_inside:
+            group = _name(group_of(args, kwargs))
+            for tensor in tensors_in((*args, *kwargs.values())):
+                self._check(group, place_of(tensor))
+        return self._called(original, args, kwargs)
 
-        return collective
-
-    def _with_numbers(self, original: Any) -> Any:
+    def _with_numbers(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Both tensors in one row: `_allgather_base` of ProcessGroupNCCL.cpp looks at numel alone."""
+        if "nccl" in self._groups.get(_name(group_of(args, kwargs)), ""):
+            args = tuple(map(_in_one_row, args))
+            kwargs = {name: _in_one_row(value) for name, value in kwargs.items()}
+        return original(*args, **kwargs)
 
-        def collective(*args: Any, **kwargs: Any) -> Any:
-            if "nccl" in self._groups.get(_name(group_of(args, kwargs)), ""):
-                args = tuple(map(_in_one_row, args))
-                kwargs = {name: _in_one_row(value) for name, value in kwargs.items()}
-            return original(*args, **kwargs)
+    def _with_objects(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """They travel as a tensor on the current device."""
+        if not self._is_inside and kwargs.get("device") is None:
+            self._check(_name(group_of(args, kwargs)), self._machine.current)
+        return self._called(original, args, kwargs)
 
-        return collective
+    def _with_models(self, original: Any, wrapper: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        places = {place_of(parameter) for parameter in module.parameters() if parameter.requires_grad}
+        for place in places:
+            self._check(_name(kwargs.get("process_group")), place)
+        self._called(original, (wrapper, module, *args), kwargs)
 
-    def _with_objects(self, original: Any) -> Any:
-        def collective(*args: Any, **kwargs: Any) -> Any:
-            if (
-                not self._is_inside and kwargs.get("device") is None
-            ):  # they travel as a tensor on the current device
-                self._check(_name(group_of(args, kwargs)), self._machine.current)
-            return self._called(original, args, kwargs)
-
-        return collective
-
-    def _with_models(self, original: Any) -> Any:
-        def __init__(wrapper: Any, module: Any, *args: Any, **kwargs: Any) -> None:
-            places = {place_of(parameter) for parameter in module.parameters() if parameter.requires_grad}
-            for place in places:
-                self._check(_name(kwargs.get("process_group")), place)
-            self._called(original, (wrapper, module, *args), kwargs)
-
-        return __init__
-
-    def _with_hooks(self, original: Any) -> Any:
+    def _with_hooks(self, original: Any, wrapper: Any, state: Any, hook: Any) -> None:
         """Buckets are the reducer's own memory, of which nobody has said where it lies: where the model does."""
 
-        def register(wrapper: Any, state: Any, hook: Any) -> None:
-            @wraps(hook)  # torch looks at its annotations
-            def inside(*args: Any) -> Any:
-                return self._called(hook, args, {})
+        @wraps(hook)  # torch looks at its annotations
+        def inside(*args: Any) -> Any:
+            return self._called(hook, args, {})
 
-            original(wrapper, state, inside)
-
-        return register
+        original(wrapper, state, inside)
 
     @property
     def _is_inside(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
@@ -13,24 +12,24 @@ from typing import Any
 
 import numpy
 
-from .patches import Patches
+from dp2ddp.taps import Taps
 
 # Those that raise "Unsupported depth of input image" for CV_64F, of the ones that training scripts call.
 _WITHOUT_DOUBLES = ("cvtColor", "medianBlur", "bilateralFilter", "inpaint", "demosaicing")
 
 
-def let_opencv_take_doubles(patches: Patches) -> None:
+def let_opencv_take_doubles(taps: Taps) -> None:
     """When the script imports cv2; it may be large, or not there."""
     if "cv2" in sys.modules:
         _patch(sys.modules["cv2"])
         return
     finder = _OpenCvFinder()
     sys.meta_path.insert(0, finder)
-    patches.on_undo(finder.leave)
+    taps.on_undo(finder.leave)
 
 
 class _OpenCvFinder(MetaPathFinder):
-    """Lets the others find cv2, once, and patches it as soon as it is loaded."""
+    """Lets the others find cv2, once, and taps it as soon as it is loaded."""
 
     def leave(self) -> None:
         if self in sys.meta_path:
@@ -58,21 +57,16 @@ class _OpenCvFinder(MetaPathFinder):
 def _patch(module: ModuleType) -> None:
     for name in _WITHOUT_DOUBLES:
         if hasattr(module, name):
-            setattr(module, name, _narrowing(getattr(module, name)))
+            Taps().around(name, _narrowing, module)
 
 
-def _narrowing(function: Callable[..., Any]) -> Callable[..., Any]:
+def _narrowing(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """With float32 in place of doubles, and doubles in place of the float32 that comes back; Any: as it is called."""
-
-    @functools.wraps(function)
-    def narrowing(*args: Any, **kwargs: Any) -> Any:
-        if not any(map(_is_double, (*args, *kwargs.values()))):
-            return function(*args, **kwargs)
-        narrow_args = [_narrowed(argument) for argument in args]
-        narrow_kwargs = {name: _narrowed(argument) for name, argument in kwargs.items()}
-        return function(*narrow_args, **narrow_kwargs).astype(numpy.float64)
-
-    return narrowing
+    if not any(map(_is_double, (*args, *kwargs.values()))):
+        return function(*args, **kwargs)
+    narrow_args = [_narrowed(argument) for argument in args]
+    narrow_kwargs = {name: _narrowed(argument) for name, argument in kwargs.items()}
+    return function(*narrow_args, **narrow_kwargs).astype(numpy.float64)
 
 
 def _narrowed(argument: Any) -> Any:

@@ -6,10 +6,11 @@ has removed. Of a run that is compared it would be a file that only one side lea
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from pathlib import Path
 from typing import Any
+
+from dp2ddp.taps import Taps
 
 _FILE = "file://"
 
@@ -20,18 +21,15 @@ def meet_in_run_folder(folder: Path) -> None:
 
     if not dist.is_available():
         return
-    module: Any = dist.distributed_c10d
-    original = module.init_process_group
 
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
+    def meet(original: Any, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
             args = (args[0], in_run_folder(args[1], folder), *args[2:])
         elif "init_method" in kwargs:
             kwargs["init_method"] = in_run_folder(kwargs["init_method"], folder)
         original(*args, **kwargs)
 
-    module.init_process_group = dist.init_process_group = init_process_group
+    Taps().around("init_process_group", meet, dist.distributed_c10d, dist)
 
 
 def in_run_folder(method: Any, folder: Path) -> Any:

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.parallel.parallel_apply
 
-from .patches import Patches
+from dp2ddp.taps import Taps
+
 from .random_streams import default_generator_lock
 
 # Any throughout: modules, their arguments, and states of generators.
@@ -25,25 +26,20 @@ _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel ha
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
 
-def let_replicas_draw_apart(patches: Patches) -> None:
+def let_replicas_draw_apart(taps: Taps) -> None:
     """DataParallel, data_parallel and parallel_apply run their replicas so."""
-    patches.wrap("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
+    taps.around("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
 
 
-def _drawing_apart(parallel_apply: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        draws = ReplicaDraws()
-        try:
-            outputs = parallel_apply(
-                [draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs
-            )
-        except BaseException:
-            draws.end(failed=True)
-            raise
-        draws.end()
-        return outputs
-
-    return apply
+def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    draws = ReplicaDraws()
+    try:
+        outputs = apply([draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs)
+    except BaseException:
+        draws.end(failed=True)
+        raise
+    draws.end()
+    return outputs
 
 
 class ReplicaDraws:

@@ -7,7 +7,6 @@ heartbeat and record. What a process does before belongs to nobody, and is print
 
 from __future__ import annotations
 
-import functools
 import multiprocessing.context
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import seed_all
+from dp2ddp.taps import Taps
 
 Become = Callable[[int], Callable[[Ending], None]]
 """Called with the rank in its process; returns what is told its end."""
@@ -29,18 +29,14 @@ def observe_ranks(become: Become, seed: int | None) -> None:
 
     _fork_always()
     _seed_children(os.getpid(), seed)
-    module: Any = dist.distributed_c10d
-    original = module.init_process_group
     ranks: set[int] = set()  # of this process: a script may leave its group and join another
 
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
+    def joined(*args: Any, **kwargs: Any) -> None:
         if not ranks:
             ranks.add(dist.get_rank())
             _at_end(become(dist.get_rank()))
 
-    module.init_process_group = dist.init_process_group = init_process_group
+    Taps().after("init_process_group", joined, dist.distributed_c10d, dist)
 
 
 def _fork_always() -> None:

@@ -20,11 +20,18 @@ HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --
 HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
 _HOOKS = tuple(
-    f"{_RUNTIME}/{name}.py"
+    f"{_PACKAGE}{name}.py"
     for name in (
-        "written_files", "guard", "stacks", "virtual_saving", "function_mode", "unseeded", "sample_streams",
+        "taps",
+        "runtime/written_files",
+        "runtime/guard",
+        "runtime/stacks",
+        "runtime/virtual_saving",
+        "runtime/function_mode",
+        "runtime/unseeded",
+        "runtime/sample_streams",
     )
-)  # fmt: skip
+)
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
@@ -154,13 +161,11 @@ def _newest(text: str) -> list[Frame] | None:
 
 def _callee(inner: list[Frame]) -> str:
     """What the user's line called, of the frames within it; "" for a function in C."""
-    frame = next((frame for frame in reversed(inner) if not frame.file.startswith(_RUNTIME)), None)
+    frame = next((frame for frame in reversed(inner) if not _is_ours(frame.file)), None)
     if frame is None:
         return ""
     if frame.file.endswith("/torch/utils/data/dataloader.py"):
         return _LOADER
-    if frame.file.startswith(_RUNTIME):
-        return ""
     parts = [part for part in _FOREIGN if part in frame.file]
     return f"{frame.function} ({frame.file.rpartition(parts[0])[2]})" if parts else ""
 
@@ -197,7 +202,7 @@ def users_place() -> str:
         file = frame.f_code.co_filename
         if is_users(file, frame.f_code.co_firstlineno):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if file.startswith(_PACKAGE) and not file.startswith((*_templates(), *_HOOKS)):
+        if _is_ours(file) and not file.startswith(_HOOKS):
             return ""
         frame = frame.f_back
     return ""
@@ -211,6 +216,11 @@ def users_line() -> str:
     return (
         f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
     )
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a file is of dp2ddp, and no helper."""
+    return file.startswith(_PACKAGE) and not file.startswith(_templates())
 
 
 @lru_cache(maxsize=1)

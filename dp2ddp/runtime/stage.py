@@ -137,9 +137,9 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         streams = virtual_devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
         from dp2ddp.runtime import unseeded
-        from dp2ddp.runtime.patches import Patches
+        from dp2ddp.taps import Taps
 
-        unseeded.seed_the_unseeded(Path(stage.run_folder), Patches())
+        unseeded.seed_the_unseeded(Path(stage.run_folder), Taps())
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
         if streams:
@@ -151,10 +151,10 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
     _change_sums(stage)
     if stage.aligned:
         from dp2ddp.runtime import aligned_draws, first_weights
-        from dp2ddp.runtime.patches import Patches
+        from dp2ddp.taps import Taps
 
         order = aligned_draws.leave_order if stage.mode == "dp" else aligned_draws.take_order
-        order(Path(stage.aligned), Patches())
+        order(Path(stage.aligned), Taps())
         if stage.mode == "dp":
             first_weights.leave(Path(stage.aligned))
         elif not stage.starts_ranks:
@@ -196,25 +196,25 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 
 def _change_sums(stage: Stage) -> None:
     """What makes a run comparable to another one: its sums are in order."""
-    from dp2ddp.runtime.patches import Patches
+    from dp2ddp.taps import Taps
 
     if stage.rank_order:
         from dp2ddp.runtime.rank_order import add_in_rank_order
 
-        add_in_rank_order(Patches())
+        add_in_rank_order(Taps())
 
 
 def _change_steps(stage: Stage, rank: int) -> None:
     """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
     from dp2ddp.runtime import lockstep, nudge
-    from dp2ddp.runtime.patches import Patches
+    from dp2ddp.taps import Taps
 
     if stage.lockstep and stage.mode == "dp" and not stage.nudged:
         lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
     elif stage.lockstep:
         lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
     if stage.nudged:
-        nudge.install_nudge(Patches())
+        nudge.install_nudge(Taps())
 
 
 def seed_all(seed: int) -> None:

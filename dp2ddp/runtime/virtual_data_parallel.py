@@ -25,8 +25,9 @@ from torch._utils import _get_device_index
 from torch._utils import _handle_complex as _real_view
 from torch.nn.parallel import _functions, comm
 
+from dp2ddp.taps import Taps
+
 from .machine import HOST, Machine
-from .patches import Patches
 from .replica_draws import let_replicas_draw_apart
 from .tensor_places import device_at, is_on_device, place_of, put
 
@@ -38,9 +39,9 @@ Observer = Callable[[int, tuple[Any, ...], dict[str, Any]], None]
 """Called with (device index, positional inputs, keyword inputs) of each replica when a batch was split."""
 
 
-def install_data_parallel(patches: Patches, machine: Machine, observers: Sequence[Observer] = ()) -> None:
+def install_data_parallel(taps: Taps, machine: Machine, observers: Sequence[Observer] = ()) -> None:
     """`observers` is asked at each split, so that a list may grow and shrink later."""
-    patches.set_all(
+    taps.set_all(
         comm,
         {
             "broadcast": broadcast,
@@ -50,10 +51,10 @@ def install_data_parallel(patches: Patches, machine: Machine, observers: Sequenc
         },
     )
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
-    patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
-    patches.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
-    patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
-    let_replicas_draw_apart(patches)
+    taps.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
+    taps.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
+    let_replicas_draw_apart(taps)
 
 
 def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer]) -> Callable[..., Any]:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch._utils
 
+from dp2ddp.taps import Taps, in_all_threads
+
 from .autocast import map_autocast_to_cpu
 from .autograd_places import follow_autograd, keep_modes_in_backward
 from .compiling import skip_compiling
@@ -18,12 +20,10 @@ from .double import install_double
 from .function_mode import VirtualDevices
 from .legacy_types import install_legacy_types
 from .machine import Machine
-from .patches import Patches
 from .random_streams import RandomStreams
 from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
 from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
-from .thread_modes import push_in_all_threads
 from .unseen import follow_unseen
 from .unwritten import fill_unwritten
 from .virtual_data_parallel import Observer, install_data_parallel
@@ -38,12 +38,12 @@ class Installation:
     machine: Machine
     streams: RandomStreams
     mode: VirtualDevices
-    patches: Patches
+    taps: Taps
     observers: list[Observer]  # append to it: told of every split that DataParallel makes
 
     def undo(self) -> None:
         """Take everything away again."""
-        self.patches.undo()
+        self.taps.undo()
 
 
 def install(count: int, dtype: str = "float32") -> Installation:
@@ -53,31 +53,31 @@ def install(count: int, dtype: str = "float32") -> Installation:
     """
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
-    machine, patches = Machine(count), Patches()
+    machine, taps = Machine(count), Taps()
     observers: list[Observer] = []
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
     add_cuda_kernels(mode)
     add_sync_batch_norm(mode)
-    follow_autograd(patches, mode)
-    keep_places_out_of_files(patches)
-    follow_loading(patches, mode, follow_saving(patches))
-    install_cuda_api(patches, machine, streams)
-    map_autocast_to_cpu(patches)
-    skip_compiling(patches)
-    install_data_parallel(patches, machine, observers)
-    install_distributed(patches, machine)
-    install_legacy_types(patches, mode)
+    follow_autograd(taps, mode)
+    keep_places_out_of_files(taps)
+    follow_loading(taps, mode, follow_saving(taps))
+    install_cuda_api(taps, machine, streams)
+    map_autocast_to_cpu(taps)
+    skip_compiling(taps)
+    install_data_parallel(taps, machine, observers)
+    install_distributed(taps, machine)
+    install_legacy_types(taps, mode)
     fill_unwritten(mode)
-    modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
-    keep_modes_in_backward(patches, machine, modes)
-    follow_unseen(patches, mode, modes)
-    push_in_all_threads(patches, modes)
-    return Installation(machine, streams, mode, patches, observers)
+    modes = [mode] if dtype == "float32" else [mode, install_double(taps)]
+    keep_modes_in_backward(taps, machine, modes)
+    follow_unseen(taps, mode, modes)
+    in_all_threads(taps, modes)
+    return Installation(machine, streams, mode, taps, observers)
 
 
-def keep_places_out_of_files(patches: Patches) -> None:
+def keep_places_out_of_files(taps: Taps) -> None:
     """Marks are for this process only; a Parameter made of a marked tensor is where the tensor is."""
     original_state = torch._utils._get_obj_state
     original_subclass = torch.Tensor._make_subclass
@@ -93,14 +93,14 @@ def keep_places_out_of_files(patches: Patches) -> None:
         tensor: torch.Tensor = original_subclass(*args, **kwargs)
         return put(tensor, common_place(tensors_in(args)))
 
-    patches.set(torch._utils, "_get_obj_state", _get_obj_state)
+    taps.set(torch._utils, "_get_obj_state", _get_obj_state)
 
     def variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.autograd.Variable(tensor) of old scripts: an alias."""
         tensor: torch.Tensor = torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
         return put(tensor, common_place(tensors_in(args)))
 
-    patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
+    taps.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
     original_wrapper = torch.Tensor._make_wrapper_subclass
 
     def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
@@ -110,5 +110,5 @@ def keep_places_out_of_files(patches: Patches) -> None:
         made: torch.Tensor = original_wrapper(*args, **kwargs)
         return made
 
-    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
-    patches.set(torch.autograd.Variable, "__new__", staticmethod(variable))
+    taps.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
+    taps.set(torch.autograd.Variable, "__new__", staticmethod(variable))

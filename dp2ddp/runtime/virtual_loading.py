@@ -4,16 +4,16 @@ get a mark.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.serialization
 
+from dp2ddp.taps import Taps
+
 from .function_mode import VirtualDevices
 from .machine import Machine
-from .patches import Patches
 from .tensor_places import PLACE, place_of, put
 from .virtual_saving import SavedPlaces
 
@@ -24,18 +24,15 @@ Restore = Callable[[Any, str], Any]
 """storage, location as the file has it -> storage; Any: torch's storage classes, which changed between versions."""
 
 
-def follow_loading(patches: Patches, mode: VirtualDevices, places: SavedPlaces) -> None:
+def follow_loading(taps: Taps, mode: VirtualDevices, places: SavedPlaces) -> None:
     """Let torch.load understand map_location with virtual devices."""
-    load = torch.serialization.load
 
-    @functools.wraps(load)
-    def load_with_places(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(f, _restore(mode.machine, places, map_location), *args, **kwargs)
+    def load(original: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return original(f, _restore(mode.machine, places, map_location), *args, **kwargs)
 
-    patches.set(torch, "load", load_with_places)
-    patches.set(torch.serialization, "load", load_with_places)
-    patches.set(torch.UntypedStorage, "cuda", _storage_to_device(mode.machine))
-    patches.set(torch._utils, "_rebuild_tensor", _rebuild_with_place(torch._utils._rebuild_tensor))
+    taps.around("load", load, torch.serialization, torch)
+    taps.set(torch.UntypedStorage, "cuda", _storage_to_device(mode.machine))
+    taps.after("_rebuild_tensor", _put_where_storage_is, torch._utils)
     mode.handle([torch.Tensor.set_], _set)
 
 
@@ -86,21 +83,13 @@ def _storage_to_device(machine: Machine) -> Callable[..., Any]:
     return cuda
 
 
-def _rebuild_with_place(rebuild: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Every tensor of a file is made by torch._utils._rebuild_tensor, out of a storage that `_restore` has
-    marked.
-    """
-
-    @functools.wraps(rebuild)  # the name is looked up by torch/_weights_only_unpickler.py
-    def rebuild_with_place(storage: Any, *args: Any) -> torch.Tensor:
-        tensor = rebuild(storage, *args)
-        place = place_of(storage._untyped_storage)
-        if place == UNKNOWN:
-            tensor.__dict__.pop(PLACE, None)
-            return tensor
-        return put(tensor, place)
-
-    return rebuild_with_place
+def _put_where_storage_is(tensor: torch.Tensor, storage: Any, *args: Any) -> None:
+    """Every tensor of a file is made by torch._utils._rebuild_tensor, out of a storage that `_restore` has marked."""
+    place = place_of(storage._untyped_storage)
+    if place == UNKNOWN:
+        tensor.__dict__.pop(PLACE, None)
+    else:
+        put(tensor, place)
 
 
 def _set(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:

@@ -4,7 +4,6 @@ because a record beside them says which device each storage was on. torch.load i
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from typing import Any
 import torch
 import torch.serialization
 
-from .patches import Patches
+from dp2ddp.taps import Taps
+
 from .tensor_places import PLACE, place_of
 
 RECORD = "dp2ddp_places"
@@ -48,47 +48,33 @@ class SavedPlaces:
         return None if place is None else "cpu" if place < 0 else f"cuda:{place}"
 
 
-def follow_saving(patches: Patches) -> SavedPlaces:
+def follow_saving(taps: Taps) -> SavedPlaces:
     """Any below: torch's internal functions, which take other arguments in other versions."""
     places = SavedPlaces()
-    serialization: Any = torch.serialization
-    save, load, location_tag = serialization._save, serialization._load, serialization.location_tag
 
-    @functools.wraps(save)
-    def _save(obj: Any, zip_file: Any, *args: Any, **kwargs: Any) -> None:
+    def save(original: Any, obj: Any, zip_file: Any, *args: Any, **kwargs: Any) -> None:
         places.begin_writing()
         try:
-            save(obj, zip_file, *args, **kwargs)
+            original(obj, zip_file, *args, **kwargs)
         finally:
             record = json.dumps(places.end_writing()).encode()
         zip_file.write_record(RECORD, record, len(record))
 
-    @functools.wraps(load)
-    def _load(zip_file: Any, *args: Any, **kwargs: Any) -> Any:
+    def load(original: Any, zip_file: Any, *args: Any, **kwargs: Any) -> Any:
         places.begin_reading(json.loads(zip_file.get_record(RECORD)) if zip_file.has_record(RECORD) else None)
         try:
-            return load(zip_file, *args, **kwargs)
+            return original(zip_file, *args, **kwargs)
         finally:
             places.begin_reading(None)
 
-    @functools.wraps(location_tag)
-    def tag(storage: Any) -> str:
-        places.write(storage)
-        location: str = location_tag(storage)
-        return location
-
-    patches.set_all(serialization, {"_save": _save, "_load": _load, "location_tag": tag})
-    patches.set(torch.Tensor, "_reduce_ex_internal", _marking_storages(torch.Tensor._reduce_ex_internal))
+    taps.around("_save", save, torch.serialization)
+    taps.around("_load", load, torch.serialization)
+    taps.before("location_tag", places.write, torch.serialization)
+    taps.before("_reduce_ex_internal", _mark_storage, torch.Tensor)
     return places
 
 
-def _marking_storages(reduce: Any) -> Any:
+def _mark_storage(tensor: torch.Tensor, *args: Any) -> None:
     """torch.save sees storages only; each tensor that is about to be pickled marks its own."""
-
-    @functools.wraps(reduce)
-    def _reduce_ex_internal(self: torch.Tensor, *args: Any) -> Any:
-        if self.layout == torch.strided and not self.is_meta:
-            setattr(self.untyped_storage(), PLACE, place_of(self))
-        return reduce(self, *args)
-
-    return _reduce_ex_internal
+    if tensor.layout == torch.strided and not tensor.is_meta:
+        setattr(tensor.untyped_storage(), PLACE, place_of(tensor))

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.taps import Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
@@ -80,7 +81,7 @@ class Recorder:
         self._first_buffers: dict[int, torch.Tensor] = {}
         self._off = self._in_child = self._in_grad = False
         self._unchecked: set[Unchecked] = set()
-        self._undo: list[Callable[[], object]] = []
+        self._taps = Taps()
 
     # ---- the observers' end
 
@@ -143,24 +144,19 @@ class Recorder:
     def start(self) -> None:
         """Put the hooks on torch: optimizer steps, backward, zero_grad, compile; and stop in processes that are
         forked."""
-        before = optimizers.register_optimizer_step_pre_hook(self._before_step)
-        after = optimizers.register_optimizer_step_post_hook(self._after_step)
-        self._undo = [before.remove, after.remove]
+        taps = self._taps
+        taps.on_undo(optimizers.register_optimizer_step_pre_hook(self._before_step).remove)
+        taps.on_undo(optimizers.register_optimizer_step_post_hook(self._after_step).remove)
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
-        self._replace(torch.autograd, "backward", self._seeing_losses)
-        self._replace(torch.autograd, "grad", self._seeing_results)
+        taps.around("backward", self._seeing_losses, torch.autograd)
+        taps.around("grad", self._seeing_results, torch.autograd)
         for owner in (torch.nn.Module, torch.optim.Optimizer):
-            self._replace(owner, "zero_grad", self._seeing_zeros)
-        self._replace(torch, "compile", self._seeing_compile)
-        self._replace(torch.nn.Module, "compile", self._seeing_compile)
+            taps.before("zero_grad", lambda *args, **more: self.quietly(self._unstepped.before_end), owner)
+        for place in (torch, torch.nn.Module):
+            taps.before("compile", lambda *args, **more: self._unchecked.add(Unchecked.COMPILE), place)
         # a loader's worker, or whatever else the script forks, is not the process that this is the record of
         turn_off = weakref.WeakMethod(self._turn_off)
         os.register_at_fork(after_in_child=lambda: (method := turn_off()) and method())
-
-    def _replace(self, owner: Any, name: str, seeing: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(seeing(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
@@ -170,8 +166,7 @@ class Recorder:
             except Exception as error:  # whatever it is, it is ours and not the script's
                 self._write_broken_end(error)
         self._off = True
-        for undo in self._undo:
-            undo()
+        self._taps.undo()
 
     def _turn_off(self) -> None:
         self._off = self._in_child = True
@@ -193,51 +188,33 @@ class Recorder:
             self._broken or f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
         )
 
-    def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
-            within = torch._C._current_graph_task_id() != -1
-            if not within:
-                self.quietly(self._note_loss, tensors)
-            original(tensors, *args, **kwargs)
-            if not within:
-                self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
+    def _seeing_losses(self, backward: Callable[..., None], tensors: Any, *args: Any, **kwargs: Any) -> None:
+        # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
+        within = torch._C._current_graph_task_id() != -1
+        if not within:
+            self.quietly(self._note_loss, tensors)
+        backward(tensors, *args, **kwargs)
+        if not within:
+            self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
 
-        return backward
-
-    def _seeing_results(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
-            if within:
-                return original(outputs, inputs, *args, **kwargs)
-            self.quietly(self._unstepped.before_backward)
-            self._in_grad = True  # where torch functions are overridden, it calls itself by this name
-            try:
-                results = original(outputs, inputs, *args, **kwargs)
-            finally:
-                self._in_grad = False
-            self.quietly(self._note_results, inputs, results)
-            return results
-
-        return grad
+    def _seeing_results(
+        self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
+        if within:
+            return grad(outputs, inputs, *args, **kwargs)
+        self.quietly(self._unstepped.before_backward)
+        self._in_grad = True  # where torch functions are overridden, it calls itself by this name
+        try:
+            results = grad(outputs, inputs, *args, **kwargs)
+        finally:
+            self._in_grad = False
+        self.quietly(self._note_results, inputs, results)
+        return results
 
     def _note_results(self, inputs: Any, results: Any) -> None:
         is_tensor = isinstance(inputs, torch.Tensor)
         self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
-
-    def _seeing_zeros(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            self.quietly(self._unstepped.before_end)
-            return original(owner, *args, **kwargs)
-
-        return zero_grad
-
-    def _seeing_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            self._unchecked.add(Unchecked.COMPILE)
-            return original(*args, **kwargs)
-
-        return compiled
 
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
