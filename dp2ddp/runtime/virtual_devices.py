@@ -26,7 +26,7 @@ from .tensor_methods import add_tensor_methods
 from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 from .unseen import follow_unseen
 from .unwritten import fill_unwritten
-from .virtual_data_parallel import Observer, install_data_parallel
+from .virtual_data_parallel import install_data_parallel
 from .virtual_loading import follow_loading
 from .virtual_saving import follow_saving
 
@@ -39,7 +39,6 @@ class Installation:
     streams: RandomStreams
     mode: VirtualDevices
     taps: Taps
-    observers: list[Observer]  # append to it: told of every split that DataParallel makes
 
     def undo(self) -> None:
         """Take everything away again."""
@@ -54,7 +53,6 @@ def install(count: int, dtype: str = "float32") -> Installation:
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, taps = Machine(count), Taps()
-    observers: list[Observer] = []
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
@@ -66,7 +64,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     install_cuda_api(taps, machine, streams)
     map_autocast_to_cpu(taps)
     skip_compiling(taps)
-    install_data_parallel(taps, machine, observers)
+    install_data_parallel(taps, machine)
     install_distributed(taps, machine)
     install_legacy_types(taps, mode)
     fill_unwritten(mode)
@@ -74,7 +72,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     keep_modes_in_backward(taps, machine, modes)
     follow_unseen(taps, mode, modes)
     in_all_threads(taps, modes)
-    return Installation(machine, streams, mode, taps, observers)
+    return Installation(machine, streams, mode, taps)
 
 
 def keep_places_out_of_files(taps: Taps) -> None:
