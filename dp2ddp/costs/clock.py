@@ -47,14 +47,6 @@ class Clock:
         self._last = warm_up + steps
         self._steps = Steps(self._last, self._stamp)
 
-    def quietly(self, work: Callable[..., None], *args: Any) -> None:
-        """The script never fails because of us."""
-        with contextlib.suppress(Exception):
-            work(*args)
-
-    def saw_module(self, module: torch.nn.Module) -> None:
-        """A wrapped model is about to be called."""
-
     def saw_rows(self, rows: int, grad: bool) -> None:
         """So many rows are about to be given to the wrapped model by this process."""
         if grad:

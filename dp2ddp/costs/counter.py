@@ -82,14 +82,6 @@ class Counter:
 
     # ---- the observers' end
 
-    def quietly(self, work: Callable[..., None], *args: Any) -> None:
-        """The script never fails because of us."""
-        with contextlib.suppress(Exception):
-            work(*args)
-
-    def saw_module(self, module: torch.nn.Module) -> None:
-        """A wrapped model is about to be called."""
-
     def saw_rows(self, rows: int, grad: bool) -> None:
         """So many rows are about to be given to the wrapped model."""
         self._evaluated |= not grad

@@ -202,8 +202,7 @@ def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> 
         return
     from dp2ddp.runtime.collectives import observe_collectives
 
-    saws = (recorder.saw_collective,) if recorder else ()
-    observe_collectives(CallRing(Path(stage.run_folder), rank), saws)
+    observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:

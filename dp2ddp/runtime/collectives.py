@@ -43,11 +43,10 @@ COLLECTIVES = (
     "send_object_list",
 )
 _OF_GROUPS = ("init_process_group", "new_group", "destroy_process_group")  # which all ranks have to call, too
-_Saw = Callable[[str], None]
 
 
-def observe_collectives(calls: CallRing, saws: tuple[_Saw, ...] = ()) -> None:
-    """Note each call in the run folder, before it is made; and tell `saws` its name."""
+def observe_collectives(calls: CallRing, add: Callable[[str, str], None] | None = None) -> None:
+    """Note each call in the run folder, before it is made; `add` is told of the collectives among them."""
     import torch
     import torch.distributed as dist
 
@@ -56,24 +55,23 @@ def observe_collectives(calls: CallRing, saws: tuple[_Saw, ...] = ()) -> None:
     module: Any = dist.distributed_c10d
     inside = threading.local()
 
-    def noted(name: str, saws: tuple[_Saw, ...], original: Any, *args: Any, **kwargs: Any) -> Any:
+    def noted(name: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Any: functions of torch."""
         if getattr(inside, "deep", False):
             return original(*args, **kwargs)
         inside.deep = True
         try:
             calls.add(name, _what(args, kwargs), _group(args, kwargs), users_line())
-            for saw in saws:
-                saw(name)
+            if add and name in COLLECTIVES:
+                add("collectives", name)
             return original(*args, **kwargs)
         finally:
             inside.deep = False
 
-    each = {name: partial(noted, name, saws) for name in COLLECTIVES}
     taps = Taps()
-    taps.everywhere(module, {**each, **{name: partial(noted, name, ()) for name in _OF_GROUPS}})
+    taps.everywhere(module, {name: partial(noted, name) for name in (*COLLECTIVES, *_OF_GROUPS)})
     wrapper = torch.nn.parallel.DistributedDataParallel  # whose ranks meet when it is made
-    taps.around("__init__", partial(noted, "DistributedDataParallel", ()), wrapper)
+    taps.around("__init__", partial(noted, "DistributedDataParallel"), wrapper)
     taps.around("wait", wait_for_collective, module.Work)
 
 

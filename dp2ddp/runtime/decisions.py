@@ -42,7 +42,7 @@ def _clip(
     recorder.saw_clipping(parameters, bound.get("max_norm", bound.get("clip_value")))
     result = original(given, *args, **kwargs)
     if name == "clip_grad_norm_":
-        recorder.saw_norm(result)
+        recorder.quietly(lambda: recorder.add("clips", float(result)))
     return result
 
 
@@ -51,7 +51,7 @@ def _step(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> 
     before = recorder.steps
     result = original(*args, **kwargs)
     if recorder.steps == before:
-        recorder.saw_skipped()
+        recorder.add("skipped")
     return result
 
 
@@ -75,7 +75,7 @@ class _Schedulers:
 
     def _step(self, original: Function, *args: Any, **kwargs: Any) -> Any:
         if not getattr(self._inside, "yes", False):
-            self._recorder.saw_scheduled()
+            self._recorder.add("scheduled")
         return self._within(original, *args, **kwargs)
 
     def _within(self, original: Function, *args: Any, **kwargs: Any) -> Any:

@@ -96,7 +96,7 @@ class _LoaderObserver:
         index, streams = find(iterator)
         iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
         indices = None if iterable else _plain_indices(index, iterator._auto_collation)
-        self._recorder.saw_draw(Draw(self._datasets.of(iterator._dataset), indices, streams))
+        self._recorder.add("draws", Draw(self._datasets.of(iterator._dataset), indices, streams))
 
     def alone(self, iterator: Any) -> tuple[Any, Streams]:
         return self._pass(iterator).index, self._here

@@ -24,7 +24,7 @@ def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None] | 
         from dp2ddp.runtime.forward_rows import count_rows
 
         clock = Clock(Path(stage.timed), rank, stage.warm_up, stage.steps or 1, virtual)
-        count_rows(clock)
+        count_rows(clock.saw_rows)
         return clock.finish
     return _start_counter(stage, rank, virtual).finish if stage.counted else None
 
@@ -36,7 +36,7 @@ def _start_counter(stage: Stage, rank: int, virtual: bool) -> Counter:
     assert stage.counted is not None
     place_of = _place_on_virtual if virtual else None
     counter = Counter(Path(stage.counted), rank, stage.warm_up, stage.steps or 1, stage.world, place_of)
-    count_rows(counter)
+    count_rows(counter.saw_rows)
     if virtual:
         _show_calls(counter)
     return counter

@@ -14,6 +14,7 @@ from dp2ddp.runtime.double import DoublePrecision
 from dp2ddp.runtime.stacks import users_line
 from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
+from dp2ddp.trace.records import SCALED
 
 
 def observe_precision(recorder: Recorder) -> None:
@@ -25,7 +26,7 @@ def observe_precision(recorder: Recorder) -> None:
 
     def scale(scaler: Any, outputs: Any) -> None:
         if scaler.is_enabled():
-            recorder.saw_scaling(users_line())
+            recorder.add("casts", (SCALED, users_line()))
 
     taps = Taps()
     taps.before("__enter__", enter, autocast)

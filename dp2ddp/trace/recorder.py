@@ -2,7 +2,7 @@
 
 The script must not notice: no random number is drawn, no tensor of its is changed or kept, nothing that fails in here
 reaches it (the record ends early and says why). What happens between the steps comes from the observers in
-dp2ddp.runtime, which call the `saw_` methods.
+dp2ddp.runtime, which call `add` and the `saw_` methods.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
 from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors
 from dp2ddp.trace.record_folder import rank_folder
-from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector
+from dp2ddp.trace.records import End, Vector
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
 from dp2ddp.trace.unclipped import Unclipped
@@ -67,6 +67,7 @@ class Recorder:
         self._stopped = False
         self._broken = ""
         self._events = Collected()
+        self.add = self._events.add
         self._nothing = self._events.peek()
         self._unclipped = Unclipped()
         self._unstepped = Unstepped(living_roots, room // 4)
@@ -85,37 +86,17 @@ class Recorder:
 
     # ---- the observers' end
 
-    def saw_forward(self, forward: Forward) -> None:
-        """A wrapped model is about to be called."""
-        self._events.forward(forward)
-
     def saw_module(self, module: torch.nn.Module) -> None:
         """A wrapped model is about to be called: if it is for the first time, its buffers are those of the start."""
         self.quietly(self._note_first_buffers, module)
-
-    def saw_draw(self, draw: Draw) -> None:
-        """The script has got a batch from a DataLoader."""
-        self._events.draw(draw)
 
     def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         """The gradients of `parameters` are about to be clipped to `limit`, a norm or a value."""
         self.quietly(self._note_clipping, parameters, limit)
 
-    def saw_norm(self, norm: Any) -> None:
-        """clip_grad_norm_ has returned a total norm."""
-        self.quietly(lambda: self._events.clip(float(norm)))
-
-    def saw_skipped(self) -> None:
-        """GradScaler.step has returned without stepping."""
-        self._events.skipped()
-
-    def saw_scheduled(self) -> None:
-        """A scheduler has been stepped."""
-        self._events.scheduled()
-
     def saw_precision(self, dtype: str) -> None:
         """Autocast has been asked for."""
-        self._events.precision(dtype)
+        self.add("precision", dtype)
         self._unchecked.add(Unchecked.AUTOCAST)
 
     def saw_host_draws(self) -> None:
@@ -125,14 +106,6 @@ class Recorder:
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
         self.quietly(self._note_cast, tensor, dtype, place)
-
-    def saw_scaling(self, place: str) -> None:
-        """GradScaler has scaled a loss."""
-        self._events.cast(SCALED, place)
-
-    def saw_collective(self, name: str) -> None:
-        """A function of torch.distributed has been called."""
-        self._events.collective(name)
 
     @property
     def steps(self) -> int:
@@ -221,17 +194,17 @@ class Recorder:
         self._look_at_models()
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
-        self._events.loss(float(sum(map(sum_of, each))))
+        self.add("losses", float(sum(map(sum_of, each))))
 
     def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         what = self._models.kind_of(tensor, self._backwards)
         if what:
-            self._events.cast(f"{what} cast to {str(dtype).removeprefix('torch.')}", place)
+            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
 
     def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
             self._unclipped.note(parameters)
-            self._events.limit(float(limit))
+            self.add("limits", float(limit))
 
     def _look_at_models(self) -> None:
         """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""
