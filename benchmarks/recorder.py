@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dp2ddp.runtime import collectives, decisions, forward_rows, loader_batches, precision, virtual_devices
+from dp2ddp.runtime import collectives, decisions, forward_rows, loader_batches, virtual_devices
 from dp2ddp.trace.recorder import Recorder
 
 Step = Callable[[], None]
@@ -107,7 +107,6 @@ class Recorders:
             forward_rows.observe_forwards,
             loader_batches.observe_batches,
             decisions.observe_decisions,
-            precision.observe_precision,
             collectives.observe_collectives,
         ):
             observe(self)  # type: ignore[arg-type]

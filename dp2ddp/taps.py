@@ -12,8 +12,8 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -135,6 +135,20 @@ def _put_back(owner: Any, name: str, before: Any) -> None:
         delattr(owner, name)
     else:
         setattr(owner, name, before)
+
+
+class Inside(threading.local):
+    """Whether this thread is within a function that is followed: what that calls in turn is its own affair."""
+
+    yes = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        before, self.yes = self.yes, True
+        try:
+            yield
+        finally:
+            self.yes = before
 
 
 def in_all_threads(taps: Taps, modes: Sequence[AbstractContextManager[Any]]) -> None:

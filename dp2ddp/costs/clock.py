@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from dp2ddp.costs.readings import Timed, write_or_say_why
 from dp2ddp.costs.steps import Steps
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Inside, Taps
 
 _PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
 
@@ -116,7 +116,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._inside = threading.local()
+        self._inside = Inside()
         self._known: set[type] = set()
         self._taps = Taps()
         self._time_next(dataloader._BaseDataLoaderIter)
@@ -134,16 +134,15 @@ class Waiting:
     @contextlib.contextmanager
     def _spent(self) -> Iterator[None]:
         """A loader within a loader, or one that a worker's thread reads, is no time of the script's twice."""
-        if getattr(self._inside, "deep", False) or threading.current_thread() is not threading.main_thread():
+        if self._inside.yes or threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._inside.deep = True
         started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - started
-            self._inside.deep = False
+        with self._inside.entered():
+            try:
+                yield
+            finally:
+                self.seconds += time.perf_counter() - started
 
     def _follow(self, cls: Any, more: dict[str, Any]) -> None:
         """A subclass with an `__iter__` of its own: what it returns is timed."""

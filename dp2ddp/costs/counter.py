@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 
-from dp2ddp.costs.device_copies import Copies, PlaceOf
 from dp2ddp.costs.live import Live
-from dp2ddp.costs.operations import Operations, RealCopies, bytes_of, tensors_in
+from dp2ddp.costs.operations import Copies, Operations, PlaceOf, RealCopies, Tally, bytes_of, mean, tensors_in
 from dp2ddp.costs.readings import Counted, Sent, write_or_say_why
 from dp2ddp.costs.steps import Steps
-from dp2ddp.costs.tally import Tally, mean
 from dp2ddp.taps import Taps, in_all_threads
 
 _WAITS = {  # functions after which the host knows what a device has computed

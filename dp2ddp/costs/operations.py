@@ -1,4 +1,4 @@
-"""Every operation of torch, also those below Python: collectives of the reducer among them.
+"""Every operation of torch, also those below Python: collectives of the reducer, copies between DataParallel's devices.
 
 A collective's bytes are those of the larger side of a rank: what it gives or what it gets. How often they cross a link
 is the backend's affair (a ring sends 2 (W - 1) / W of an all_reduce's bytes).
@@ -8,14 +8,52 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.parallel import comm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dp2ddp.costs.live import Live
-from dp2ddp.costs.tally import Tally
+from dp2ddp.costs.readings import Sent
+from dp2ddp.taps import Inside, Taps
+
+
+class Tally:
+    """Calls and bytes of each kind, so far."""
+
+    def __init__(self) -> None:
+        self.calls: Counts[str] = Counts()
+        self.bytes: Counts[str] = Counts()
+
+    def add(self, kind: str, size: int = 0) -> None:
+        """Count one call of a kind, with its bytes."""
+        self.calls[kind] += 1
+        self.bytes[kind] += size
+
+    def taken(self) -> Tally:
+        """What was counted, and begin anew."""
+        tally = Tally()
+        tally.calls, tally.bytes = self.calls, self.bytes
+        self.calls, self.bytes = Counts(), Counts()
+        return tally
+
+
+def mean(tallies: Sequence[Tally]) -> dict[str, Sent]:
+    """The mean of several steps: kind -> calls and bytes a step."""
+    kinds = sorted({kind for tally in tallies for kind in tally.calls})
+    count = len(tallies)
+    return {
+        kind: Sent(
+            sum(tally.calls[kind] for tally in tallies) / count,
+            sum(tally.bytes[kind] for tally in tallies) / count,
+        )
+        for kind in kinds
+    }
+
 
 _NAMES = {  # of torch.ops.c10d, as torch.distributed calls them
     "allreduce": "all_reduce",
@@ -134,3 +172,68 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (tuple, list)):
         for each in value:
             yield from tensors_in(each)
+
+
+PlaceOf = Callable[[torch.Tensor], int]
+"""The index of the device that a tensor is on; negative: the host."""
+# Any throughout: functions of torch.nn.parallel.comm
+
+
+class Copies:
+    """Follows torch.nn.parallel.comm, through which DataParallel copies everything."""
+
+    def __init__(self, copies: Tally, moves: Tally, place_of: PlaceOf, made: Callable[[Any], None]) -> None:
+        """`made` is told of what each of them returns."""
+        self._copies, self._moves, self._place_of, self._made = copies, moves, place_of, made
+        self._inside = Inside()
+        for name, note in (
+            ("broadcast", self._note_weights),
+            ("broadcast_coalesced", self._note_weights),
+            ("scatter", self._note_inputs),
+            ("gather", self._note_outputs),
+            ("reduce_add", self._note_gradients),
+            ("reduce_add_coalesced", self._note_gradients),
+        ):
+            Taps().around(name, partial(self._copying, note), comm)
+
+    @property
+    def inside(self) -> bool:
+        """Whether one of them is under way in this thread."""
+        return self._inside.yes
+
+    def _copying(self, note: Callable[[Any, Any], None], original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.inside:  # one of them calls another
+            return original(*args, **kwargs)
+        with self._inside.entered():
+            result = original(*args, **kwargs)
+        with contextlib.suppress(Exception):  # the script never fails because of us
+            note((*args, *kwargs.values()), result)
+            self._made(result)
+        return result
+
+    def _note_weights(self, given: Any, result: Any) -> None:
+        home = self._place_of(next(tensors_in(given)))
+        self._add("weights", (each for each in tensors_in(result) if self._place_of(each) != home))
+
+    def _note_inputs(self, given: Any, result: Any) -> None:
+        home = self._place_of(given[0])
+        if home < 0:
+            for each in tensors_in(result):
+                self._moves.add("moved", bytes_of(each))
+        else:
+            self._add("inputs", (each for each in tensors_in(result) if self._place_of(each) != home))
+
+    def _note_outputs(self, given: Any, result: Any) -> None:
+        home = self._place_of(result)
+        self._add("outputs", (each for each in tensors_in(given[0]) if self._place_of(each) != home))
+
+    def _note_gradients(self, given: Any, result: Any) -> None:
+        """Those of the first device, where they are added up, stay where they are."""
+        others = given[0][1:] if len(given[0]) > 1 else ()
+        self._add("gradients", tensors_in(list(others)))
+
+    def _add(self, kind: str, copied: Iterable[torch.Tensor]) -> None:
+        """What is split or gathered in a backward pass are the gradients of outputs and inputs."""
+        sizes = [bytes_of(each) for each in copied]
+        if sizes:
+            self._copies.add("gradients" if torch._C._current_graph_task_id() != -1 else kind, sum(sizes))

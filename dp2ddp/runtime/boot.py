@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any
 
 from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
-from dp2ddp.runtime.collective_calls import CallRing
+from dp2ddp.runtime.collectives import CallRing
+from dp2ddp.runtime.meeting import meet_in_run_folder
 from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
-from dp2ddp.runtime.rendezvous import meet_in_run_folder
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
     RENDEZVOUS,

@@ -1,28 +1,48 @@
-"""What the script decides between backward and step: clipping, steps that GradScaler skips, schedulers."""
+"""What the script decides between backward and step: clipping, steps that GradScaler skips, schedulers; and which
+precision it asks for, of autocast and by hand: in the float64 stage all numbers are doubles, the wish stays a fact.
+"""
 
 from __future__ import annotations
 
 import inspect
-import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
+import torch.overrides
+from torch.amp.autocast_mode import autocast
 from torch.optim import lr_scheduler
 
-from dp2ddp.taps import Taps
+from dp2ddp.runtime.precision import DoublePrecision
+from dp2ddp.runtime.stacks import users_line
+from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.recorder import Recorder
+from dp2ddp.trace.records import SCALED
 
 # Any throughout: arguments and results of torch's functions.
 Function = Callable[..., Any]
 
 
 def observe_decisions(recorder: Recorder) -> None:
-    """Let the recorder see clipping, skipped steps and schedulers."""
+    """Let the recorder see clipping, skipped steps and schedulers, and which precision the script asks for."""
+
+    def enter(context: Any) -> None:
+        if context._enabled:
+            recorder.saw_precision(str(context.fast_dtype).removeprefix("torch."))
+
+    def scale(scaler: Any, outputs: Any) -> None:
+        if scaler.is_enabled():
+            recorder.add("casts", (SCALED, users_line()))
+
     taps = Taps()
+    taps.before("__enter__", enter, autocast)
+    taps.before("scale", scale, torch.amp.GradScaler)
+    modes: Any = torch.overrides
+    for mode in modes._get_current_function_mode_stack():
+        if isinstance(mode, DoublePrecision):
+            mode.observers.append(lambda tensor, dtype: recorder.saw_cast(tensor, dtype, users_line()))
     names = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
     taps.everywhere(torch.nn.utils, {name: partial(_clip, recorder, name) for name in names})
     taps.around("step", partial(_step, recorder), torch.amp.GradScaler)
@@ -60,7 +80,7 @@ class _Schedulers:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._inside = threading.local()
+        self._inside = Inside()
 
     def watch(self, taps: Taps) -> None:
         def watch(kind: Any) -> None:
@@ -74,22 +94,13 @@ class _Schedulers:
         base.__init_subclass__ = classmethod(lambda cls: watch(cls))
 
     def _step(self, original: Function, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(self._inside, "yes", False):
+        if not self._inside.yes:
             self._recorder.add("scheduled")
         return self._within(original, *args, **kwargs)
 
     def _within(self, original: Function, *args: Any, **kwargs: Any) -> Any:
-        with self._entered():
+        with self._inside.entered():
             return original(*args, **kwargs)
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        before = getattr(self._inside, "yes", False)
-        self._inside.yes = True
-        try:
-            yield
-        finally:
-            self._inside.yes = before
 
 
 def _subclasses(kind: Any) -> Iterator[Any]:

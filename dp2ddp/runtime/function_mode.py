@@ -12,8 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from .machine import Machine
 from .mismatch import check_same_place
-from .random_functions import drawing_functions
-from .random_streams import RandomStreams
+from .random_streams import RandomStreams, drawing_functions
 from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 
 # Any throughout: arguments and results of whatever torch function was called.

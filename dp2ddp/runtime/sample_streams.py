@@ -22,6 +22,8 @@ from torch.utils.data._utils import fetch
 
 from dp2ddp.taps import Taps
 
+from .random_streams import host_states, seed_host, set_host_states
+
 # Any: samples, indices and data sets are the user's.
 Fetcher = fetch._MapDatasetFetcher
 _EPOCH = "_dp2ddp_epoch"
@@ -114,14 +116,14 @@ def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> tuple[bool, ...
     last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
     after = stream_digests()
     for index in last:
-        seed_streams(_seed_of(fetcher, index))
+        seed_host(_seed_of(fetcher, index))
     went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
     return tuple(a and not b for a, b in zip(went_on, getattr(fetcher, _RESEEDED), strict=True))
 
 
 def _load(fetcher: Any, index: Any) -> Any:
     seed = _seed_of(fetcher, index)
-    seed_streams(seed)
+    seed_host(seed)
     before = tuple(_seedings)
     try:
         if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
@@ -148,14 +150,6 @@ def plain_index(index: Any) -> Any:
     return index.tolist() if hasattr(index, "tolist") else index
 
 
-def seed_streams(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
-
-
 def stream_digests() -> tuple[int, int, int]:
     """64 bits each of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
     with torch._C.DisableTorchFunction():
@@ -177,13 +171,8 @@ def _numpy_digest() -> int:
 @contextmanager
 def kept_streams() -> Iterator[None]:
     """What is drawn inside does not advance the streams of torch, random and numpy outside."""
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    numpy = sys.modules.get("numpy")
-    numpy_state = None if numpy is None else numpy.random.get_state()
+    states = host_states()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        random.setstate(python_state)
-        if numpy is not None and numpy_state is not None:
-            numpy.random.set_state(numpy_state)
+        set_host_states(states)

@@ -26,7 +26,7 @@ _HOOKS = tuple(
         "runtime/written_files",
         "runtime/guard",
         "runtime/stacks",
-        "runtime/virtual_saving",
+        "runtime/virtual_files",
         "runtime/function_mode",
         "runtime/unseeded",
         "runtime/sample_streams",

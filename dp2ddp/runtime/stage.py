@@ -114,10 +114,9 @@ def import_equipment() -> None:
     import dp2ddp.runtime.guard
     import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
+    import dp2ddp.runtime.meeting
     import dp2ddp.runtime.metering
     import dp2ddp.runtime.nudge
-    import dp2ddp.runtime.ports
-    import dp2ddp.runtime.precision
     import dp2ddp.runtime.rank_order
     import dp2ddp.runtime.sample_streams
     import dp2ddp.runtime.unseeded
@@ -172,7 +171,7 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         if stage.holder:
             rename_across_layers()
     if stage.mode == "ddp" and stage.scratch:
-        from dp2ddp.runtime.ports import have_own_ports
+        from dp2ddp.runtime.meeting import have_own_ports
 
         have_own_ports(Path(stage.run_folder))
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
@@ -250,7 +249,6 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
         decisions,
         forward_rows,
         loader_batches,
-        precision,
         replica_draws,
     )
     from dp2ddp.trace.recorder import Recorder
@@ -262,6 +260,5 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     forward_rows.observe_forwards(recorder, aligned_draws.Streams().begin if stage.aligned else None)
     loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
-    precision.observe_precision(recorder)
     replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)
     return recorder

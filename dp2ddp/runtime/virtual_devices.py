@@ -10,25 +10,21 @@ import torch._utils
 
 from dp2ddp.taps import Taps, in_all_threads
 
-from .autocast import map_autocast_to_cpu
 from .autograd_places import follow_autograd, keep_modes_in_backward
 from .compiling import skip_compiling
+from .constructors import fill_unwritten, install_legacy_types
 from .cuda_api import install_cuda_api
-from .cuda_kernels import add_cuda_kernels
+from .cuda_kernels import add_cuda_kernels, add_sync_batch_norm
 from .distributed import install_distributed
-from .double import install_double
 from .function_mode import VirtualDevices
-from .legacy_types import install_legacy_types
 from .machine import Machine
+from .precision import install_double, map_autocast_to_cpu
 from .random_streams import RandomStreams
-from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
 from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 from .unseen import follow_unseen
-from .unwritten import fill_unwritten
 from .virtual_data_parallel import install_data_parallel
-from .virtual_loading import follow_loading
-from .virtual_saving import follow_saving
+from .virtual_files import follow_loading, follow_saving
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from dp2ddp.runtime.distributed import Nccl
 from dp2ddp.runtime.machine import HOST, Machine
-from dp2ddp.runtime.nccl import Nccl
 
 from .conftest import Install
 

@@ -10,7 +10,7 @@ import pytest
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime import ports
-from dp2ddp.runtime.ports import free_port, own_port
+from dp2ddp.runtime.meeting import free_port, own_port
 
 
 def test_a_named_port_is_the_same_free_one_for_all_of_a_run(tmp_path: Path) -> None:

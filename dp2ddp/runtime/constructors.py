@@ -1,18 +1,23 @@
-"""torch.cuda.FloatTensor and its brothers: constructors and types of old scripts."""
+"""Constructors: torch.cuda.FloatTensor and its brothers, types of old scripts; and memory that nobody has written.
+
+That is zeros on a stage: a script that prints or saves a tensor which it has not filled yet gets whatever lay there,
+other numbers in each run, and two runs of one program would not be the same.
+"""
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from dp2ddp.taps import Taps
 
-from .function_mode import VirtualDevices
+from .function_mode import Function, VirtualDevices
 from .machine import Machine
 from .tensor_methods import LEGACY_DTYPES, dtype_called
 from .tensor_places import is_on_device, put
-from .unwritten import sizes_only, zeroed
 
 
 class LegacyType(type):
@@ -63,3 +68,32 @@ def _default_tensor_type(machine: Machine) -> Any:
         machine.cuda_by_default = name.startswith("torch.cuda.")
 
     return set_default_tensor_type
+
+
+def fill_unwritten(mode: VirtualDevices) -> None:
+    """Let torch.empty and its like return zeros."""
+
+    def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return zeroed(mode.run(func, args, kwargs))
+
+    mode.handle(
+        [
+            torch.empty,
+            torch.empty_like,
+            torch.empty_strided,
+            torch.empty_permuted,
+            torch.Tensor.new_empty,
+            torch.Tensor.new_empty_strided,
+        ],
+        empty,
+    )
+
+
+def zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return tensor.zero_()
+
+
+def sizes_only(arguments: Sequence[Any]) -> bool:
+    """Whether torch.Tensor(*arguments) is asked for a tensor of some size, and not for one of some data."""
+    return all(isinstance(argument, (numbers.Integral, torch.Size)) for argument in arguments)
