@@ -153,7 +153,7 @@ class Counter:
 
     def _reading(self) -> Counted:
         kept = [step for step in self._counted if not step.evaluated] or self._counted
-        optimizer = self._steps.optimizer
+        optimizer = self._steps.first.now
         parameters = (
             [each for group in optimizer.param_groups for each in group["params"]] if optimizer else []
         )

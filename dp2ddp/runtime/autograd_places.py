@@ -18,8 +18,7 @@ from torch.overrides import TorchFunctionMode
 from dp2ddp.taps import Taps
 
 from .function_mode import VirtualDevices
-from .machine import Machine
-from .tensor_places import common_place, place_of, put, put_missing, tensors_in
+from .places import Machine, common_place, place_of, put, put_missing, tensors_in
 
 _PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
 

@@ -26,7 +26,6 @@ import termios
 import threading
 import time
 import traceback
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -51,15 +50,14 @@ from dp2ddp.runtime.run_folder import (
 from dp2ddp.runtime.spawned_ranks import observe_ranks
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
-from dp2ddp.runtime.written_files import Writes
+from dp2ddp.runtime.writes import Writes
 from dp2ddp.taps import Taps
 
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
 
-_LAST_LOOK = (
-    5.0  # seconds that a rank which failed stays at most, until the others have been asked where they stand
-)
+# seconds that a rank which failed stays at most, until the others have been asked where they stand
+_LAST_LOOK = 5.0
 INTERRUPTED = 130  # as shells say it
 
 
@@ -111,9 +109,8 @@ def run_stage(stage: Stage, rank: int) -> int:
     writes = Writes(run_folder, label)
     virtual = is_virtual(stage)  # virtual ones look like real ones, once they are there
     heartbeat = Heartbeat(run_folder, rank)
-    _count_steps(
-        heartbeat, one_optimizer=bool(stage.timed or stage.counted)
-    )  # before whatever ends a run at a step
+    # before whatever ends a run at a step
+    _count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
     recorder = set_stage(stage, rank, writes)
     finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder, virtual)
     if stage.mode == "ddp" and not stage.starts_ranks:
@@ -351,16 +348,15 @@ def _count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    first: weakref.ref[Any] | None = None
+    from dp2ddp.costs.steps import FirstOptimizer
+
+    first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:
-        nonlocal first
-        if first is None or first() is None:
-            first = weakref.ref(optimizer)
-        if one_optimizer and first() is not optimizer:
-            heartbeat.beat()
-        else:
+        if first.is_it(optimizer) or not one_optimizer:
             heartbeat.step()
+        else:
+            heartbeat.beat()
 
     register_optimizer_step_post_hook(step)
 

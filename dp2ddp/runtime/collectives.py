@@ -99,7 +99,7 @@ def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Shape and dtype of the first tensor; or how many ranks are to meet."""
-    from dp2ddp.runtime.tensor_places import tensors_in
+    from dp2ddp.runtime.places import tensors_in
 
     if "world_size" in kwargs:
         return f"{kwargs['world_size']} ranks"

@@ -15,9 +15,8 @@ import torch
 from dp2ddp.taps import Taps
 
 from .function_mode import Function, VirtualDevices
-from .machine import Machine
+from .places import Machine, is_on_device, put
 from .tensor_methods import LEGACY_DTYPES, dtype_called
-from .tensor_places import is_on_device, put
 
 
 class LegacyType(type):

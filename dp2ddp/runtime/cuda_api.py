@@ -17,7 +17,7 @@ import torch
 from dp2ddp.taps import Taps
 
 from .cuda_streams import CudaStreams, StreamContext
-from .machine import Machine
+from .places import Machine
 from .random_streams import RandomStreams, VirtualGenerator
 from .tensor_methods import LEGACY_DTYPES
 

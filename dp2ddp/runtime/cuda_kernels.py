@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .function_mode import Handler, VirtualDevices
-from .tensor_places import is_on_device, place_of, put
+from .places import is_on_device, place_of, put
 
 
 def add_cuda_kernels(mode: VirtualDevices) -> None:

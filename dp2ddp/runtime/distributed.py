@@ -17,8 +17,7 @@ import torch.distributed as dist
 from dp2ddp.taps import Inside, Taps
 
 from .collectives import group_of
-from .machine import HOST, Machine
-from .tensor_places import place_of, tensors_in
+from .places import HOST, Machine, place_of, tensors_in
 
 _SUM = dist.ReduceOp.SUM if dist.is_available() else None
 _BY_DEFAULT = "cpu:gloo,cuda:nccl"

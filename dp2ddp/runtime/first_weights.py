@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.aligned_orders import Weights, leave_taken
-from dp2ddp.trace.parameter_names import living_roots, named_tensors, tensor_tables
+from dp2ddp.trace.names import living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
 _FILE = "weights.safetensors"  # DataParallel's; weights-RANK-ATTEMPT: a digest of what that rank began with

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .machine import Machine
 from .mismatch import check_same_place
+from .places import PINNED, PLACE, Machine, common_place, put, tensors_in
 from .random_streams import RandomStreams, drawing_functions
-from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 
 # Any throughout: arguments and results of whatever torch function was called.
 Function = Callable[..., Any]

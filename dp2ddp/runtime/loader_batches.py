@@ -25,9 +25,8 @@ from dp2ddp.trace.records import Draw
 # Any throughout: iterators, fetchers, indices and data sets.
 Function = Callable[..., Any]
 Streams = tuple[int, ...]  # digests of those that were drawn from
-_SLOT = struct.Struct(
-    "<QQQQ"
-)  # number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
+# number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
+_SLOT = struct.Struct("<QQQQ")
 
 
 def observe_batches(recorder: Recorder) -> None:
@@ -51,9 +50,8 @@ class _LoaderObserver:
         self._recorder = recorder
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._datasets = _Ordinals()
-        self._channel: _Channel | None = (
-            None  # of the loader whose workers are being started; in them: their own
-        )
+        # of the loader whose workers are being started; in them: their own
+        self._channel: _Channel | None = None
         self._loaded = 0  # batches that this worker has loaded
         self._here: Streams = ()  # of the batch that this process has loaded last
 
@@ -166,9 +164,8 @@ class _Ordinals:
     """Numbers for data sets, by first use; a conversion may build a loader anew for every epoch."""
 
     def __init__(self) -> None:
-        self._known: dict[
-            int, tuple[Any, int]
-        ] = {}  # id -> the data set, which keeps the id taken; its number
+        # id -> the data set, which keeps the id taken; its number
+        self._known: dict[int, tuple[Any, int]] = {}
 
     def of(self, dataset: Any) -> int:
         return self._known.setdefault(id(dataset), (dataset, len(self._known)))[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.taps import Taps
 
 if TYPE_CHECKING:
     import torch
@@ -44,8 +45,7 @@ def _start_counter(stage: Stage, rank: int, virtual: bool) -> Counter:
 
 def _place_on_virtual(tensor: torch.Tensor) -> int:
     """A tensor without a mark is none of a device's."""
-    from dp2ddp.runtime.machine import HOST
-    from dp2ddp.runtime.tensor_places import place_of
+    from dp2ddp.runtime.places import HOST, place_of
 
     place = place_of(tensor)
     return HOST if place is None else place
@@ -55,10 +55,7 @@ def _show_calls(counter: Counter) -> None:
     """Each function that virtual devices answer, also within the functions of a tensor's own class."""
     from dp2ddp.runtime.function_mode import VirtualDevices
 
-    devices: Any = VirtualDevices
-    original = devices.__torch_function__
-
-    def __torch_function__(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
 
-    devices.__torch_function__ = __torch_function__
+    Taps().around("__torch_function__", show, VirtualDevices)

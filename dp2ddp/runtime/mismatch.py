@@ -11,8 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .machine import HOST
-from .tensor_places import device_at, has_dimensions, place_of
+from .places import HOST, device_at, has_dimensions, place_of
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum

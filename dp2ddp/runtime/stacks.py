@@ -23,8 +23,7 @@ _HOOKS = tuple(
     f"{_PACKAGE}{name}.py"
     for name in (
         "taps",
-        "runtime/written_files",
-        "runtime/guard",
+        "runtime/writes",
         "runtime/stacks",
         "runtime/virtual_files",
         "runtime/function_mode",
@@ -80,9 +79,8 @@ class RankPosition:
     source: str = ""  # the innermost frame's line
     ended: str = ""  # how, of a rank that is no longer there
     helper: str = ""  # a helper of a conversion that it has called: ask_rank0
-    inside: str = (
-        ""  # the line that called it, if it calls the innermost frame: other ranks may wait for its end
-    )
+    # the line that called it, if it calls the innermost frame: other ranks may wait for its end
+    inside: str = ""
     worker: str = ""  # where a worker of its loader stands, if the rank waits for one
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dp2ddp.runtime.written_files import Writes
+    from dp2ddp.runtime.writes import Writes
     from dp2ddp.trace.recorder import Recorder
 
 Mode = Literal["dp", "ddp"]
@@ -50,7 +50,7 @@ class Stage:
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder of all that the run may leave behind
-    owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (guard.py)
+    owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (writes.py)
     holder: int | None = None  # the process that holds the mounts which the run sees (copies/namespace.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     kept: tuple[str, ...] = ()  # folders of the user's in which the run must not write (copies/fence.py)
@@ -111,7 +111,6 @@ def import_equipment() -> None:
     import dp2ddp.runtime.decisions
     import dp2ddp.runtime.first_weights
     import dp2ddp.runtime.forward_rows
-    import dp2ddp.runtime.guard
     import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
     import dp2ddp.runtime.meeting
@@ -121,6 +120,7 @@ def import_equipment() -> None:
     import dp2ddp.runtime.sample_streams
     import dp2ddp.runtime.unseeded
     import dp2ddp.runtime.virtual_devices
+    import dp2ddp.runtime.writes
     import dp2ddp.trace.recorder  # noqa: F401
 
 
@@ -160,7 +160,7 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
             first_weights.take_over(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
         from dp2ddp.copies.fence import fence
-        from dp2ddp.runtime.guard import guard, rename_across_layers
+        from dp2ddp.runtime.writes import guard, rename_across_layers
 
         owned = [Path(folder) for folder in (stage.scratch, *stage.owned)]
         kept = [Path(folder) for folder in stage.kept]

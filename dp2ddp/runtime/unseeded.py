@@ -80,9 +80,8 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
     def seed_numpy(seed: Any = None) -> None:
         seed_of_numpy(_Known.next_one(32) if seed is None else seed)
 
-    taps.set(
-        numpy.random.bit_generator, "randbits", _Known.next_one
-    )  # of default_rng, RandomState, SeedSequence
+    # of default_rng, RandomState, SeedSequence
+    taps.set(numpy.random.bit_generator, "randbits", _Known.next_one)
     taps.set(numpy.random, "seed", seed_numpy)
     taps.set(random.Random, "seed", seed_random)
     taps.set(random, "seed", lambda a=None, version=2: seed_random(random._inst, a, version))

@@ -20,8 +20,7 @@ from dp2ddp.taps import Taps
 
 from .autograd_places import present
 from .function_mode import Handler, VirtualDevices
-from .machine import Machine
-from .tensor_places import common_place, place_of, put, put_missing, tensors_in
+from .places import Machine, common_place, place_of, put, put_missing, tensors_in
 
 Function = Callable[..., Any]
 """Any throughout: functions of torch, with whatever arguments they take."""

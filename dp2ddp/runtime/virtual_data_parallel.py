@@ -26,9 +26,8 @@ from torch.nn.parallel import _functions, comm
 
 from dp2ddp.taps import Taps
 
-from .machine import HOST, Machine
+from .places import HOST, Machine, device_at, place_of, put
 from .replica_draws import let_replicas_draw_apart
-from .tensor_places import device_at, place_of, put
 
 # The modules; the attributes of torch.nn.parallel with these names are functions.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]

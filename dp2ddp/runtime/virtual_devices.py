@@ -17,11 +17,10 @@ from .cuda_api import install_cuda_api
 from .cuda_kernels import add_cuda_kernels, add_sync_batch_norm
 from .distributed import install_distributed
 from .function_mode import VirtualDevices
-from .machine import Machine
+from .places import PINNED, PLACE, Machine, common_place, put, tensors_in
 from .precision import install_double, map_autocast_to_cpu
 from .random_streams import RandomStreams
 from .tensor_methods import add_tensor_methods
-from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 from .unseen import follow_unseen
 from .virtual_data_parallel import install_data_parallel
 from .virtual_files import follow_loading, follow_saving

@@ -18,8 +18,7 @@ import torch.serialization
 from dp2ddp.taps import Taps
 
 from .function_mode import VirtualDevices
-from .machine import Machine
-from .tensor_places import PLACE, place_of, put
+from .places import PLACE, Machine, place_of, put
 
 RECORD = "dp2ddp_places"
 

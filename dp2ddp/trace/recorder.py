@@ -23,8 +23,7 @@ from dp2ddp.taps import Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
-from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
-from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors
+from dp2ddp.trace.names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.record_folder import rank_folder
 from dp2ddp.trace.records import End, Vector
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of

@@ -100,9 +100,8 @@ def sum_of(tensor: torch.Tensor) -> float:
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers, dense; complex ones as pairs, in a dimension more. The script's memory, where possible."""
     dense = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
-    plain = (
-        dense.resolve_conj().resolve_neg()
-    )  # x.conj() and x.conj().imag are views that note what is to be done
+    # x.conj() and x.conj().imag are views that note what is to be done
+    plain = dense.resolve_conj().resolve_neg()
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 

@@ -14,9 +14,8 @@ class Unclipped:
     """Copies of gradients, from the first clipping behind a backward pass to the step."""
 
     def __init__(self) -> None:
-        self._copies: dict[
-            int, tuple[int, torch.Tensor]
-        ] = {}  # id of the parameter -> backward pass, gradient
+        # id of the parameter -> backward pass, gradient
+        self._copies: dict[int, tuple[int, torch.Tensor]] = {}
         self._backwards = 0
 
     def gradients_change(self) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-from dp2ddp.trace.parameter_names import buffer_tables, named_tensors, parameter_names
+from dp2ddp.trace.names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.records import Layout, Source, Vector
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
@@ -45,9 +45,8 @@ class Unstepped:
     _over: bool = False
     _models: dict[int, nn.Module] = field(default_factory=dict)
     _start: dict[int, tuple[torch.Tensor, int]] = field(default_factory=dict)  # parameters, and their bits
-    _last: tuple[Pass, list[torch.Tensor]] | None = (
-        None  # the newest backward pass, the parameters it reached
-    )
+    # the newest backward pass, the parameters it reached
+    _last: tuple[Pass, list[torch.Tensor]] | None = None
     _looks: int = 0
 
     def drop(self) -> None:
