@@ -25,7 +25,6 @@ import struct
 import termios
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -36,7 +35,6 @@ from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
 from dp2ddp.runtime.collectives import CallRing
 from dp2ddp.runtime.meeting import meet_in_run_folder
-from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
 from dp2ddp.runtime.run_folder import (
@@ -48,7 +46,7 @@ from dp2ddp.runtime.run_folder import (
     write_status,
 )
 from dp2ddp.runtime.spawned_ranks import observe_ranks
-from dp2ddp.runtime.stacks import Ending, place_of
+from dp2ddp.runtime.stacks import Ending
 from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
 from dp2ddp.runtime.writes import Writes
 from dp2ddp.taps import Taps
@@ -147,7 +145,11 @@ def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool
     """What is done at the end of a rank for whoever records it, or measures it."""
     if recorder:
         return recorder.finish
-    return start_meter(stage, rank, virtual) or _no_record
+    if not (stage.timed or stage.counted):
+        return _no_record
+    from dp2ddp.runtime.metering import start_meter
+
+    return start_meter(stage, rank, virtual)
 
 
 def _no_record() -> None:
@@ -296,9 +298,8 @@ def end_of_script(end: Ending) -> Iterator[None]:
     except SystemExit as exit_:
         end.code = _exit_code(exit_.code)
     except BaseException as error:
-        end.code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-        end.place = place_of(error.__traceback__)
-        end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        failed = Ending.by(error, INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+        end.code, end.error, end.place = failed.code, failed.error, failed.place
         sys.excepthook(
             type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__
         )

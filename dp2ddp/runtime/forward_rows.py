@@ -14,6 +14,7 @@ import torch
 import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from dp2ddp.costs.operations import tensors_in
 from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward
@@ -135,7 +136,7 @@ def row_digests(values: Any, dim: int, rows: int, most: int | None = None) -> It
 
     `most`: of so many tensors only.
     """
-    parts = [_bytes(tensor, dim) for tensor in _tensors(values) if _has(tensor, dim, rows)][:most]
+    parts = [_bytes(tensor, dim) for tensor in tensors_in(values) if _has(tensor, dim, rows)][:most]
     for row in range(rows):
         digest = 0
         for data, size in parts:
@@ -155,14 +156,4 @@ def _has(tensor: torch.Tensor, dim: int, rows: int) -> bool:
 
 def _rows(values: Any, dim: int) -> int | None:
     """The size of the first tensor that has dimension `dim`; None if there is none."""
-    return next((int(tensor.shape[dim]) for tensor in _tensors(values) if tensor.dim() > dim), None)
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, dict):
-        yield from _tensors(tuple(values.values()))
-    elif isinstance(values, (tuple, list)):
-        for value in values:
-            yield from _tensors(value)
+    return next((int(tensor.shape[dim]) for tensor in tensors_in(values) if tensor.dim() > dim), None)

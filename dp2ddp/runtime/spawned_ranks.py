@@ -10,12 +10,11 @@ from __future__ import annotations
 import multiprocessing.context
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
-from dp2ddp.runtime.stacks import Ending, place_of
+from dp2ddp.runtime.stacks import Ending
 from dp2ddp.runtime.stage import seed_all
 from dp2ddp.taps import Taps
 
@@ -74,10 +73,5 @@ def _how_it_ends(error: BaseException | None) -> Ending:
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         # torch's spawn writes the traceback to a file and exits with 1 (torch/multiprocessing/spawn.py)
-        return _of(error.__context__, code) if code and error.__context__ else Ending(code)
-    return _of(error, 1)
-
-
-def _of(error: BaseException, code: int) -> Ending:
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    return Ending(code, text, place_of(error.__traceback__))
+        return Ending.by(error.__context__, code) if code and error.__context__ else Ending(code)
+    return Ending.by(error, 1)

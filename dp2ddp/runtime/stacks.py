@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import re
 import sys
+import traceback
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -55,6 +56,12 @@ class Ending:
     code: int = 0
     error: str = ""  # the last line of its traceback
     place: str = ""  # the user's line that it came from
+
+    @classmethod
+    def by(cls, error: BaseException, code: int) -> Ending:
+        """The end that an exception made."""
+        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        return cls(code, text, place_of(error.__traceback__))
 
 
 def place_of(trace: TracebackType | None) -> str:
