@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from dp2ddp.errors import RunError
+from dp2ddp.runtime import meeting
 from dp2ddp.runtime.meeting import free_port, own_port
 
 
