@@ -52,7 +52,8 @@ class Taps:
     def around(self, name: str, call: Around, *owners: Any) -> None:
         """Call `call` in the place of a function that all the owners hold, with that function first."""
         original = getattr(owners[0], name)
-        tap = _tap_of(original) or _Tap(original)
+        # that of a base class is another one: who subscribes to it hears of all that derive from it
+        tap = (name in vars(owners[0]) and _tap_of(original)) or _Tap(original)
         static = isinstance(inspect.getattr_static(owners[0], name), (staticmethod, classmethod))
         for owner in owners:
             if getattr(owner, name) is not tap.function:

@@ -176,9 +176,9 @@ def _become_rank(
         _capture_output(run_folder, rank, keep=rank == 0)
     recorder = start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
-        from dp2ddp.runtime import first_weights
+        from dp2ddp.runtime.aligned import take_weights
 
-        first_weights.take_over(Path(stage.aligned), rank, stage.world)
+        take_weights(Path(stage.aligned), rank, stage.world)
     heartbeat.belong_to(rank)
     writes.belong_to(rank)
     heartbeat.beat()

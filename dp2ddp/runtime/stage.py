@@ -44,9 +44,7 @@ class Stage:
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
-    aligned: str | None = (
-        None  # a folder, over which both runs of a pair draw the same numbers (aligned_draws.py)
-    )
+    aligned: str | None = None  # a folder, over which both runs of a pair draw the same numbers (aligned.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder of all that the run may leave behind
@@ -106,10 +104,9 @@ class Stage:
 def import_equipment() -> None:
     """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
     import dp2ddp.copies.fence
-    import dp2ddp.runtime.aligned_draws
+    import dp2ddp.runtime.aligned
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
-    import dp2ddp.runtime.first_weights
     import dp2ddp.runtime.forward_rows
     import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
@@ -149,15 +146,15 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         sample_streams.install_sample_streams(stage.seed)
     _change_sums(stage)
     if stage.aligned:
-        from dp2ddp.runtime import aligned_draws, first_weights
+        from dp2ddp.runtime import aligned
         from dp2ddp.taps import Taps
 
-        order = aligned_draws.leave_order if stage.mode == "dp" else aligned_draws.take_order
+        order = aligned.leave_order if stage.mode == "dp" else aligned.take_order
         order(Path(stage.aligned), Taps())
         if stage.mode == "dp":
-            first_weights.leave(Path(stage.aligned))
+            aligned.leave_weights(Path(stage.aligned))
         elif not stage.starts_ranks:
-            first_weights.take_over(Path(stage.aligned), rank, stage.world)
+            aligned.take_weights(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
         from dp2ddp.copies.fence import fence
         from dp2ddp.runtime.writes import guard, rename_across_layers
@@ -245,7 +242,7 @@ def _enough_real_devices(count: int) -> bool:
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
     from dp2ddp.runtime import (
-        aligned_draws,
+        aligned,
         decisions,
         forward_rows,
         loader_batches,
@@ -257,7 +254,7 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
     _change_steps(stage, rank)
-    forward_rows.observe_forwards(recorder, aligned_draws.Streams().begin if stage.aligned else None)
+    forward_rows.observe_forwards(recorder, aligned.Streams().begin if stage.aligned else None)
     loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)
