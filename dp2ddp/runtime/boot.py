@@ -176,7 +176,7 @@ def _become_rank(
         _capture_output(run_folder, rank, keep=rank == 0)
     recorder = start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
-        from dp2ddp.runtime.aligned import take_weights
+        from dp2ddp.runtime.aligned_runs import take_weights
 
         take_weights(Path(stage.aligned), rank, stage.world)
     heartbeat.belong_to(rank)

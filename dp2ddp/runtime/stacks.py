@@ -166,7 +166,7 @@ def _newest(text: str) -> list[Frame] | None:
 
 def _callee(inner: list[Frame]) -> str:
     """What the user's line called, of the frames within it; "" for a function in C."""
-    frame = next((frame for frame in reversed(inner) if not _is_ours(frame.file)), None)
+    frame = next((frame for frame in reversed(inner) if not _is_of_dp2ddp(frame.file)), None)
     if frame is None:
         return ""
     if frame.file.endswith("/torch/utils/data/dataloader.py"):
@@ -207,7 +207,7 @@ def users_place() -> str:
         file = frame.f_code.co_filename
         if is_users(file, frame.f_code.co_firstlineno):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if _is_ours(file) and not file.startswith(_HOOKS):
+        if _is_of_dp2ddp(file) and not file.startswith(_HOOKS):
             return ""
         frame = frame.f_back
     return ""
@@ -223,7 +223,7 @@ def users_line() -> str:
     )
 
 
-def _is_ours(file: str) -> bool:
+def _is_of_dp2ddp(file: str) -> bool:
     """Whether a file is of dp2ddp, and no helper."""
     return file.startswith(_PACKAGE) and not file.startswith(_templates())
 

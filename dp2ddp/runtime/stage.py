@@ -44,7 +44,9 @@ class Stage:
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
-    aligned: str | None = None  # a folder, over which both runs of a pair draw the same numbers (aligned.py)
+    aligned: str | None = (
+        None  # a folder, over which both runs of a pair draw the same numbers (aligned_runs.py)
+    )
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder of all that the run may leave behind
@@ -104,7 +106,7 @@ class Stage:
 def import_equipment() -> None:
     """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
     import dp2ddp.copies.fence
-    import dp2ddp.runtime.aligned
+    import dp2ddp.runtime.aligned_runs
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
     import dp2ddp.runtime.forward_rows
@@ -146,15 +148,15 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         sample_streams.install_sample_streams(stage.seed)
     _change_sums(stage)
     if stage.aligned:
-        from dp2ddp.runtime import aligned
+        from dp2ddp.runtime import aligned_runs
         from dp2ddp.taps import Taps
 
-        order = aligned.leave_order if stage.mode == "dp" else aligned.take_order
+        order = aligned_runs.leave_order if stage.mode == "dp" else aligned_runs.take_order
         order(Path(stage.aligned), Taps())
         if stage.mode == "dp":
-            aligned.leave_weights(Path(stage.aligned))
+            aligned_runs.leave_weights(Path(stage.aligned))
         elif not stage.starts_ranks:
-            aligned.take_weights(Path(stage.aligned), rank, stage.world)
+            aligned_runs.take_weights(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
         from dp2ddp.copies.fence import fence
         from dp2ddp.runtime.writes import guard, rename_across_layers
@@ -242,7 +244,7 @@ def _enough_real_devices(count: int) -> bool:
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
     from dp2ddp.runtime import (
-        aligned,
+        aligned_runs,
         decisions,
         forward_rows,
         loader_batches,
@@ -254,7 +256,7 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
     _change_steps(stage, rank)
-    forward_rows.observe_forwards(recorder, aligned.Streams().begin if stage.aligned else None)
+    forward_rows.observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
     loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)

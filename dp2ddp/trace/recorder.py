@@ -23,9 +23,9 @@ from dp2ddp.taps import Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
-from dp2ddp.trace.names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.record_folder import rank_folder
 from dp2ddp.trace.records import End, Vector
+from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
 from dp2ddp.trace.unclipped import Unclipped

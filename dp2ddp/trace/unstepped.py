@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-from dp2ddp.trace.names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.records import Layout, Source, Vector
+from dp2ddp.trace.tensor_names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
 MOST = 100  # passes that are kept

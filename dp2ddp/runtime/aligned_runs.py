@@ -50,7 +50,7 @@ from dp2ddp.trace.aligned_orders import (
     leave_trained,
     read_batches,
 )
-from dp2ddp.trace.names import living_roots, named_tensors, tensor_tables
+from dp2ddp.trace.tensor_names import living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
 from .sample_streams import plain_index
