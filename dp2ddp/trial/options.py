@@ -30,7 +30,7 @@ class VerifyOptions:
     steps: int | None = None  # end both after so many optimizer steps
     every: int = 1  # tensors are recorded and compared at each N-th step
     only_gradients: bool = False  # judged: gradients and parameters of every step
-    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_runs.py)
+    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     launcher: str | None = None  # torchrun or python, which starts the version given; None: as its text says
     timeout: float = 120.0  # seconds without progress
     accept: tuple[str, ...] = ()  # answers to hazards of our conversion (codemod/plans/acceptance.py)

@@ -59,7 +59,7 @@ class Subject:
     convert: str = ""  # the line that writes our conversion
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
-    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_runs.py)
+    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
     hidden: tuple[
         str, ...
