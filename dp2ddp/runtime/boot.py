@@ -235,13 +235,8 @@ def have_terminal() -> None:
 
 def _follow_freezing() -> Callable[[], None]:
     """Returns what takes back the script's own gc.freeze, if it calls that: it may have files open by then."""
-    freeze, called = gc.freeze, threading.Event()
-
-    def freezing() -> None:
-        called.set()
-        freeze()
-
-    gc.freeze = freezing
+    called = threading.Event()
+    Taps().before("freeze", called.set, gc)
     return lambda: gc.unfreeze() if called.is_set() else None
 
 

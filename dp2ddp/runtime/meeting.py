@@ -28,15 +28,13 @@ def have_own_ports(run_folder: Path) -> None:
     import torch.distributed as dist
 
     given = os.environ.get("MASTER_PORT", "")
-    distributed: Any = dist
-    store = distributed.TCPStore
-    original = store.__init__
 
-    def __init__(self: Any, host_name: str, port: int = 0, *args: Any, **kwargs: Any) -> None:
+    def meet(original: Any, store: Any, host_name: str, port: int = 0, *args: Any, **kwargs: Any) -> None:
         own = port if not port or str(port) == given else own_port(run_folder / "ports.json", port)
-        original(self, host_name, own, *args, **kwargs)
+        original(store, host_name, own, *args, **kwargs)
 
-    store.__init__ = __init__
+    distributed: Any = dist
+    Taps().around("__init__", meet, distributed.TCPStore)
 
 
 def own_port(file: Path, named: int) -> int:

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import Any
+
+from dp2ddp.taps import Taps
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,12 @@ class Overlay:
         if not self.pairs:
             return
         names = {own for own, _ in self.pairs}
-        original = SourceFileLoader.get_code
 
-        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        def get_code(original: Any, loader: SourceFileLoader, fullname: str) -> CodeType | None:
             file = loader.get_filename(fullname)
             return self.code(file) if os.path.realpath(file) in names else original(loader, fullname)
 
-        SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+        Taps().around("get_code", get_code, SourceFileLoader)
 
 
 def _compiled(name: str, before: bytes, after: bytes) -> CodeType:

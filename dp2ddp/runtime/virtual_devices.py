@@ -72,36 +72,28 @@ def install(count: int, dtype: str = "float32") -> Installation:
 
 def keep_places_out_of_files(taps: Taps) -> None:
     """Marks are for this process only; a Parameter made of a marked tensor is where the tensor is."""
-    original_state = torch._utils._get_obj_state
-    original_subclass = torch.Tensor._make_subclass
 
-    def _get_obj_state(obj: object) -> object:
-        state: object = original_state(obj)  # type: ignore[no-untyped-call]
+    def without_places(original: Any, obj: object) -> object:
+        state: object = original(obj)
         if isinstance(obj, torch.Tensor) and isinstance(state, dict):
             return {name: value for name, value in state.items() if name not in (PLACE, PINNED)}
         return state
 
-    # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
-    def _make_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
-        tensor: torch.Tensor = original_subclass(*args, **kwargs)
-        return put(tensor, common_place(tensors_in(args)))
+    def put_there(made: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        put(made, common_place(tensors_in(args)))
 
-    taps.set(torch._utils, "_get_obj_state", _get_obj_state)
+    def on_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A tensor without memory of its own is told where it is: on the CPU, as all are."""
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        return original(*args, **kwargs)
 
     def variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.autograd.Variable(tensor) of old scripts: an alias."""
         tensor: torch.Tensor = torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
         return put(tensor, common_place(tensors_in(args)))
 
-    taps.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
-    original_wrapper = torch.Tensor._make_wrapper_subclass
-
-    def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
-        """A tensor without memory of its own is told where it is: on the CPU, as all are."""
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("cpu")
-        made: torch.Tensor = original_wrapper(*args, **kwargs)
-        return made
-
-    taps.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
+    taps.around("_get_obj_state", without_places, torch._utils)
+    taps.after("_make_subclass", put_there, torch.Tensor)
+    taps.around("_make_wrapper_subclass", on_cpu, torch.Tensor)
     taps.set(torch.autograd.Variable, "__new__", staticmethod(variable))
