@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
-from dp2ddp.runtime.collectives import CallRing
 from dp2ddp.runtime.meeting import meet_in_run_folder
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
@@ -110,9 +109,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     # before whatever ends a run at a step
     _count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
     recorder = set_stage(stage, rank, writes)
-    finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder, virtual)
-    if stage.mode == "ddp" and not stage.starts_ranks:
-        _observe_collectives(stage, rank, recorder)
+    finish = _no_record if stage.starts_ranks else _observe(stage, rank, recorder, virtual)
     _beat_on_progress(heartbeat)
 
     def say_end(end: Ending) -> None:
@@ -141,15 +138,18 @@ def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
     return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
-def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
-    """What is done at the end of a rank for whoever records it, or measures it."""
-    if recorder:
-        return recorder.finish
-    if not (stage.timed or stage.counted):
-        return _no_record
-    from dp2ddp.runtime.metering import start_meter
+def _observe(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
+    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
+    finish = recorder.finish if recorder else _no_record
+    if not recorder and (stage.timed or stage.counted):
+        from dp2ddp.runtime.metering import start_meter
 
-    return start_meter(stage, rank, virtual)
+        finish = start_meter(stage, rank, virtual)
+    if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
+        from dp2ddp.runtime.collectives import CallRing, observe_collectives
+
+        observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
+    return finish
 
 
 def _no_record() -> None:
@@ -183,8 +183,7 @@ def _become_rank(
     writes.belong_to(rank)
     heartbeat.beat()
 
-    finish = _finishing(stage, rank, recorder, virtual)
-    _observe_collectives(stage, rank, recorder)
+    finish = _observe(stage, rank, recorder, virtual)
 
     def end_rank(end: Ending) -> None:
         finish()
@@ -193,15 +192,6 @@ def _become_rank(
 
     exits.take_over(end_rank)
     return exits.report
-
-
-def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:
-    """In a timed run nobody stands beside: of a hang the stacks tell."""
-    if stage.timed:
-        return
-    from dp2ddp.runtime.collectives import observe_collectives
-
-    observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:

@@ -14,7 +14,7 @@ import torch
 import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from dp2ddp.costs.operations import tensors_in
+from dp2ddp.costs.counter import tensors_in
 from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward

@@ -28,8 +28,7 @@ from dp2ddp.trace.records import End, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.unclipped import Unclipped
-from dp2ddp.trace.unstepped import Unstepped, events_between, no_vector
+from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between, no_vector
 from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
