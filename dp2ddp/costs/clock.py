@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from dp2ddp.costs.readings import Timed, write_or_say_why
 from dp2ddp.costs.steps import Steps
+from dp2ddp.taps import Inside, Taps
 
 _PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
 
@@ -46,14 +46,6 @@ class Clock:
         self._peaks: tuple[int, tuple[int, ...]] = 0, ()
         self._last = warm_up + steps
         self._steps = Steps(self._last, self._stamp)
-
-    def quietly(self, work: Callable[..., None], *args: Any) -> None:
-        """The script never fails because of us."""
-        with contextlib.suppress(Exception):
-            work(*args)
-
-    def saw_module(self, module: torch.nn.Module) -> None:
-        """A wrapped model is about to be called."""
 
     def saw_rows(self, rows: int, grad: bool) -> None:
         """So many rows are about to be given to the wrapped model by this process."""
@@ -124,70 +116,55 @@ class Waiting:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._inside = threading.local()
+        self._inside = Inside()
         self._known: set[type] = set()
-        iterator: Any = dataloader._BaseDataLoaderIter
-        self._time_next(iterator)
+        self._taps = Taps()
+        self._time_next(dataloader._BaseDataLoaderIter)
         loader: Any = DataLoader
         loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
 
-    def _time_next(self, kind: Any) -> None:
+    def _time_next(self, kind: type) -> None:
+        self._taps.around("__next__", self._timed, kind)
         self._known.add(kind)
-        kind.__next__ = self._timed(kind.__next__)
 
-    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @functools.wraps(original)
-        def __next__(iterator: Any) -> Any:
-            with self._spent():
-                return original(iterator)
-
-        return __next__
+    def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
+        with self._spent():
+            return call(*args)
 
     @contextlib.contextmanager
     def _spent(self) -> Iterator[None]:
         """A loader within a loader, or one that a worker's thread reads, is no time of the script's twice."""
-        if getattr(self._inside, "deep", False) or threading.current_thread() is not threading.main_thread():
+        if self._inside.yes or threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._inside.deep = True
         started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - started
-            self._inside.deep = False
+        with self._inside.entered():
+            try:
+                yield
+            finally:
+                self.seconds += time.perf_counter() - started
 
     def _follow(self, cls: Any, more: dict[str, Any]) -> None:
         """A subclass with an `__iter__` of its own: what it returns is timed."""
         above: Any = super(DataLoader, cls)  # Generic's, which keeps its parameters there
         above.__init_subclass__(**more)
-        original = vars(cls).get("__iter__")
-        if original is None:
-            return
+        if "__iter__" in vars(cls):
+            self._taps.around("__iter__", self._followed, cls)
 
-        @functools.wraps(original)
-        def __iter__(loader: Any) -> Any:
-            with self._spent():  # workers are started here
-                iterator = original(loader)
-            return self._followed(iterator)
-
-        cls.__iter__ = __iter__
-
-    def _followed(self, iterator: Any) -> Any:
+    def _followed(self, original: Callable[..., Any], loader: Any) -> Any:
+        iterator = self._timed(original, loader)  # workers are started here
         kind = type(iterator)
-        if any(each in self._known for each in kind.__mro__):
+        if not self._known.isdisjoint(kind.__mro__):
             return iterator
-        if "__next__" in vars(kind):
-            with contextlib.suppress(TypeError):  # a generator's type takes nothing
-                self._time_next(kind)
-                return iterator
+        with contextlib.suppress(TypeError):  # a generator's type takes nothing
+            self._time_next(kind)
+            return iterator
         return self._in_turn(iterator)
 
     def _in_turn(self, iterator: Any) -> Iterator[Any]:
         while True:
             try:
-                with self._spent():
-                    batch = next(iterator)
+                batch = self._timed(next, iterator)
             except StopIteration:
                 return
             yield batch

@@ -50,9 +50,8 @@ class Counted:
 
     steps: int
     collectives: dict[str, Sent] = field(default_factory=dict)  # allreduce, broadcast, ...: between ranks
-    copies: dict[str, Sent] = field(
-        default_factory=dict
-    )  # weights, inputs, ...: between DataParallel's devices
+    # weights, inputs, ...: between DataParallel's devices
+    copies: dict[str, Sent] = field(default_factory=dict)
     moved: float = 0.0  # bytes from the host to a device, a step
     synchronisations: dict[str, float] = field(default_factory=dict)  # item, cpu, ...: a step
     devices: tuple[int, ...] = ()  # bytes: the most that lived on each virtual device

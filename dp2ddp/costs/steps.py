@@ -13,26 +13,35 @@ class Enough(SystemExit):
     """Ends the script behind its last measured step; a SystemExit, so that `except Exception` lets it pass."""
 
 
+class FirstOptimizer:
+    """The one that stepped first; a script may build another one, and go on with that. Any: it is the user's."""
+
+    def __init__(self) -> None:
+        self._first: weakref.ref[Any] | None = None
+
+    @property
+    def now(self) -> Any:
+        """None before any has stepped."""
+        return self._first and self._first()
+
+    def is_it(self, optimizer: Any) -> bool:
+        """Whether this one is, which steps."""
+        if self.now is None:
+            self._first = weakref.ref(optimizer)
+        return self.now is optimizer
+
+
 class Steps:
     """Calls `step(number)`, from 1, behind each step of the optimizer that steps first; ends the script at `last`."""
 
     def __init__(self, last: int, step: Callable[[int], None]) -> None:
         self._last, self._step = last, step
-        self._first: weakref.ref[Any] | None = None
+        self.first = FirstOptimizer()
         self.taken = 0
         register_optimizer_step_post_hook(self._after)
 
-    @property
-    def optimizer(self) -> Any:
-        """The one that stepped first; None before. Any: it is the user's."""
-        return self._first and self._first()
-
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if (
-            self._first is None or self._first() is None
-        ):  # a script may build another one, and go on with that
-            self._first = weakref.ref(optimizer)
-        if self._first() is not optimizer:
+        if not self.first.is_it(optimizer):
             return
         self.taken += 1
         self._step(self.taken)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from dp2ddp.runtime.stacks import Ending, users_line
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.taps import Taps
 
 _HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 _STACK_SIGNAL = signal.SIGUSR1  # faulthandler answers it, below Python
@@ -58,15 +58,12 @@ def follow_exits(exits: ExitReporter, stage: Stage, finish_record: Callable[[], 
 
 def _before(owner: Any, name: str, say: Callable[..., None]) -> None:
     """Say something, then do what the function does. Any: it is one of `os` or `signal`."""
-    original = getattr(owner, name)
 
-    @functools.wraps(original)
-    def call(*args: Any) -> Any:
+    def saying(*args: Any) -> None:
         with contextlib.suppress(Exception):  # nothing keeps a process from leaving
             say(*args)
-        return original(*args)
 
-    setattr(owner, name, call)
+    Taps().before(name, saying, owner)
 
 
 def _say_killed(exits: ExitReporter, number: int) -> None:
@@ -85,23 +82,15 @@ def _killed(number: int) -> Ending:
 
 def _follow_programs(exits: ExitReporter, stage: Stage, finish_record: Callable[[], None]) -> None:
     """os.execv and os.execve, which the other functions of their kind call by these names."""
-    execv, execve = os.execv, os.execve
 
-    def run(path: Any, args: Any, env: Any) -> None:
+    def run(original: Any, path: Any, args: Any, *env: Any) -> None:
         if not exits.has_reported and os.access(path, os.X_OK):
             finish_record()
             args = again(stage, path, args) or args
-        execve(path, args, env)
+        original(path, args, *env)
 
-    @functools.wraps(execv)
-    def run_v(path: Any, args: Any, /) -> None:
-        run(path, args, os.environ)
-
-    @functools.wraps(execve)
-    def run_ve(path: Any, args: Any, env: Any) -> None:
-        run(path, args, env)
-
-    os.execv, os.execve = run_v, run_ve  # type: ignore[assignment]  # they do not return
+    for name in ("execv", "execve"):
+        Taps().around(name, run, os)
 
 
 def again(stage: Stage, path: Any, args: Sequence[Any]) -> list[str] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -15,25 +15,25 @@ import torch.nn.modules.module
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
+from dp2ddp.taps import Taps
+
 from .function_mode import VirtualDevices
-from .machine import Machine
-from .patches import Patches
-from .tensor_places import common_place, place_of, put, put_missing, tensors_in
+from .places import Machine, common_place, place_of, put, put_missing, tensors_in
 
 _PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
 
 
-def follow_autograd(patches: Patches, mode: VirtualDevices) -> None:
+def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
     """Any below: torch's own functions, wrapped with whatever arguments they take."""
-    patches.set(torch.autograd.Function, "apply", classmethod(_apply_with_places()))
+    taps.set(torch.autograd.Function, "apply", classmethod(_apply_with_places()))
     backward_class = torch.autograd.function.BackwardCFunction
-    patches.set(backward_class, "apply", _backward_with_places(backward_class.apply, mode.machine))
+    taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
     mode.handle([torch.Tensor.register_hook], _register_hook)
     mode.handle([torch.autograd.grad], _grad)
     if hasattr(torch.autograd.graph, "get_gradient_edge"):  # torch >= 2.1
-        patches.wrap("get_gradient_edge", _edge_with_place, torch.autograd.graph)
-    wrapped_hook = torch.nn.modules.module._WrappedHook
-    patches.set(wrapped_hook, "__call__", _hook_on_modules_device(wrapped_hook.__call__, mode.machine))
+        taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
+    hook_class = torch.nn.modules.module._WrappedHook
+    taps.around("__call__", partial(_hook_on_modules_device, mode.machine), hook_class)
 
 
 def gradient_at(grad: Any, place: int | None) -> Any:
@@ -62,25 +62,16 @@ def _place_of_input(tensor_or_edge: Any) -> int | None:
     return place
 
 
-def _edge_with_place(get_gradient_edge: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
-    def edge_with_place(tensor: torch.Tensor) -> Any:
-        edge = get_gradient_edge(tensor)
-        edge.node.metadata.setdefault(_PLACES, {})[edge.output_nr] = place_of(tensor)
-        return edge
-
-    return edge_with_place
+def _note_place(edge: Any, tensor: torch.Tensor) -> None:
+    edge.node.metadata.setdefault(_PLACES, {})[edge.output_nr] = place_of(tensor)
 
 
-def _hook_on_modules_device(call: Any, machine: Machine) -> Any:
+def _hook_on_modules_device(machine: Machine, call: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
     """nn.Module.register_backward_hook gives its hook what a node of the graph got: where the module's output is."""
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        module = self.module() if self.with_module else None
-        parameter = None if module is None else next(module.parameters(), None)
-        with unknown_at(machine, None if parameter is None else place_of(parameter)):
-            return call(self, *args, **kwargs)
-
-    return __call__
+    module = hook.module() if hook.with_module else None
+    parameter = None if module is None else next(module.parameters(), None)
+    with unknown_at(machine, None if parameter is None else place_of(parameter)):
+        return call(hook, *args, **kwargs)
 
 
 @contextmanager
@@ -121,57 +112,49 @@ def _remember_places(result: Any) -> None:
             return
 
 
-def _backward_with_places(original: Any, machine: Machine) -> Any:
+def _backward_with_places(machine: Machine, original: Any, node: Any, *grads: Any) -> Any:
     """A gradient is where its output was, and that device is current (engine.cpp, set_device)."""
-
-    def apply(self: Any, *grads: Any) -> Any:
-        places = getattr(self, _PLACES, None)
-        if places is None:
-            return original(self, *grads)
-        grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
-        on_device = [place for place in places if place is not None and place >= 0]
-        if not on_device:
-            return original(self, *grads)
-        before = machine.set_current(on_device[0])
-        try:
-            with unknown_at(machine, on_device[0]):
-                return original(self, *grads)
-        finally:
-            machine.set_current(before)
-
-    return apply
+    places = getattr(node, _PLACES, None)
+    if places is None:
+        return original(node, *grads)
+    grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
+    on_device = [place for place in places if place is not None and place >= 0]
+    if not on_device:
+        return original(node, *grads)
+    before = machine.set_current(on_device[0])
+    try:
+        with unknown_at(machine, on_device[0]):
+            return original(node, *grads)
+    finally:
+        machine.set_current(before)
 
 
-def keep_modes_in_backward(patches: Patches, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
+def keep_modes_in_backward(taps: Taps, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
     """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it.
 
     So do hooks that pack what a forward saves, which torch calls in the middle of its functions. What no rule knows the
     place of is on the device of the loss.
     """
-    original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
-    def run(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(original: Any, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
         with present(modes), unknown_at(machine, place_of(next(outputs, None))):
             return original(t_outputs, *args, **kwargs)
 
-    patches.set(torch.autograd, "_engine_run_backward", run)
-    hooks = torch.autograd.graph.saved_tensors_hooks
-    init = hooks.__init__
+    def hook(original: Any, hooks: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        original(hooks, with_modes(modes, pack_hook), with_modes(modes, unpack_hook))
 
-    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
-        init(self, with_modes(modes, pack_hook), with_modes(modes, unpack_hook))
-
-    patches.set(hooks, "__init__", __init__)
+    taps.around("_engine_run_backward", run, torch.autograd)
+    taps.around("__init__", hook, torch.autograd.graph.saved_tensors_hooks)
     checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
     without_places = {**checks, "default": _shape_and_dtype}
-    patches.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
+    taps.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
 
 
 def with_modes(modes: Sequence[TorchFunctionMode], function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the script that torch calls while a mode is off. Any: it takes whatever torch gives."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def reentrant(*args: Any, **kwargs: Any) -> Any:
         with present(modes):
             return function(*args, **kwargs)

@@ -16,7 +16,6 @@ import builtins
 import contextlib
 import faulthandler
 import fcntl
-import functools
 import gc
 import importlib.util
 import io
@@ -26,8 +25,6 @@ import struct
 import termios
 import threading
 import time
-import traceback
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -36,11 +33,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
-from dp2ddp.runtime.collective_calls import CallRing
-from dp2ddp.runtime.metering import start_meter
+from dp2ddp.runtime.meeting import meet_in_run_folder
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
-from dp2ddp.runtime.rendezvous import meet_in_run_folder
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
     RENDEZVOUS,
@@ -50,16 +45,16 @@ from dp2ddp.runtime.run_folder import (
     write_status,
 )
 from dp2ddp.runtime.spawned_ranks import observe_ranks
-from dp2ddp.runtime.stacks import Ending, place_of
+from dp2ddp.runtime.stacks import Ending
 from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
-from dp2ddp.runtime.written_files import Writes
+from dp2ddp.runtime.writes import Writes
+from dp2ddp.taps import Taps
 
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
 
-_LAST_LOOK = (
-    5.0  # seconds that a rank which failed stays at most, until the others have been asked where they stand
-)
+# seconds that a rank which failed stays at most, until the others have been asked where they stand
+_LAST_LOOK = 5.0
 INTERRUPTED = 130  # as shells say it
 
 
@@ -111,13 +106,10 @@ def run_stage(stage: Stage, rank: int) -> int:
     writes = Writes(run_folder, label)
     virtual = is_virtual(stage)  # virtual ones look like real ones, once they are there
     heartbeat = Heartbeat(run_folder, rank)
-    _count_steps(
-        heartbeat, one_optimizer=bool(stage.timed or stage.counted)
-    )  # before whatever ends a run at a step
+    # before whatever ends a run at a step
+    _count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
     recorder = set_stage(stage, rank, writes)
-    finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder, virtual)
-    if stage.mode == "ddp" and not stage.starts_ranks:
-        _observe_collectives(stage, rank, recorder)
+    finish = _no_record if stage.starts_ranks else _observe(stage, rank, recorder, virtual)
     _beat_on_progress(heartbeat)
 
     def say_end(end: Ending) -> None:
@@ -146,11 +138,18 @@ def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
     return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
-def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
-    """What is done at the end of a rank for whoever records it, or measures it."""
-    if recorder:
-        return recorder.finish
-    return start_meter(stage, rank, virtual) or _no_record
+def _observe(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
+    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
+    finish = recorder.finish if recorder else _no_record
+    if not recorder and (stage.timed or stage.counted):
+        from dp2ddp.runtime.metering import start_meter
+
+        finish = start_meter(stage, rank, virtual)
+    if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
+        from dp2ddp.runtime.collectives import CallRing, observe_collectives
+
+        observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
+    return finish
 
 
 def _no_record() -> None:
@@ -177,15 +176,14 @@ def _become_rank(
         _capture_output(run_folder, rank, keep=rank == 0)
     recorder = start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
-        from dp2ddp.runtime import first_weights
+        from dp2ddp.runtime.aligned_runs import take_weights
 
-        first_weights.take_over(Path(stage.aligned), rank, stage.world)
+        take_weights(Path(stage.aligned), rank, stage.world)
     heartbeat.belong_to(rank)
     writes.belong_to(rank)
     heartbeat.beat()
 
-    finish = _finishing(stage, rank, recorder, virtual)
-    _observe_collectives(stage, rank, recorder)
+    finish = _observe(stage, rank, recorder, virtual)
 
     def end_rank(end: Ending) -> None:
         finish()
@@ -194,16 +192,6 @@ def _become_rank(
 
     exits.take_over(end_rank)
     return exits.report
-
-
-def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:
-    """In a timed run nobody stands beside: of a hang the stacks tell."""
-    if stage.timed:
-        return
-    from dp2ddp.runtime.collectives import observe_collectives
-
-    saws = (recorder.saw_collective,) if recorder else ()
-    observe_collectives(CallRing(Path(stage.run_folder), rank), saws)
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
@@ -237,13 +225,8 @@ def have_terminal() -> None:
 
 def _follow_freezing() -> Callable[[], None]:
     """Returns what takes back the script's own gc.freeze, if it calls that: it may have files open by then."""
-    freeze, called = gc.freeze, threading.Event()
-
-    def freezing() -> None:
-        called.set()
-        freeze()
-
-    gc.freeze = freezing
+    called = threading.Event()
+    Taps().before("freeze", called.set, gc)
     return lambda: gc.unfreeze() if called.is_set() else None
 
 
@@ -300,9 +283,8 @@ def end_of_script(end: Ending) -> Iterator[None]:
     except SystemExit as exit_:
         end.code = _exit_code(exit_.code)
     except BaseException as error:
-        end.code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-        end.place = place_of(error.__traceback__)
-        end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        failed = Ending.by(error, INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+        end.code, end.error, end.place = failed.code, failed.error, failed.place
         sys.excepthook(
             type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__
         )
@@ -352,19 +334,17 @@ def _count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    from dp2ddp.costs.steps import FirstOptimizer
     from dp2ddp.runtime.library_optimizers import let_their_steps_be_seen
 
     let_their_steps_be_seen()
-    first: weakref.ref[Any] | None = None
+    first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:
-        nonlocal first
-        if first is None or first() is None:
-            first = weakref.ref(optimizer)
-        if one_optimizer and first() is not optimizer:
-            heartbeat.beat()
-        else:
+        if first.is_it(optimizer) or not one_optimizer:
             heartbeat.step()
+        else:
+            heartbeat.beat()
 
     register_optimizer_step_post_hook(step)
 
@@ -375,18 +355,7 @@ def _beat_on_progress(heartbeat: Heartbeat) -> None:
     from torch.utils.data import dataloader
 
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
-        setattr(owner, name, _beating(getattr(owner, name), heartbeat))
-
-
-def _beating(function: Callable[..., Any], heartbeat: Heartbeat) -> Callable[..., Any]:
-    """The same function, with a beat before it; Any: it stands for functions of torch."""
-
-    @functools.wraps(function)
-    def beating(*args: Any, **kwargs: Any) -> Any:
-        heartbeat.beat()
-        return function(*args, **kwargs)
-
-    return beating
+        Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
 
 
 if __name__ == "__main__":

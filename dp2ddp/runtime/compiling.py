@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from .patches import Patches
+from dp2ddp.taps import Taps
 
 
-def skip_compiling(patches: Patches) -> None:
+def skip_compiling(taps: Taps) -> None:
     """Let torch.compile return what it is given."""
-    patches.set(torch, "compile", compile_nothing)
-    patches.set(torch.nn.Module, "compile", _compile_nothing_in_place)
+    taps.set(torch, "compile", compile_nothing)
+    taps.set(torch.nn.Module, "compile", _compile_nothing_in_place)
 
 
 def compile_nothing(model: Any = None, **options: Any) -> Any:

@@ -5,7 +5,8 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ from uuid import UUID
 
 import torch
 
+from dp2ddp.taps import Taps
+
 from .cuda_streams import CudaStreams, StreamContext
-from .machine import Machine
-from .patches import Patches
+from .places import Machine
 from .random_streams import RandomStreams, VirtualGenerator
 from .tensor_methods import LEGACY_DTYPES
 
@@ -27,31 +29,26 @@ _CAPABILITY = (8, 0)  # bfloat16 and tensor cores are there; A100 is the most co
 Functions = dict[str, Callable[..., Any]]
 
 
-def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams) -> None:
+def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> None:
     """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
     cuda_streams = CudaStreams(machine)
-    memory, random = _memory(machine), _random(machine, streams)
-    functions = _devices(machine) | memory | random | _streams(machine, cuda_streams) | _answers()
+    functions = _functions(machine, streams, cuda_streams)
     for name, function in functions.items():
-        patches.set(torch.cuda, name, _named(function, name))
-    patches.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
-    patches.set(torch.cuda, "default_generators", streams.generators)
-    patches.set(torch, "Generator", VirtualGenerator)
-    patches.set_all(torch.cuda.random, random)
-    patches.set_all(
-        torch.cuda.memory, {name: memory[name] for name in memory if hasattr(torch.cuda.memory, name)}
-    )
-    classes = {name: functions[name] for name in ("Stream", "Event", "ExternalStream")}
-    patches.set_all(torch.cuda.streams, classes)
-    patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
-    patches.set_all(torch.cuda.nvtx, _ranges())
-    patches.set_all(torch.cuda.profiler, {"start": lambda: None, "stop": lambda: None})
+        taps.set(torch.cuda, name, _named(function, name))
+    taps.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
+    taps.set(torch.cuda, "default_generators", streams.generators)
+    taps.set(torch, "Generator", VirtualGenerator)
+    for module in (torch.cuda.random, torch.cuda.memory, torch.cuda.streams):
+        taps.set_all(module, {name: functions[name] for name in functions.keys() & vars(module).keys()})
+    taps.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
+    taps.set_all(torch.cuda.nvtx, _answers(_OF_NVTX))
+    taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
     below = _below_python(machine, cuda_streams)
-    patches.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
-    patches.set(torch.Tensor, "record_stream", _record_stream)
-    patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
+    taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
+    taps.set(torch.Tensor, "record_stream", _record_stream)
+    taps.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
     if hasattr(torch, "accelerator"):
-        _install_accelerator(patches, machine, cuda_streams)
+        _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
 
 
 def _named(function: Any, name: str) -> Any:
@@ -62,14 +59,53 @@ def _named(function: Any, name: str) -> Any:
     return function
 
 
+def _functions(machine: Machine, streams: RandomStreams, cuda_streams: CudaStreams) -> Functions:
+    """torch.cuda.*"""
+    of_machine = _devices(machine) | _random(machine, streams) | _streams(machine, cuda_streams)
+    return _answers(_OF_CUDA) | of_machine
+
+
+# Names of functions that have the same answer on every device, or nothing to do. Counters stay at zero: CPU memory has
+# none.
+_OF_CUDA: dict[str, Any] = {
+    """init _lazy_init ipc_collect set_sync_debug_mode synchronize empty_cache reset_max_memory_allocated
+    reset_max_memory_cached reset_peak_memory_stats reset_accumulated_memory_stats reset_peak_host_memory_stats
+    reset_accumulated_host_memory_stats set_per_process_memory_fraction _record_memory_history""": None,
+    "is_available is_initialized can_device_access_peer is_bf16_supported is_tf32_supported": True,
+    "_is_in_bad_fork is_current_stream_capturing": False,
+    """get_sync_debug_mode utilization memory_usage device_memory_used temperature power_draw clock_rate
+    current_blas_handle current_solver_handle memory_allocated max_memory_allocated memory_reserved
+    max_memory_reserved memory_cached max_memory_cached""": 0,
+    "get_per_process_memory_fraction": 1.0,
+    "get_device_capability": _CAPABILITY,
+    "mem_get_info": (_TOTAL_MEMORY, _TOTAL_MEMORY),
+    "get_gencode_flags": "",
+    "memory_summary": "no counters",
+    "get_arch_list": ["sm_80"],
+    "memory_snapshot": [],
+    "host_memory_stats host_memory_stats_as_nested_dict": {},
+}
+_OF_NVTX = {  # marks for a profiler that is not there
+    "range_push range_pop range_start": 0,
+    "range_end mark": None,
+}
+
+
+def _answers(table: Mapping[str, Any]) -> Functions:
+    """A function of its own for each name."""
+    return {name: _answering(answer) for names, answer in table.items() for name in names.split()}
+
+
+def _answering(answer: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: copy(answer)
+
+
 def _devices(machine: Machine) -> Functions:
     def properties(device: Any = None) -> DeviceProperties:
         index = machine.index(device)
         return DeviceProperties(f"dp2ddp virtual device {index}", pci_bus_id=index, uuid=UUID(int=index))
 
     return {
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
         "device_count": lambda: machine.count,
         "current_device": lambda: machine.current,
         "set_device": lambda device: _set_device(machine, device),
@@ -77,8 +113,11 @@ def _devices(machine: Machine) -> Functions:
         "_maybe_exchange_device": lambda device: machine.set_current(device),
         "get_device_properties": properties,
         "get_device_name": lambda device=None: properties(device).name,
-        "get_device_capability": lambda device=None: _CAPABILITY,
-        "can_device_access_peer": lambda device, peer_device: True,
+        "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
+        "memory_stats": lambda device=None: _no_memory(),
+        "memory_stats_as_nested_dict": lambda device=None: _no_memory_nested(),
+        "_lazy_call": lambda callable, **kwargs: callable(),
+        "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
     }
 
 
@@ -123,33 +162,6 @@ class DeviceProperties:
         )
 
 
-def _answers() -> Functions:
-    """What has the same answer on every device, or nothing to do."""
-    return {
-        "init": lambda: None,
-        "_lazy_init": lambda: None,
-        "_lazy_call": lambda callable, **kwargs: callable(),
-        "_is_in_bad_fork": lambda: False,
-        "ipc_collect": lambda: None,
-        "is_bf16_supported": lambda including_emulation=True: True,
-        "is_tf32_supported": lambda: True,
-        "is_current_stream_capturing": lambda: False,
-        "get_arch_list": lambda: ["sm_80"],
-        "get_gencode_flags": lambda: "",
-        "get_sync_debug_mode": lambda: 0,
-        "set_sync_debug_mode": lambda debug_mode: None,
-        "utilization": lambda device=None: 0,
-        "memory_usage": lambda device=None: 0,
-        "device_memory_used": lambda device=None: 0,
-        "temperature": lambda device=None: 0,
-        "power_draw": lambda device=None: 0,
-        "clock_rate": lambda device=None: 0,
-        "current_blas_handle": lambda: 0,
-        "current_solver_handle": lambda: 0,
-        "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
-    }
-
-
 def _cuda_runtime() -> dict[str, Any]:
     """torch.cuda.cudart(): each function succeeds; names of errors are torch's own."""
     real = torch._C._cudart if hasattr(torch._C, "_cudart") else None
@@ -158,36 +170,6 @@ def _cuda_runtime() -> dict[str, Any]:
     functions = {name: lambda *args: success for name in names if not isinstance(getattr(real, name), type)}
     classes = {name: getattr(real, name) for name in names if name not in functions}
     return {**functions, **classes, "cudaMemGetInfo": lambda device: (_TOTAL_MEMORY, _TOTAL_MEMORY)}
-
-
-def _memory(machine: Machine) -> Functions:
-    """Counters stay at zero: CPU memory has none."""
-    return {
-        "empty_cache": lambda: None,
-        "mem_get_info": lambda device=None: (_TOTAL_MEMORY, _TOTAL_MEMORY),
-        "memory_allocated": lambda device=None: 0,
-        "max_memory_allocated": lambda device=None: 0,
-        "memory_reserved": lambda device=None: 0,
-        "max_memory_reserved": lambda device=None: 0,
-        "memory_cached": lambda device=None: 0,
-        "max_memory_cached": lambda device=None: 0,
-        "reset_max_memory_allocated": lambda device=None: None,
-        "reset_max_memory_cached": lambda device=None: None,
-        "reset_peak_memory_stats": lambda device=None: None,
-        "reset_accumulated_memory_stats": lambda device=None: None,
-        "memory_stats": lambda device=None: _no_memory(),
-        "memory_stats_as_nested_dict": lambda device=None: _no_memory_nested(),
-        "host_memory_stats": dict,
-        "host_memory_stats_as_nested_dict": dict,
-        "reset_peak_host_memory_stats": lambda: None,
-        "reset_accumulated_host_memory_stats": lambda: None,
-        "memory_summary": lambda device=None, abbreviated=False: "no counters",
-        "memory_snapshot": lambda *args, **kwargs: [],
-        "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
-        "set_per_process_memory_fraction": lambda fraction, device=None: None,
-        "get_per_process_memory_fraction": lambda device=None: 1.0,
-        "_record_memory_history": lambda *args, **kwargs: None,
-    }
 
 
 _COUNTED = """
@@ -251,17 +233,6 @@ def _not_for_cudnn(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _ranges() -> Functions:
-    """torch.cuda.nvtx: marks for a profiler that is not there."""
-    return {
-        "range_push": lambda msg: 0,
-        "range_pop": lambda: 0,
-        "range_start": lambda msg: 0,
-        "range_end": lambda range_id: None,
-        "mark": lambda msg: None,
-    }
-
-
 def _record_stream(self: torch.Tensor, s: Any) -> None:
     """Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first."""
 
@@ -281,7 +252,6 @@ def _streams(machine: Machine, streams: CudaStreams) -> Functions:
         "current_stream": lambda device=None: streams.current(device),
         "default_stream": lambda device=None: streams.default[machine.index(device)],
         "set_stream": lambda stream: None if stream is None else streams.set_current(stream),
-        "synchronize": lambda device=None: None,
     }
 
 
@@ -303,45 +273,44 @@ def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
         "_cuda_getCurrentStream": lambda device: names(streams.current(device)),
         "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
         "_cuda_setStream": set_stream,
-        "_cuda_synchronize": lambda: None,
-        "_cuda_emptyCache": lambda: None,
-        "_cuda_sleep": lambda cycles: None,
         "_cuda_memoryStats": lambda device: _no_memory_nested(),
-        "_cuda_resetPeakMemoryStats": lambda device: None,
-        "_cuda_resetAccumulatedMemoryStats": lambda device: None,
+        **_answers(_BELOW_PYTHON),
     }
 
 
-def _install_accelerator(patches: Patches, machine: Machine, streams: CudaStreams) -> None:
+_BELOW_PYTHON = {
+    """_cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats
+    _cuda_resetAccumulatedMemoryStats""": None,
+}
+
+
+_SAME_NAME = """
+    is_available device_count current_stream set_stream synchronize empty_cache memory_allocated max_memory_allocated
+    memory_reserved max_memory_reserved memory_stats reset_peak_memory_stats reset_accumulated_memory_stats
+"""
+_OTHER_NAME = {  # in torch.accelerator -> in torch.cuda
+    "current_device_index": "current_device",
+    "current_device_idx": "current_device",
+    "set_device_index": "set_device",
+    "set_device_idx": "set_device",
+    "get_memory_info": "mem_get_info",
+    "empty_host_cache": "empty_cache",
+}
+
+
+def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functions]) -> None:
     """What torch.nn.parallel and DataLoader ask (torch >= 2.6)."""
     cuda = torch.device("cuda")
     functions: Functions = {
-        "is_available": lambda: True,
-        "device_count": lambda: machine.count,
+        **{name: make()[name] for name in _SAME_NAME.split()},
+        **{name: make()[other] for name, other in _OTHER_NAME.items()},
         "current_accelerator": lambda check_available=False: cuda,
-        "current_device_index": lambda: machine.current,
-        "current_device_idx": lambda: machine.current,
-        "set_device_index": lambda device, /: _set_device(machine, device),
-        "set_device_idx": lambda device, /: _set_device(machine, device),
-        "current_stream": lambda device=None, /: streams.current(device),
-        "set_stream": lambda stream: streams.set_current(stream),
-        "synchronize": lambda device=None, /: None,
         "device_index": _device_index_context(machine),
-        "empty_cache": lambda: None,
-        "memory_allocated": lambda device_index=None, /: 0,
-        "max_memory_allocated": lambda device_index=None, /: 0,
-        "memory_reserved": lambda device_index=None, /: 0,
-        "max_memory_reserved": lambda device_index=None, /: 0,
-        "reset_peak_memory_stats": lambda device_index=None, /: None,
-        "memory_stats": lambda device_index=None, /: _no_memory(),
-        "get_memory_info": lambda device_index=None, /: (_TOTAL_MEMORY, _TOTAL_MEMORY),
-        "reset_accumulated_memory_stats": lambda device_index=None, /: None,
-        "empty_host_cache": lambda: None,
         "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
     }
     for name, function in functions.items():
         if hasattr(torch.accelerator, name):
-            patches.set(torch.accelerator, name, function)
+            taps.set(torch.accelerator, name, function)
 
 
 def _device_index_context(machine: Machine) -> type:

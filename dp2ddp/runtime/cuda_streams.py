@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .machine import Machine
+from .places import Machine
 
 _CUDA = 1  # c10/core/DeviceType.h
 _PRIORITIES = (0, -5)  # lowest, highest, of today's devices

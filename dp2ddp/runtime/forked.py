@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from dp2ddp.runtime.boot import run_stage
-from dp2ddp.runtime.ports import free_port
+from dp2ddp.runtime.meeting import free_port
 from dp2ddp.runtime.processes import adopt_orphans, die_with_parent
 from dp2ddp.runtime.stage import Stage, import_equipment
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
-from typing import Any, Protocol
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
 import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from dp2ddp.costs.counter import tensors_in
+from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward
 from dp2ddp.trace.tensors import as_bytes
 
 # Any: inputs and wrappers are the user's.
+Function = Callable[..., Any]
+Parts = list[tuple[Any, Any] | None]
+"""The inputs of each replica, by position and by name; None for one without rows."""
+Saw = Callable[[Parts, int, Any, int], None]
+"""Called with the parts of a forward, the dimension of their rows, the module, and the number of devices."""
 
 
 def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None) -> None:
@@ -25,145 +33,102 @@ def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None
 
     `begin` is called before each forward in training.
     """
-    _install(_RowRecorder(recorder, begin))
+
+    def saw(parts: Parts, dim: int, module: Any, devices: int) -> None:
+        training = torch.is_grad_enabled() and bool(getattr(module, "training", True))
+        recorder.quietly(_note, recorder, parts, dim, training, devices)
+        if training and begin:
+            begin()
+
+    _ForwardObserver(saw, recorder.saw_module).follow()
 
 
-class RowCounter(Protocol):
-    """Who only wants to know how many rows there are: looking at each costs time (costs/clock.py)."""
+def count_rows(saw_rows: Callable[[int, bool], None]) -> None:
+    """Tell of each forward how many rows this process gives it, and whether with gradients."""
 
-    def quietly(self, work: Callable[..., None], *args: Any) -> None: ...
-    def saw_module(self, module: torch.nn.Module) -> None: ...
-    def saw_rows(self, rows: int, grad: bool) -> None: ...
+    def saw(parts: Parts, dim: int, module: Any, devices: int) -> None:
+        with suppress(Exception):  # the script never fails because of us
+            rows = sum(_rows(part, dim) or 0 for part in parts if part is not None)
+            saw_rows(rows, torch.is_grad_enabled())
 
-
-def count_rows(counter: RowCounter) -> None:
-    """Tell of each forward how many rows this process gives it."""
-    _install(_RowCounting(counter))
-
-
-def _install(watch: _ForwardObserver) -> None:
-    wrapper: Any = sys.modules[
-        "torch.nn.parallel.data_parallel"
-    ]  # in torch.nn.parallel that name is a function
-    parallel: Any = DataParallel
-    ddp: Any = DistributedDataParallel
-    parallel.scatter = watch.wrapped_module(parallel.scatter)
-    wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
-    ddp.forward = watch.inputs(ddp.forward)
-    module: Any = torch.nn.Module
-    module.__init_subclass__ = classmethod(watch.helper)
+    _ForwardObserver(saw, lambda module: None).follow()
 
 
 class _ForwardObserver:
-    """The functions of torch and of the helpers, with an eye on what they are given."""
+    """Follows the functions of torch and of the helpers that split inputs, or are given a part."""
 
-    def __init__(self, recorder: Recorder | RowCounter) -> None:
-        self._observer = recorder
+    def __init__(self, saw: Saw, saw_module: Callable[[torch.nn.Module], None]) -> None:
+        """`saw_module` is told of each wrapped model that is about to be called."""
+        self._saw, self._saw_module = saw, saw_module
         self._here = threading.local()  # .module: the one that DataParallel is about to call
 
-    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
-        """Inputs of each replica; None for one without rows."""
-        raise NotImplementedError
+    def follow(self) -> None:
+        taps = Taps()
+        taps.around("scatter", self.wrapped_module, DataParallel)
+        # in torch.nn.parallel that name is a function
+        taps.around("scatter_kwargs", self.chunks, sys.modules["torch.nn.parallel.data_parallel"])
+        taps.before("forward", self.inputs, DistributedDataParallel)
+        module: Any = torch.nn.Module
+        module.__init_subclass__ = classmethod(lambda cls, **kwargs: self.helper(taps, cls, **kwargs))
 
-    def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-            self._here.module = wrapper.module
-            self._observer.saw_module(wrapper.module)
-            try:
-                return original(wrapper, *args, **kwargs)
-            finally:
-                self._here.module = None
+    def wrapped_module(self, original: Function, wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+        self._here.module = wrapper.module
+        self._saw_module(wrapper.module)
+        try:
+            return original(wrapper, *args, **kwargs)
+        finally:
+            self._here.module = None
 
-        return scatter
+    def chunks(self, original: Function, inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
+        chunks, keywords = original(inputs, kwargs, target_gpus, dim)
+        parts: list[Any] = list(zip_longest(chunks, keywords))
+        self._saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
+        return chunks, keywords
 
-    def chunks(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-            chunks, keywords = original(inputs, kwargs, target_gpus, dim)
-            parts: list[Any] = list(zip_longest(chunks, keywords))
-            self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
-            return chunks, keywords
-
-        return scatter_kwargs
-
-    def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def inputs(self, wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
         """torch's own DistributedDataParallel, in ports and under WholeBatchDDP."""
+        self._saw_module(wrapper.module)
+        # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
+        forward = type(wrapper).forward
+        is_helper = forward.__qualname__ == "WholeBatchDDP.forward"
+        rows = _local_of(forward.__code__, "rows") if is_helper else None
+        self._saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
 
-        @functools.wraps(original)
-        def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
-            self._observer.saw_module(wrapper.module)
-            # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
-            is_helper = type(wrapper).forward.__qualname__ == "WholeBatchDDP.forward"
-            caller = sys._getframe(1).f_locals if is_helper else {}
-            has_rows = getattr(caller.get("rows"), "has_any", True)
-            self.saw([(inputs, kwargs) if has_rows else None], 0, wrapper.module)
-            return original(wrapper, *inputs, **kwargs)
-
-        return forward
-
-    def helper(self, cls: Any, /, **kwargs: Any) -> None:
+    def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
         """WholeBatch (templates/model.py), of which a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
-        original = vars(cls).get("run_replica")
-        if original is None or cls.__qualname__ != "WholeBatch":
-            return
+        if "run_replica" in vars(cls) and cls.__qualname__ == "WholeBatch":
+            taps.before("run_replica", self.replica, cls)
 
-        def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-            self._observer.saw_module(wrapper.module)
-            self.saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module)
-            return original(wrapper, replica, has_rows, inputs, kwargs)
-
-        cls.run_replica = run_replica
+    def replica(self, wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
+        self._saw_module(wrapper.module)
+        self._saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module, 1)
 
 
-class _RowRecorder(_ForwardObserver):
-    """Tells a recorder of each row."""
+def _local_of(code: CodeType, name: str) -> Any:
+    """A variable of the function with this code that is under way."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code is not code:
+        frame = frame.f_back
+    return frame and frame.f_locals.get(name)
 
-    def __init__(self, recorder: Recorder, begin: Callable[[], None] | None) -> None:
-        super().__init__(recorder)
-        self._recorder = recorder
-        self._begin = begin
 
-    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
-        grad = torch.is_grad_enabled()
-        training = grad and bool(getattr(module, "training", True))
-        self._recorder.quietly(self._note, parts, dim, training, devices)
-        if training and self._begin:
-            self._begin()
-
-    def _note(self, parts: list[tuple[Any, Any] | None], dim: int, training: bool, devices: int) -> None:
-        rows = [0 if part is None else _rows(part, dim) for part in parts]
-        known = [count for count in rows if count is not None]
-        if len(known) < len(rows):  # no tensor with rows among the inputs
-            return
-        digests, firsts = (
-            tuple(
-                digest
-                for part, count in zip(parts, known, strict=True)
-                for digest in row_digests(part, dim, count, most)
-            )
-            for most in (None, 1)
+def _note(recorder: Recorder, parts: Parts, dim: int, training: bool, devices: int) -> None:
+    rows = [0 if part is None else _rows(part, dim) for part in parts]
+    known = [count for count in rows if count is not None]
+    if len(known) < len(rows):  # no tensor with rows among the inputs
+        return
+    digests, firsts = (
+        tuple(
+            digest
+            for part, count in zip(parts, known, strict=True)
+            for digest in row_digests(part, dim, count, most)
         )
-        several = firsts if firsts != digests else ()
-        self._recorder.saw_forward(
-            Forward(training, (*known, *[0] * (devices - len(known))), digests, several)
-        )
-
-
-class _RowCounting(_ForwardObserver):
-    """Tells how many rows there are."""
-
-    def __init__(self, counter: RowCounter) -> None:
-        super().__init__(counter)
-        self._counter = counter
-
-    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
-        self._counter.quietly(self._note, parts, dim)
-
-    def _note(self, parts: list[tuple[Any, Any] | None], dim: int) -> None:
-        rows = sum(_rows(part, dim) or 0 for part in parts if part is not None)
-        self._counter.saw_rows(rows, torch.is_grad_enabled())
+        for most in (None, 1)
+    )
+    several = firsts if firsts != digests else ()
+    forward = Forward(training, (*known, *[0] * (devices - len(known))), digests, several)
+    recorder.add("forwards", forward)
 
 
 def row_digests(values: Any, dim: int, rows: int, most: int | None = None) -> Iterator[int]:
@@ -171,7 +136,7 @@ def row_digests(values: Any, dim: int, rows: int, most: int | None = None) -> It
 
     `most`: of so many tensors only.
     """
-    parts = [_bytes(tensor, dim) for tensor in _tensors(values) if _has(tensor, dim, rows)][:most]
+    parts = [_bytes(tensor, dim) for tensor in tensors_in(values) if _has(tensor, dim, rows)][:most]
     for row in range(rows):
         digest = 0
         for data, size in parts:
@@ -191,14 +156,4 @@ def _has(tensor: torch.Tensor, dim: int, rows: int) -> bool:
 
 def _rows(values: Any, dim: int) -> int | None:
     """The size of the first tensor that has dimension `dim`; None if there is none."""
-    return next((int(tensor.shape[dim]) for tensor in _tensors(values) if tensor.dim() > dim), None)
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, dict):
-        yield from _tensors(tuple(values.values()))
-    elif isinstance(values, (tuple, list)):
-        for value in values:
-            yield from _tensors(value)
+    return next((int(tensor.shape[dim]) for tensor in tensors_in(values) if tensor.dim() > dim), None)

@@ -34,9 +34,9 @@ def torchrun_arguments(world: int) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The user's, with one thread a process in both modes: their number alone changes bits (docs/semantics.md#threads).
+    """The user's, with one thread a process where it names no number, in both modes alike.
 
-    Setting it also keeps torchrun from warning that it does the same.
+    The number alone changes bits (docs/semantics.md#threads). Setting it also keeps torchrun from warning that it does.
     """
     left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # of a torchrun around us
     kept = {name: value for name, value in os.environ.items() if name not in left_out}

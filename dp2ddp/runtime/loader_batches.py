@@ -6,11 +6,11 @@ that process. Workers that are not forked (spawn) tell nothing.
 
 from __future__ import annotations
 
-import functools
 import mmap
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import xxhash
@@ -18,31 +18,29 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
 from dp2ddp.runtime.sample_streams import DREW, plain_index, stream_digests
+from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Draw
 
 # Any throughout: iterators, fetchers, indices and data sets.
 Function = Callable[..., Any]
 Streams = tuple[int, ...]  # digests of those that were drawn from
-_SLOT = struct.Struct(
-    "<QQQQ"
-)  # number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
+# number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
+_SLOT = struct.Struct("<QQQQ")
 
 
 def observe_batches(recorder: Recorder) -> None:
     """Let the recorder see each batch that a DataLoader hands out."""
     watch = _LoaderObserver(recorder)
-    single: Any = dataloader._SingleProcessDataLoaderIter
-    several: Any = dataloader._MultiProcessingDataLoaderIter
-    base: Any = dataloader._BaseDataLoaderIter
-    base._next_index = watch.next_index(base._next_index)
-    single._next_data = watch.taken(single._next_data, watch.alone)
-    several.__init__ = watch.with_channel(several.__init__)
-    several._try_put_index = watch.sent(several._try_put_index)
-    several._next_data = watch.taken(several._next_data, watch.from_worker)
+    single, several = dataloader._SingleProcessDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
+    taps = Taps()
+    taps.after("_next_index", watch.next_index, dataloader._BaseDataLoaderIter)
+    taps.after("_next_data", partial(watch.taken, watch.alone), single)
+    taps.around("__init__", watch.with_channel, several)
+    taps.around("_try_put_index", watch.sent, several)
+    taps.after("_next_data", partial(watch.taken, watch.from_worker), several)
     for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        fetcher: Any = kind
-        fetcher.fetch = watch.fetched(fetcher.fetch)
+        taps.around("fetch", watch.fetched, kind)
 
 
 class _LoaderObserver:
@@ -52,50 +50,34 @@ class _LoaderObserver:
         self._recorder = recorder
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._datasets = _Ordinals()
-        self._channel: _Channel | None = (
-            None  # of the loader whose workers are being started; in them: their own
-        )
+        # of the loader whose workers are being started; in them: their own
+        self._channel: _Channel | None = None
         self._loaded = 0  # batches that this worker has loaded
         self._here: Streams = ()  # of the batch that this process has loaded last
 
     # ---- in the process that iterates
 
-    def next_index(self, original: Function) -> Function:
-        @functools.wraps(original)
-        def _next_index(iterator: Any) -> Any:
-            index = original(iterator)
-            self._recorder.quietly(lambda: setattr(self._pass(iterator), "index", index))
-            return index
+    def next_index(self, index: Any, iterator: Any) -> None:
+        self._recorder.quietly(lambda: setattr(self._pass(iterator), "index", index))
 
-        return _next_index
-
-    def with_channel(self, original: Function) -> Function:
+    def with_channel(self, original: Function, iterator: Any, loader: Any) -> None:
         """Memory for what the workers, which it starts, will tell."""
-
-        @functools.wraps(original)
-        def __init__(iterator: Any, loader: Any) -> None:
-            before, self._channel = self._channel, None
-            self._recorder.quietly(self._open_channel, iterator, loader)
-            try:
-                original(iterator, loader)
-            finally:
-                self._channel = before
-
-        return __init__
+        before, self._channel = self._channel, None
+        self._recorder.quietly(self._open_channel, iterator, loader)
+        try:
+            original(iterator, loader)
+        finally:
+            self._channel = before
 
     def _open_channel(self, iterator: Any, loader: Any) -> None:
         self._channel = _Channel(loader.num_workers, 2 * (loader.prefetch_factor or 2) + 2)
         self._pass(iterator).channel = self._channel
 
-    def sent(self, original: Function) -> Function:
-        @functools.wraps(original)
-        def _try_put_index(iterator: Any) -> None:
-            task = iterator._send_idx
-            original(iterator)
-            if iterator._send_idx > task:
-                self._recorder.quietly(self._note_sent, iterator, task)
-
-        return _try_put_index
+    def sent(self, original: Function, iterator: Any) -> None:
+        task = iterator._send_idx
+        original(iterator)
+        if iterator._send_idx > task:
+            self._recorder.quietly(self._note_sent, iterator, task)
 
     def _note_sent(self, iterator: Any, task: int) -> None:
         known = self._pass(iterator)
@@ -105,20 +87,14 @@ class _LoaderObserver:
         known.sent[worker] = known.sent.get(worker, 0) + 1
         known.tasks[task] = (known.index, worker, known.sent[worker])
 
-    def taken(self, original: Function, find: Callable[[Any], tuple[Any, Streams]]) -> Function:
-        @functools.wraps(original)
-        def _next_data(iterator: Any) -> Any:
-            data = original(iterator)
-            self._recorder.quietly(self._note_taken, iterator, find)
-            return data
-
-        return _next_data
+    def taken(self, find: Callable[[Any], tuple[Any, Streams]], data: Any, iterator: Any) -> None:
+        self._recorder.quietly(self._note_taken, iterator, find)
 
     def _note_taken(self, iterator: Any, find: Callable[[Any], tuple[Any, Streams]]) -> None:
         index, streams = find(iterator)
         iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
         indices = None if iterable else _plain_indices(index, iterator._auto_collation)
-        self._recorder.saw_draw(Draw(self._datasets.of(iterator._dataset), indices, streams))
+        self._recorder.add("draws", Draw(self._datasets.of(iterator._dataset), indices, streams))
 
     def alone(self, iterator: Any) -> tuple[Any, Streams]:
         return self._pass(iterator).index, self._here
@@ -136,18 +112,14 @@ class _LoaderObserver:
 
     # ---- in the process that loads
 
-    def fetched(self, original: Function) -> Function:
-        @functools.wraps(original)
-        def fetch(fetcher: Any, index: Any) -> Any:
-            before = _quietly_digested()
-            data = original(fetcher, index)
-            drew = vars(fetcher).pop(DREW, None) or [
-                a != b for a, b in zip(before, _quietly_digested(), strict=True)
-            ]
-            self._note_loaded([digest * drawn for digest, drawn in zip(before, drew, strict=True)])
-            return data
-
-        return fetch
+    def fetched(self, original: Function, fetcher: Any, index: Any) -> Any:
+        before = _quietly_digested()
+        data = original(fetcher, index)
+        drew = vars(fetcher).pop(DREW, None) or [
+            a != b for a, b in zip(before, _quietly_digested(), strict=True)
+        ]
+        self._note_loaded([digest * drawn for digest, drawn in zip(before, drew, strict=True)])
+        return data
 
     def _note_loaded(self, digests: Sequence[int]) -> None:
         """0 for a stream that was not drawn from."""
@@ -192,9 +164,8 @@ class _Ordinals:
     """Numbers for data sets, by first use; a conversion may build a loader anew for every epoch."""
 
     def __init__(self) -> None:
-        self._known: dict[
-            int, tuple[Any, int]
-        ] = {}  # id -> the data set, which keeps the id taken; its number
+        # id -> the data set, which keeps the id taken; its number
+        self._known: dict[int, tuple[Any, int]] = {}
 
     def of(self, dataset: Any) -> int:
         return self._known.setdefault(id(dataset), (dataset, len(self._known)))[1]

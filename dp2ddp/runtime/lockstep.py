@@ -22,8 +22,7 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from dp2ddp.runtime.processes import has_ended
-from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
-from dp2ddp.trace.parameter_names import living_roots
+from dp2ddp.trace.tensor_names import KnownOptimizer, living_roots, parameters_of
 from dp2ddp.trace.tensors import as_kind_of, as_real
 
 AHEAD = 3  # snapshots on the disk

@@ -8,7 +8,6 @@ multiplied by 1 + ulp or 1 - ulp, so zeros stay zeros (pruned weights, fresh bia
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,31 +15,20 @@ import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.taps import Taps
 from dp2ddp.trace.tensors import as_real
-
-from .patches import Patches
 
 _SEED = 1  # of the directions; the script's own streams are left alone
 
 
-def install_nudge(patches: Patches) -> None:
+def install_nudge(taps: Taps) -> None:
     """Move the parameters of a wrapped model before its first forward, and each optimizer's after each step."""
     nudge = _Nudge()
-    wrapper: Any = torch.nn.DataParallel
-    patches.set(wrapper, "forward", _nudged_before(wrapper.forward, nudge))
+    taps.before("forward", nudge.move_new, torch.nn.DataParallel)
     handle = optimizers.register_optimizer_step_post_hook(
         lambda optimizer, args, kwargs: nudge.move(_stepped(optimizer))
     )
-    patches.on_undo(handle.remove)
-
-
-def _nudged_before(original: Any, nudge: _Nudge) -> Any:
-    @functools.wraps(original)
-    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        nudge.move(each for each in self.module.parameters() if id(each) not in nudge.moved)
-        return original(self, *inputs, **kwargs)
-
-    return forward
+    taps.on_undo(handle.remove)
 
 
 def _stepped(optimizer: Any) -> list[torch.Tensor]:
@@ -53,14 +41,17 @@ class _Nudge:
     """The parameters that were moved once at least, and a direction for each of their elements."""
 
     def __init__(self) -> None:
-        self.moved: set[int] = set()
+        self._moved: set[int] = set()
         self._directions = np.random.Generator(np.random.PCG64(_SEED))
+
+    def move_new(self, wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
+        self.move(each for each in wrapper.module.parameters() if id(each) not in self._moved)
 
     def move(self, parameters: Iterable[torch.Tensor]) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for parameter in parameters:
                 if parameter.requires_grad:  # a float, or complex: then both parts
-                    self.moved.add(id(parameter))
+                    self._moved.add(id(parameter))
                     self._move(as_real(parameter.data))
 
     def _move(self, values: torch.Tensor) -> None:

@@ -1,21 +1,26 @@
 """Files that run in the words of others: a conversion on the way, without a file of ours in the user's folder.
 
 Whoever imports such a file, or starts it, gets the other text. Its `__file__`, and the lines of tracebacks and of
-stacks, are those of the file itself, so that a failure is told in the user's own lines.
+stacks, are those of the file itself, so that a failure is told in the user's own lines. The cells of a notebook are
+compiled one by one, so that tracebacks name them.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import importlib
+import linecache
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
-from dp2ddp.runtime.notebook import compiled_cells
+from dp2ddp.taps import Taps
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,12 @@ class Overlay:
         if not self.pairs:
             return
         names = {own for own, _ in self.pairs}
-        original = SourceFileLoader.get_code
 
-        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        def get_code(original: Any, loader: SourceFileLoader, fullname: str) -> CodeType | None:
             file = loader.get_filename(fullname)
             return self.code(file) if os.path.realpath(file) in names else original(loader, fullname)
 
-        SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+        Taps().around("get_code", get_code, SourceFileLoader)
 
 
 def _compiled(name: str, before: bytes, after: bytes) -> CodeType:
@@ -97,3 +101,44 @@ def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tu
         other.write_bytes(data)
         pairs.append((os.path.realpath(own), str(other)))
     return tuple(pairs)
+
+
+# The line above each cell, as dp2ddp.source.notebooks writes it.
+MARK = re.compile(r"^# %% cell (?P<number>\d+)$", re.MULTILINE)
+LATER = vars(importlib.import_module("__future__"))["annotations"].compiler_flag
+
+
+def compiled_cells(name: str, text: str) -> list[CodeType]:
+    """The code of what stands above all cells, and of each cell."""
+    tree = ast.parse(text, name)
+    flags = LATER if any(_is_later(statement) for statement in tree.body) else 0
+    lines = text.splitlines(keepends=True)
+    codes = []
+    for place, start, end in _cells(name, text):
+        inside = [statement for statement in tree.body if start < statement.lineno <= end]
+        for statement in inside:
+            ast.increment_lineno(statement, -start)
+        codes.append(compile(ast.Module(inside, []), place, "exec", flags, dont_inherit=True))
+        linecache.cache[place] = (
+            0,
+            None,
+            lines[start:end],
+            place,
+        )  # for tracebacks; nothing looks for such a file
+    return codes
+
+
+def _cells(name: str, text: str) -> Iterator[tuple[str, int, int]]:
+    """What a traceback calls a part of the text, the line above it, and its last line."""
+    marks = list(MARK.finditer(text))
+    starts = [text.count("\n", 0, mark.start()) + 1 for mark in marks]
+    names = [f"{name}, cell {mark['number']}" for mark in marks]
+    ends = [*starts, text.count("\n") + 1]
+    yield from zip([name, *names], [0, *starts], ends, strict=True)
+
+
+def _is_later(statement: ast.stmt) -> bool:
+    """`from __future__ import annotations`; the others have long been Python's way."""
+    if not isinstance(statement, ast.ImportFrom) or statement.module != "__future__":
+        return False
+    return any(alias.name == "annotations" for alias in statement.names)

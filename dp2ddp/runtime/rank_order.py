@@ -15,21 +15,25 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .distributed import Done
-from .patches import Patches
+from dp2ddp.taps import Taps
 
+from .distributed import Done
+
+Function = Callable[..., Any]
+"""Any throughout: functions of torch, and what they take."""
+
+_SUM = dist.ReduceOp.SUM if dist.is_available() else None
 _HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
 
 
-def add_in_rank_order(patches: Patches) -> None:
+def add_in_rank_order(taps: Taps) -> None:
     """all_reduce, reduce, and DistributedDataParallel where the script gave it no communication hook."""
     if not dist.is_available():
         return
-    for name, wrap in (("all_reduce", _all_reduce), ("reduce", _reduce)):
-        patches.wrap(name, wrap, dist.distributed_c10d, dist)
-    ddp: Any = DistributedDataParallel
-    patches.set(ddp, "register_comm_hook", _remembering(ddp.register_comm_hook))
-    patches.set(ddp, "forward", _hooking(ddp.forward))
+    for name, call in (("all_reduce", _all_reduce), ("reduce", _reduce)):
+        taps.around(name, call, dist.distributed_c10d, dist)
+    taps.around("register_comm_hook", _register, DistributedDataParallel)
+    taps.before("forward", _hook, DistributedDataParallel)
 
 
 def ordered_sum(tensor: torch.Tensor, group: Any) -> torch.Tensor:
@@ -66,56 +70,41 @@ def _write(tensor: torch.Tensor, total: torch.Tensor) -> None:
         tensor.copy_(total)
 
 
-def _all_reduce(original: Callable[..., Any]) -> Callable[..., Any]:
-    def all_reduce(
-        tensor: Any, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False
-    ) -> Any:
-        if not _depends_on_order(tensor, op, group):
-            return original(tensor, op=op, group=group, async_op=async_op)
-        _write(tensor, _summed(tensor, op, group))
-        return Done([tensor]) if async_op else None
-
-    return all_reduce
+def _all_reduce(
+    original: Function, tensor: Any, op: Any = _SUM, group: Any = None, async_op: bool = False
+) -> Any:
+    if not _depends_on_order(tensor, op, group):
+        return original(tensor, op=op, group=group, async_op=async_op)
+    _write(tensor, _summed(tensor, op, group))
+    return Done([tensor]) if async_op else None
 
 
-def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(tensor: Any, dst: Any = None, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False,
-               **more: Any) -> Any:  # fmt: skip
-        if dst is None or more or not _depends_on_order(tensor, op, group):
-            return original(tensor, dst, op=op, group=group, async_op=async_op, **more)
-        total = _summed(tensor, op, group)
-        if dist.get_rank() == dst:
-            _write(tensor, total)
-        return Done([tensor]) if async_op else None
-
-    return reduce
+def _reduce(
+    original: Function, tensor: Any, dst: Any = None, op: Any = _SUM, group: Any = None, **more: Any
+) -> Any:
+    if dst is None or more.keys() - {"async_op"} or not _depends_on_order(tensor, op, group):
+        return original(tensor, dst, op=op, group=group, **more)
+    total = _summed(tensor, op, group)
+    if dist.get_rank() == dst:
+        _write(tensor, total)
+    return Done([tensor]) if more.get("async_op") else None
 
 
-def _remembering(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def register_comm_hook(self: Any, state: Any, hook: Callable[..., Any]) -> Any:
-        own_hook = getattr(self, _HOOKED, None)
-        if not isinstance(own_hook, _Hook) or own_hook.gave_way:
-            setattr(self, _HOOKED, True)
-            return original(self, state, hook)
-        self._check_comm_hook(hook)
-        return own_hook.give_way(
-            state, hook
-        )  # torch takes one hook only, and has ours since the first forward
-
-    return register_comm_hook
+def _register(original: Function, wrapper: Any, state: Any, hook: Function) -> Any:
+    own_hook = getattr(wrapper, _HOOKED, None)
+    if not isinstance(own_hook, _Hook) or own_hook.gave_way:
+        setattr(wrapper, _HOOKED, True)
+        return original(wrapper, state, hook)
+    wrapper._check_comm_hook(hook)
+    # torch takes one hook only, and has ours since the first forward
+    return own_hook.give_way(state, hook)
 
 
-def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
-            hook = _Hook(self.process_group)
-            self.register_comm_hook(hook, _call)
-            setattr(self, _HOOKED, hook)
-        return original(self, *inputs, **kwargs)
-
-    return forward
+def _hook(wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
+    if not getattr(wrapper, _HOOKED, False) and hasattr(wrapper, "reducer"):
+        hook = _Hook(wrapper.process_group)
+        wrapper.register_comm_hook(hook, _call)
+        setattr(wrapper, _HOOKED, hook)
 
 
 class _Hook:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from dp2ddp.runtime.collective_calls import read_calls
+from dp2ddp.runtime.collectives import read_calls
 from dp2ddp.runtime.processes import has_ended
 from dp2ddp.runtime.run_folder import LAUNCHER, RankStatus, read_status
 from dp2ddp.runtime.stacks import ASYNCHRONOUS, RankPosition, read_position, read_worker

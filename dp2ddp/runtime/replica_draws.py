@@ -8,7 +8,6 @@ reaches the script; that goes on as if it had drawn that one number, if replica 
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,33 +16,29 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.parallel.parallel_apply
 
-from .patches import Patches
-from .random_streams import default_generator_lock
+from dp2ddp.taps import Taps
+
+from .random_streams import HostStates, default_generator_lock, host_states, seed_host, set_host_states
 
 # Any throughout: modules, their arguments, and states of generators.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
 
-def let_replicas_draw_apart(patches: Patches) -> None:
+def let_replicas_draw_apart(taps: Taps) -> None:
     """DataParallel, data_parallel and parallel_apply run their replicas so."""
-    patches.wrap("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
+    taps.around("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
 
 
-def _drawing_apart(parallel_apply: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        draws = ReplicaDraws()
-        try:
-            outputs = parallel_apply(
-                [draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs
-            )
-        except BaseException:
-            draws.end(failed=True)
-            raise
-        draws.end()
-        return outputs
-
-    return apply
+def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    draws = ReplicaDraws()
+    try:
+        outputs = apply([draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs)
+    except BaseException:
+        draws.end(failed=True)
+        raise
+    draws.end()
+    return outputs
 
 
 class ReplicaDraws:
@@ -53,7 +48,7 @@ class ReplicaDraws:
 
     def __init__(self) -> None:
         generator = torch.default_generator
-        self._script = _states()
+        self._script = host_states()
         self._seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
         self._after = generator.get_state()
         self._drew: set[int] = set()  # replicas that did
@@ -71,21 +66,21 @@ class ReplicaDraws:
     @contextmanager
     def _streams(self, replica: int) -> Iterator[None]:
         with default_generator_lock:  # another replica that has given its turn away may draw on its device
-            before = _states()
-            _seed_all(self._seed + replica)
-            self._begun.append(_states())
+            before = host_states()
+            seed_host(self._seed + replica)
+            self._begun.append(host_states())
         try:
             yield
         finally:
             with default_generator_lock:
-                now = _states()  # another replica's, where one waits for the other
+                now = host_states()  # another replica's, where one waits for the other
                 if not any(_same(begun, now) for begun in self._begun):
                     self._drew.add(replica)
-                _set(before)
+                set_host_states(before)
 
     def end(self, *, failed: bool = False) -> None:
         """The script goes on."""
-        _set(self._script)
+        set_host_states(self._script)
         if len(self._drew) > 1:
             for observe in self.observers:
                 observe()
@@ -93,26 +88,7 @@ class ReplicaDraws:
             torch.default_generator.set_state(self._after)
 
 
-def _states() -> tuple[Any, Any, Any]:
-    numpy: Any = sys.modules.get("numpy")
-    return random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
-
-
-def _set(states: tuple[Any, Any, Any]) -> None:
-    random.setstate(states[0])
-    torch.default_generator.set_state(states[1])
-    if states[2]:
-        sys.modules["numpy"].random.set_state(states[2])
-
-
-def _seed_all(seed: int) -> None:
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed % 2**32)
-
-
-def _same(before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]) -> bool:
+def _same(before: HostStates, after: HostStates) -> bool:
     return before[0] == after[0] and torch.equal(before[1], after[1]) and _same_numpy(before[2], after[2])
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.collective_calls import parting, read_calls
+from dp2ddp.runtime.collectives import parting, read_calls
 from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, misses_a_rank, without_gloo_details

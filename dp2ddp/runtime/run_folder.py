@@ -4,13 +4,13 @@ stage.json        what to run (written by the parent)
 heartbeats        16 bytes a rank: how often it has been seen to move, and the steps that it has taken; a mapped file,
                   so a beat costs nothing
 rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
-rankN.calls       its last collectives (collective_calls.py)
-rankN.writes      files that it opened for writing (written_files.py)
+rankN.calls       its last collectives (collectives.py)
+rankN.writes      files that it opened for writing (writes.py)
 unseeded          the script's lines where random numbers begin without a seed (unseeded.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 stack-request     a rank has failed, and all have been asked where they stand (written by the parent)
 rankN.out, .err   what it printed, if the stage says `capture`
-rendezvous        files in which ranks meet, where the script names one (rendezvous.py)
+rendezvous        files in which ranks meet, where the script names one (meeting.py)
 """
 
 from __future__ import annotations

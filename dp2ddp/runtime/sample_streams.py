@@ -7,12 +7,12 @@ gets the same numbers wherever it is loaded, and loading leaves the script's own
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +20,9 @@ import xxhash
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import fetch
 
-from .patches import Patches
+from dp2ddp.taps import Taps
+
+from .random_streams import host_states, seed_host, set_host_states
 
 # Any: samples, indices and data sets are the user's.
 Fetcher = fetch._MapDatasetFetcher
@@ -48,64 +50,54 @@ class Epochs:
         return self._counts.get(id(dataset), (None, 0))[1]
 
 
-def install_sample_streams(base_seed: int | None = None) -> Patches:
+def install_sample_streams(base_seed: int | None = None) -> Taps:
     """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their
     own streams.
 
     base_seed None: the seed that torch's default generator had when the loader's iterator was made.
     """
-    patches, epochs = Patches(), Epochs()
-    patches.set(DataLoader, "__iter__", _counting(DataLoader.__iter__, epochs, base_seed))
-    patches.set(Fetcher, "__init__", _remembering(Fetcher.__init__, epochs))
-    patches.set(Fetcher, "fetch", _fetch)
-    _count_seedings(patches)
-    return patches
+    taps, epochs = Taps(), Epochs()
+
+    def begin(loader: DataLoader[Any]) -> None:
+        epochs.begin(loader.dataset, torch.initial_seed() if base_seed is None else base_seed)
+
+    taps.before("__iter__", begin, DataLoader)
+    taps.after("__init__", _remembering(epochs), Fetcher)
+    taps.set(Fetcher, "fetch", _fetch)
+    _count_seedings(taps)
+    return taps
 
 
 _seedings = [0, 0]  # calls of random.seed and of numpy.random.seed in this process
 
 
-def _count_seedings(patches: Patches) -> None:
+def _count_seedings(taps: Taps) -> None:
     for place, owner in enumerate((random, sys.modules.get("numpy.random"))):
         if owner is not None:
-            patches.set(owner, "seed", _counted(owner.seed, place))
+            taps.before("seed", partial(_count_seeding, place), owner)
 
 
-def _counted(original: Callable[..., Any], place: int) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def seed(*args: Any, **kwargs: Any) -> Any:
-        _seedings[place] += 1
-        return original(*args, **kwargs)
-
-    return seed
+def _count_seeding(place: int, *args: Any, **kwargs: Any) -> None:
+    _seedings[place] += 1
 
 
-def _counting(original: Callable[..., Any], epochs: Epochs, base_seed: int | None) -> Callable[..., Any]:
-    def __iter__(self: DataLoader[Any]) -> Any:
-        epochs.begin(self.dataset, torch.initial_seed() if base_seed is None else base_seed)
-        return original(self)
-
-    return __iter__
-
-
-def _remembering(original: Callable[..., None], epochs: Epochs) -> Callable[..., None]:
+def _remembering(epochs: Epochs) -> Callable[..., None]:
     """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each
     further epoch.
     """
     made_here: dict[tuple[int, int], int] = {}
 
-    def __init__(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, dataset, *args, **kwargs)
+    def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
         worker = get_worker_info()
         epoch = epochs.of(dataset)
         if worker is not None:
             key = (worker.id, id(dataset))
             epoch += made_here.get(key, 0)
             made_here[key] = made_here.get(key, 0) + 1
-        setattr(self, _EPOCH, epoch)
-        setattr(self, _SEED, epochs.seed)
+        setattr(fetcher, _EPOCH, epoch)
+        setattr(fetcher, _SEED, epochs.seed)
 
-    return __init__
+    return remember
 
 
 def _fetch(self: Any, possibly_batched_index: Any) -> Any:
@@ -124,14 +116,14 @@ def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> tuple[bool, ...
     last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
     after = stream_digests()
     for index in last:
-        seed_streams(_seed_of(fetcher, index))
+        seed_host(_seed_of(fetcher, index))
     went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
     return tuple(a and not b for a, b in zip(went_on, getattr(fetcher, _RESEEDED), strict=True))
 
 
 def _load(fetcher: Any, index: Any) -> Any:
     seed = _seed_of(fetcher, index)
-    seed_streams(seed)
+    seed_host(seed)
     before = tuple(_seedings)
     try:
         if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
@@ -158,14 +150,6 @@ def plain_index(index: Any) -> Any:
     return index.tolist() if hasattr(index, "tolist") else index
 
 
-def seed_streams(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
-
-
 def stream_digests() -> tuple[int, int, int]:
     """64 bits each of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
     with torch._C.DisableTorchFunction():
@@ -187,13 +171,8 @@ def _numpy_digest() -> int:
 @contextmanager
 def kept_streams() -> Iterator[None]:
     """What is drawn inside does not advance the streams of torch, random and numpy outside."""
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    numpy = sys.modules.get("numpy")
-    numpy_state = None if numpy is None else numpy.random.get_state()
+    states = host_states()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        random.setstate(python_state)
-        if numpy is not None and numpy_state is not None:
-            numpy.random.set_state(numpy_state)
+        set_host_states(states)

@@ -7,17 +7,16 @@ heartbeat and record. What a process does before belongs to nobody, and is print
 
 from __future__ import annotations
 
-import functools
 import multiprocessing.context
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
-from dp2ddp.runtime.stacks import Ending, place_of
+from dp2ddp.runtime.stacks import Ending
 from dp2ddp.runtime.stage import seed_all
+from dp2ddp.taps import Taps
 
 Become = Callable[[int], Callable[[Ending], None]]
 """Called with the rank in its process; returns what is told its end."""
@@ -29,18 +28,14 @@ def observe_ranks(become: Become, seed: int | None) -> None:
 
     _fork_always()
     _seed_children(os.getpid(), seed)
-    module: Any = dist.distributed_c10d
-    original = module.init_process_group
     ranks: set[int] = set()  # of this process: a script may leave its group and join another
 
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
+    def joined(*args: Any, **kwargs: Any) -> None:
         if not ranks:
             ranks.add(dist.get_rank())
             _at_end(become(dist.get_rank()))
 
-    module.init_process_group = dist.init_process_group = init_process_group
+    Taps().after("init_process_group", joined, dist.distributed_c10d, dist)
 
 
 def _fork_always() -> None:
@@ -78,10 +73,5 @@ def _how_it_ends(error: BaseException | None) -> Ending:
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         # torch's spawn writes the traceback to a file and exits with 1 (torch/multiprocessing/spawn.py)
-        return _of(error.__context__, code) if code and error.__context__ else Ending(code)
-    return _of(error, 1)
-
-
-def _of(error: BaseException, code: int) -> Ending:
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    return Ending(code, text, place_of(error.__traceback__))
+        return Ending.by(error.__context__, code) if code and error.__context__ else Ending(code)
+    return Ending.by(error, 1)

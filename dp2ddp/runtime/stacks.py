@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import re
 import sys
+import traceback
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,11 +21,17 @@ HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --
 HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
 _HOOKS = tuple(
-    f"{_RUNTIME}/{name}.py"
+    f"{_PACKAGE}{name}.py"
     for name in (
-        "written_files", "guard", "stacks", "virtual_saving", "function_mode", "unseeded", "sample_streams",
+        "taps",
+        "runtime/writes",
+        "runtime/stacks",
+        "runtime/virtual_files",
+        "runtime/function_mode",
+        "runtime/unseeded",
+        "runtime/sample_streams",
     )
-)  # fmt: skip
+)
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
@@ -50,6 +57,12 @@ class Ending:
     error: str = ""  # the last line of its traceback
     place: str = ""  # the user's line that it came from
 
+    @classmethod
+    def by(cls, error: BaseException, code: int) -> Ending:
+        """The end that an exception made."""
+        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        return cls(code, text, place_of(error.__traceback__))
+
 
 def place_of(trace: TracebackType | None) -> str:
     """The innermost line of the user's in a traceback."""
@@ -73,9 +86,8 @@ class RankPosition:
     source: str = ""  # the innermost frame's line
     ended: str = ""  # how, of a rank that is no longer there
     helper: str = ""  # a helper of a conversion that it has called: ask_rank0
-    inside: str = (
-        ""  # the line that called it, if it calls the innermost frame: other ranks may wait for its end
-    )
+    # the line that called it, if it calls the innermost frame: other ranks may wait for its end
+    inside: str = ""
     worker: str = ""  # where a worker of its loader stands, if the rank waits for one
 
     def __str__(self) -> str:
@@ -154,13 +166,11 @@ def _newest(text: str) -> list[Frame] | None:
 
 def _callee(inner: list[Frame]) -> str:
     """What the user's line called, of the frames within it; "" for a function in C."""
-    frame = next((frame for frame in reversed(inner) if not frame.file.startswith(_RUNTIME)), None)
+    frame = next((frame for frame in reversed(inner) if not _is_of_dp2ddp(frame.file)), None)
     if frame is None:
         return ""
     if frame.file.endswith("/torch/utils/data/dataloader.py"):
         return _LOADER
-    if frame.file.startswith(_RUNTIME):
-        return ""
     parts = [part for part in _FOREIGN if part in frame.file]
     return f"{frame.function} ({frame.file.rpartition(parts[0])[2]})" if parts else ""
 
@@ -197,7 +207,7 @@ def users_place() -> str:
         file = frame.f_code.co_filename
         if is_users(file, frame.f_code.co_firstlineno):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if file.startswith(_PACKAGE) and not file.startswith((*_templates(), *_HOOKS)):
+        if _is_of_dp2ddp(file) and not file.startswith(_HOOKS):
             return ""
         frame = frame.f_back
     return ""
@@ -211,6 +221,11 @@ def users_line() -> str:
     return (
         f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
     )
+
+
+def _is_of_dp2ddp(file: str) -> bool:
+    """Whether a file is of dp2ddp, and no helper."""
+    return file.startswith(_PACKAGE) and not file.startswith(_templates())
 
 
 @lru_cache(maxsize=1)

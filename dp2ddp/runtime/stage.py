@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dp2ddp.runtime.written_files import Writes
+    from dp2ddp.runtime.writes import Writes
     from dp2ddp.trace.recorder import Recorder
 
 Mode = Literal["dp", "ddp"]
@@ -45,12 +45,12 @@ class Stage:
     lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
     aligned: str | None = (
-        None  # a folder, over which both runs of a pair draw the same numbers (aligned_draws.py)
+        None  # a folder, over which both runs of a pair draw the same numbers (aligned_runs.py)
     )
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder of all that the run may leave behind
-    owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (guard.py)
+    owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (writes.py)
     holder: int | None = None  # the process that holds the mounts which the run sees (copies/namespace.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     kept: tuple[str, ...] = ()  # folders of the user's in which the run must not write (copies/fence.py)
@@ -104,22 +104,20 @@ class Stage:
 def import_equipment() -> None:
     """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
     import dp2ddp.copies.fence
-    import dp2ddp.runtime.aligned_draws
+    import dp2ddp.runtime.aligned_runs
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
-    import dp2ddp.runtime.first_weights
     import dp2ddp.runtime.forward_rows
-    import dp2ddp.runtime.guard
     import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
+    import dp2ddp.runtime.meeting
     import dp2ddp.runtime.metering
     import dp2ddp.runtime.nudge
-    import dp2ddp.runtime.ports
-    import dp2ddp.runtime.precision
     import dp2ddp.runtime.rank_order
     import dp2ddp.runtime.sample_streams
     import dp2ddp.runtime.unseeded
     import dp2ddp.runtime.virtual_devices
+    import dp2ddp.runtime.writes
     import dp2ddp.trace.recorder  # noqa: F401
 
 
@@ -135,9 +133,9 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         streams = virtual_devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
         from dp2ddp.runtime import unseeded
-        from dp2ddp.runtime.patches import Patches
+        from dp2ddp.taps import Taps
 
-        unseeded.seed_the_unseeded(Path(stage.run_folder), Patches())
+        unseeded.seed_the_unseeded(Path(stage.run_folder), Taps())
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
         if streams:
@@ -148,18 +146,18 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         sample_streams.install_sample_streams(stage.seed)
     _change_sums(stage)
     if stage.aligned:
-        from dp2ddp.runtime import aligned_draws, first_weights
-        from dp2ddp.runtime.patches import Patches
+        from dp2ddp.runtime import aligned_runs
+        from dp2ddp.taps import Taps
 
-        order = aligned_draws.leave_order if stage.mode == "dp" else aligned_draws.take_order
-        order(Path(stage.aligned), Patches())
+        order = aligned_runs.leave_order if stage.mode == "dp" else aligned_runs.take_order
+        order(Path(stage.aligned), Taps())
         if stage.mode == "dp":
-            first_weights.leave(Path(stage.aligned))
+            aligned_runs.leave_weights(Path(stage.aligned))
         elif not stage.starts_ranks:
-            first_weights.take_over(Path(stage.aligned), rank, stage.world)
+            aligned_runs.take_weights(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
         from dp2ddp.copies.fence import fence
-        from dp2ddp.runtime.guard import guard, rename_across_layers
+        from dp2ddp.runtime.writes import guard, rename_across_layers
 
         owned = [Path(folder) for folder in (stage.scratch, *stage.owned)]
         kept = [Path(folder) for folder in stage.kept]
@@ -170,7 +168,7 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         if stage.holder:
             rename_across_layers()
     if stage.mode == "ddp" and stage.scratch:
-        from dp2ddp.runtime.ports import have_own_ports
+        from dp2ddp.runtime.meeting import have_own_ports
 
         have_own_ports(Path(stage.run_folder))
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
@@ -194,25 +192,25 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 
 def _change_sums(stage: Stage) -> None:
     """What makes a run comparable to another one: its sums are in order."""
-    from dp2ddp.runtime.patches import Patches
+    from dp2ddp.taps import Taps
 
     if stage.rank_order:
         from dp2ddp.runtime.rank_order import add_in_rank_order
 
-        add_in_rank_order(Patches())
+        add_in_rank_order(Taps())
 
 
 def _change_steps(stage: Stage, rank: int) -> None:
     """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
     from dp2ddp.runtime import lockstep, nudge
-    from dp2ddp.runtime.patches import Patches
+    from dp2ddp.taps import Taps
 
     if stage.lockstep and stage.mode == "dp" and not stage.nudged:
         lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
     elif stage.lockstep:
         lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
     if stage.nudged:
-        nudge.install_nudge(Patches())
+        nudge.install_nudge(Taps())
 
 
 def seed_all(seed: int) -> None:
@@ -244,11 +242,10 @@ def _enough_real_devices(count: int) -> bool:
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
     from dp2ddp.runtime import (
-        aligned_draws,
+        aligned_runs,
         decisions,
         forward_rows,
         loader_batches,
-        precision,
         replica_draws,
     )
     from dp2ddp.trace.recorder import Recorder
@@ -257,9 +254,8 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
     _change_steps(stage, rank)
-    forward_rows.observe_forwards(recorder, aligned_draws.Streams().begin if stage.aligned else None)
+    forward_rows.observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
     loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
-    precision.observe_precision(recorder)
     replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)
     return recorder

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from .function_mode import Handler, VirtualDevices
-from .machine import HOST, Machine
-from .tensor_places import PINNED, common_place, device_at, is_on_device, place_of, put, tensors_in
+from .places import HOST, PINNED, Machine, common_place, device_at, is_on_device, place_of, put, tensors_in
 
 # Any throughout: handlers get the arguments of a torch function as they were given.
 Args = tuple[Any, ...]

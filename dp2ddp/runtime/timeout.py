@@ -27,9 +27,8 @@ class Timeout:
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
         self._moved = self._alive = self._looked = time.monotonic()
-        self._taken: dict[
-            int, float
-        ] = {}  # by process: its processor time when it was last known to be alive
+        # by process: its processor time when it was last known to be alive
+        self._taken: dict[int, float] = {}
 
     def moved(self) -> None:
         """It said so."""

@@ -18,7 +18,8 @@ import numpy
 import torch
 from torch.utils.data import get_worker_info
 
-from .patches import Patches
+from dp2ddp.taps import Taps
+
 from .run_folder import UNSEEDED
 from .stacks import is_users, users_place
 
@@ -56,7 +57,7 @@ def begin_unseeded(seed: int) -> None:
     _Known.seed, _Known.given = seed, 0
 
 
-def seed_the_unseeded(run_folder: Path, patches: Patches) -> None:
+def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
     """From now on, in this process and those that it forks. Any: arguments of random and torch."""
     _Known.file = os.open(run_folder / UNSEEDED, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     seed_of_random: Any = random.Random.seed
@@ -79,11 +80,10 @@ def seed_the_unseeded(run_folder: Path, patches: Patches) -> None:
     def seed_numpy(seed: Any = None) -> None:
         seed_of_numpy(_Known.next_one(32) if seed is None else seed)
 
-    patches.set(
-        numpy.random.bit_generator, "randbits", _Known.next_one
-    )  # of default_rng, RandomState, SeedSequence
-    patches.set(numpy.random, "seed", seed_numpy)
-    patches.set(random.Random, "seed", seed_random)
-    patches.set(random, "seed", lambda a=None, version=2: seed_random(random._inst, a, version))
-    patches.set(torch.Generator, "seed", seed_generator)
-    patches.wrap("seed", lambda original: seed_torch, torch.random, torch)
+    # of default_rng, RandomState, SeedSequence
+    taps.set(numpy.random.bit_generator, "randbits", _Known.next_one)
+    taps.set(numpy.random, "seed", seed_numpy)
+    taps.set(random.Random, "seed", seed_random)
+    taps.set(random, "seed", lambda a=None, version=2: seed_random(random._inst, a, version))
+    taps.set(torch.Generator, "seed", seed_generator)
+    taps.around("seed", lambda original: seed_torch(), torch.random, torch)

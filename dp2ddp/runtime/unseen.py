@@ -5,7 +5,6 @@ Transforms of torch.func wrap and unwrap their tensors with such functions, scri
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,11 +16,11 @@ from torch._functorch.autograd_function import custom_function_call
 from torch._subclasses.meta_utils import MetaTensorDescriber
 from torch.overrides import TorchFunctionMode
 
+from dp2ddp.taps import Taps
+
 from .autograd_places import present
 from .function_mode import Handler, VirtualDevices
-from .machine import Machine
-from .patches import Patches
-from .tensor_places import common_place, place_of, put, put_missing, tensors_in
+from .places import Machine, common_place, place_of, put, put_missing, tensors_in
 
 Function = Callable[..., Any]
 """Any throughout: functions of torch, with whatever arguments they take."""
@@ -33,35 +32,32 @@ _WRAPPERS = """
 """
 
 
-def follow_unseen(patches: Patches, mode: VirtualDevices, modes: Sequence[TorchFunctionMode]) -> None:
+def follow_unseen(taps: Taps, mode: VirtualDevices, modes: Sequence[TorchFunctionMode]) -> None:
     """Give results of functions that no mode sees the place of their arguments."""
-    _follow_transforms(patches)
+    _follow_transforms(taps)
     mode.handle([custom_function_call], _with_modes_inside(modes))
-    _follow_scripts(patches, mode)
-    _follow_script_files(patches, mode.machine)
-    patches.wrap("describe_tensor", _without_modes, MetaTensorDescriber)
-    patches.wrap("as_subclass", _where_the_first_is, torch.Tensor)
-    patches.wrap("from_dlpack", _where_the_first_is, torch, torch.utils.dlpack)
+    _follow_scripts(taps, mode)
+    _follow_script_files(taps, mode.machine)
+    taps.around("describe_tensor", _without_modes, MetaTensorDescriber)
+    taps.after("as_subclass", _put_where_the_first_is, torch.Tensor)
+    taps.after("from_dlpack", _put_where_the_first_is, torch, torch.utils.dlpack)
 
 
-def _where_the_first_is(function: Function) -> Function:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return put(function(*args, **kwargs), place_of(args[0]) if args else None)
-
-    return call
+def _put_where_the_first_is(result: Any, *args: Any, **kwargs: Any) -> None:
+    put(result, place_of(args[0]) if args else None)
 
 
-def _follow_transforms(patches: Patches) -> None:
+def _follow_transforms(taps: Taps) -> None:
     """torch.func.grad, vmap, jacrev and the others."""
     functorch = torch._C._functorch
     for name in _WRAPPERS.split():
         original = getattr(functorch, name, None)
         if original is None:  # in another version of torch
             continue
-        followed = _where_the_first_is(original)
-        for owner, own_name in [(functorch, name), *_holders_of(original)]:
-            patches.set(owner, own_name, followed)
+        holders = list(_holders_of(original))
+        taps.after(name, _put_where_the_first_is, functorch)
+        for owner, own_name in holders:
+            taps.set(owner, own_name, getattr(functorch, name))
 
 
 def _holders_of(function: Function) -> Iterator[tuple[Any, str]]:
@@ -82,45 +78,34 @@ def _with_modes_inside(modes: Sequence[TorchFunctionMode]) -> Handler:
     return call
 
 
-def _follow_scripts(patches: Patches, mode: VirtualDevices) -> None:
+def _follow_scripts(taps: Taps, mode: VirtualDevices) -> None:
     """A script draws from the stream of the device that it runs on, for as long as it runs."""
 
-    def on_device(call: Function) -> Function:
-        @functools.wraps(call)
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-            place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
-            if place is None:
-                return call(self, *args, **kwargs)
-            if place < 0:
-                return put_missing(call(self, *args, **kwargs), place)
-            return put_missing(mode.streams.draw(place, call, (self, *args), kwargs), place)
+    def on_device(call: Function, script: Any, *args: Any, **kwargs: Any) -> Any:
+        place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
+        if place is None:
+            return call(script, *args, **kwargs)
+        if place < 0:
+            return put_missing(call(script, *args, **kwargs), place)
+        return put_missing(mode.streams.draw(place, call, (script, *args), kwargs), place)
 
-        return __call__
-
-    for script in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        patches.set(script, "__call__", on_device(script.__call__))
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        taps.around("__call__", on_device, kind)
 
 
-def _follow_script_files(patches: Patches, machine: Machine) -> None:
+def _follow_script_files(taps: Taps, machine: Machine) -> None:
     """torch.jit.load(f, map_location): what is read lies in the CPU's memory, and is marked."""
 
-    def loading(load: Function) -> Function:
-        def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-            place = None if map_location is None else machine.place(map_location)
-            script = load(f, map_location if place is None else "cpu", *args, **kwargs)
-            put([*script.parameters(), *script.buffers()], place)
-            return script
+    def load_script(load: Function, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        place = None if map_location is None else machine.place(map_location)
+        script = load(f, map_location if place is None else "cpu", *args, **kwargs)
+        put([*script.parameters(), *script.buffers()], place)
+        return script
 
-        return load_script
-
-    patches.wrap("load", loading, torch.jit, torch.jit._serialization)
+    taps.around("load", load_script, torch.jit, torch.jit._serialization)
 
 
-def _without_modes(function: Function) -> Function:
+def _without_modes(function: Function, *args: Any, **kwargs: Any) -> Any:
     """torch.export traces with fake tensors: fake ones of the CPU, since one of CUDA would ask for the driver."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():
-            return function(*args, **kwargs)
-
-    return call
+    with torch._C.DisableTorchFunction():
+        return function(*args, **kwargs)

@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,89 +24,44 @@ from torch._utils import _get_device_index
 from torch._utils import _handle_complex as _real_view
 from torch.nn.parallel import _functions, comm
 
-from .machine import HOST, Machine
-from .patches import Patches
+from dp2ddp.taps import Taps
+
+from .places import HOST, Machine, device_at, place_of, put
 from .replica_draws import let_replicas_draw_apart
-from .tensor_places import device_at, is_on_device, place_of, put
 
 # The modules; the attributes of torch.nn.parallel with these names are functions.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
-Observer = Callable[[int, tuple[Any, ...], dict[str, Any]], None]
-"""Called with (device index, positional inputs, keyword inputs) of each replica when a batch was split."""
 
-
-def install_data_parallel(patches: Patches, machine: Machine, observers: Sequence[Observer] = ()) -> None:
-    """`observers` is asked at each split, so that a list may grow and shrink later."""
-    patches.set_all(
-        comm,
-        {
-            "broadcast": broadcast,
-            "broadcast_coalesced": broadcast_coalesced,
-            "scatter": scatter,
-            "gather": gather_on(machine),
-        },
-    )
+def install_data_parallel(taps: Taps, machine: Machine) -> None:
+    functions = {
+        "broadcast": broadcast,
+        "broadcast_coalesced": broadcast_coalesced,
+        "scatter": scatter,
+        "gather": gather_on(machine),
+    }
+    taps.set_all(comm, functions)
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
-    patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
-    patches.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
-    patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
-    let_replicas_draw_apart(patches)
-
-
-def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer]) -> Callable[..., Any]:
-    """DataParallel and the functional data_parallel split by this name, also for one device."""
-
-    def scatter(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-        chunks, keywords = scatter_kwargs(inputs, kwargs, target_gpus, dim)
-        for device, chunk, keyword in zip_longest(
-            target_gpus[: max(len(chunks), len(keywords))], chunks, keywords
-        ):
-            for observe in observers:
-                observe(_get_device_index(device), chunk or (), keyword or {})
-        return chunks, keywords
-
-    return scatter
+    taps.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
+    let_replicas_draw_apart(taps)
 
 
 # ---- copies between devices
 
 
-def broadcast(
-    tensor: torch.Tensor, devices: Any = None, *, out: Sequence[torch.Tensor] | None = None
-) -> Sequence[torch.Tensor]:
+def broadcast(tensor: torch.Tensor, devices: Any = None) -> list[torch.Tensor]:
     tensor = _as_real(tensor)
-    if (devices is None) == (out is None):
-        raise RuntimeError(
-            f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}"
-        )
-    if out is None:
-        return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
-    for index, target in enumerate(out):
-        _check_target(target, index)
-        if target.shape != tensor.shape:
-            raise RuntimeError(
-                f"Expected all output tensors to have same shape as the source tensor {list(tensor.shape)}, but output "
-                f"tensor at index {index} has shape {list(target.shape)}"
-            )
-    for target in out:
-        target.detach().copy_(tensor.detach())
-    return out
+    if devices is None:
+        raise RuntimeError("Exactly one of 'devices' and 'out' must be specified, but got neither")
+    return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
 
 
 def _checked(device: int) -> int:
     if device < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {device}")
     return device
-
-
-def _check_target(target: torch.Tensor, index: int) -> None:
-    if not is_on_device(target):
-        raise RuntimeError(
-            f"Expected all output tensors to be CUDA tensors, but output tensor at index {index} has device "
-            f"'{target.device}'"
-        )
 
 
 def broadcast_coalesced(
@@ -140,12 +94,8 @@ def scatter(
     chunk_sizes: Sequence[int] | None = None,
     dim: int = 0,
     streams: Any = None,
-    *,
-    out: Sequence[torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     tensor = _as_real(tensor)
-    if out is not None:
-        return _scatter_out(tensor, out, dim, devices, chunk_sizes)
     devices = [_checked(_get_device_index(device)) for device in devices]
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
@@ -160,35 +110,6 @@ def scatter(
     return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
 
 
-def _scatter_out(
-    tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int, devices: Any, chunk_sizes: Any
-) -> tuple[torch.Tensor, ...]:
-    for name, given in (("devices", devices), ("chunk_sizes", chunk_sizes)):
-        if given is not None:
-            raise RuntimeError(
-                f"'{name}' must not be specified when 'out' is specified, but got {name}={given}"
-            )
-    if not out:
-        raise RuntimeError("Expected at least one output tensor to scatter to")
-    dim = _wrapped(dim, tensor)
-    for index, target in enumerate(out):
-        _check_target(target, index)
-        if _without(target, dim) != _without(tensor, dim):
-            raise RuntimeError(
-                f"Output tensor at index {index} has incorrect shape: {list(target.shape)}. Expected same shape except "
-                f"for scatter dim {dim} as the source tensor: {list(tensor.shape)}"
-            )
-    total = sum(target.size(dim) for target in out)
-    if total != tensor.size(dim):
-        raise RuntimeError(
-            f"Total size for output tensors along scatter dim {dim} does not match the source tensor size at dim {dim}"
-            f". Expected {tensor.size(dim)}, but got total size {total}"
-        )
-    for target, chunk in zip(out, _split_like(tensor, out, dim), strict=True):
-        target.copy_(chunk)
-    return tuple(out)
-
-
 def _wrapped(dim: int, tensor: torch.Tensor) -> int:
     """A dimension counted from the first one; torch's own error if there is none."""
     if tensor.dim():
@@ -196,48 +117,15 @@ def _wrapped(dim: int, tensor: torch.Tensor) -> int:
     return dim % max(tensor.dim(), 1)
 
 
-def _without(tensor: torch.Tensor, dim: int) -> list[int | None]:
-    """The shape, where the size of one dimension does not matter."""
-    return [None if index == dim else size for index, size in enumerate(tensor.shape)]
-
-
-def _split_like(whole: torch.Tensor, parts: Sequence[torch.Tensor], dim: int) -> tuple[torch.Tensor, ...]:
-    pieces: tuple[torch.Tensor, ...] = torch.split(whole, [part.size(dim) for part in parts], dim)
-    return pieces
-
-
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
-    def gather(
-        tensors: Sequence[torch.Tensor],
-        dim: int = 0,
-        destination: Any = None,
-        *,
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
         tensors = [_as_real(tensor) for tensor in tensors]
-        if out is not None:
-            return _gather_out(tensors, dim, destination, out)
         if destination == -1:
             warnings.warn(_MINUS_ONE, FutureWarning, stacklevel=2)
         place = _get_device_index(destination, allow_cpu=True, optional=True)
         return gather_at(tensors, dim, HOST if place == -1 else machine.checked(place))
 
     return gather
-
-
-def _gather_out(
-    tensors: Sequence[torch.Tensor], dim: int, destination: Any, out: torch.Tensor
-) -> torch.Tensor:
-    if destination is not None:
-        raise RuntimeError(
-            f"'destination' must not be specified when 'out' is specified, but got destination={destination}"
-        )
-    size = _gathered_size(tensors, dim)
-    if list(out.shape) != size:
-        raise RuntimeError(f"Expected out tensor to have shape {size}, but got {list(out.shape)}")
-    for chunk, tensor in zip(_split_like(out, tensors, dim), tensors, strict=True):
-        chunk.copy_(tensor)
-    return out
 
 
 _MINUS_ONE = (  # torch/nn/parallel/comm.py
@@ -255,7 +143,8 @@ def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Te
     channels_last = all(_is_channels_last(tensor) for tensor in tensors)
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     result = torch.empty(size, dtype=first.dtype, device=device_at(place), memory_format=memory_format)
-    for chunk, tensor in zip(_split_like(result, tensors, dim), tensors, strict=True):
+    sizes = [tensor.size(dim) for tensor in tensors]
+    for chunk, tensor in zip(torch.split(result, sizes, dim), tensors, strict=True):
         chunk.copy_(tensor)
     return result
 

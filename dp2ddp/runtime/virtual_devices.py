@@ -8,27 +8,22 @@ from typing import Any
 import torch
 import torch._utils
 
-from .autocast import map_autocast_to_cpu
+from dp2ddp.taps import Taps, in_all_threads
+
 from .autograd_places import follow_autograd, keep_modes_in_backward
 from .compiling import skip_compiling
+from .constructors import fill_unwritten, install_legacy_types
 from .cuda_api import install_cuda_api
-from .cuda_kernels import add_cuda_kernels
+from .cuda_kernels import add_cuda_kernels, add_sync_batch_norm
 from .distributed import install_distributed
-from .double import install_double
 from .function_mode import VirtualDevices
-from .legacy_types import install_legacy_types
-from .machine import Machine
-from .patches import Patches
+from .places import PINNED, PLACE, Machine, common_place, put, tensors_in
+from .precision import install_double, map_autocast_to_cpu
 from .random_streams import RandomStreams
-from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
-from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
-from .thread_modes import push_in_all_threads
 from .unseen import follow_unseen
-from .unwritten import fill_unwritten
-from .virtual_data_parallel import Observer, install_data_parallel
-from .virtual_loading import follow_loading
-from .virtual_saving import follow_saving
+from .virtual_data_parallel import install_data_parallel
+from .virtual_files import follow_loading, follow_saving
 
 
 @dataclass(frozen=True)
@@ -38,12 +33,11 @@ class Installation:
     machine: Machine
     streams: RandomStreams
     mode: VirtualDevices
-    patches: Patches
-    observers: list[Observer]  # append to it: told of every split that DataParallel makes
+    taps: Taps
 
     def undo(self) -> None:
         """Take everything away again."""
-        self.patches.undo()
+        self.taps.undo()
 
 
 def install(count: int, dtype: str = "float32") -> Installation:
@@ -53,62 +47,53 @@ def install(count: int, dtype: str = "float32") -> Installation:
     """
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
-    machine, patches = Machine(count), Patches()
-    observers: list[Observer] = []
+    machine, taps = Machine(count), Taps()
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
     add_cuda_kernels(mode)
     add_sync_batch_norm(mode)
-    follow_autograd(patches, mode)
-    keep_places_out_of_files(patches)
-    follow_loading(patches, mode, follow_saving(patches))
-    install_cuda_api(patches, machine, streams)
-    map_autocast_to_cpu(patches)
-    skip_compiling(patches)
-    install_data_parallel(patches, machine, observers)
-    install_distributed(patches, machine)
-    install_legacy_types(patches, mode)
+    follow_autograd(taps, mode)
+    keep_places_out_of_files(taps)
+    follow_loading(taps, mode, follow_saving(taps))
+    install_cuda_api(taps, machine, streams)
+    map_autocast_to_cpu(taps)
+    skip_compiling(taps)
+    install_data_parallel(taps, machine)
+    install_distributed(taps, machine)
+    install_legacy_types(taps, mode)
     fill_unwritten(mode)
-    modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
-    keep_modes_in_backward(patches, machine, modes)
-    follow_unseen(patches, mode, modes)
-    push_in_all_threads(patches, modes)
-    return Installation(machine, streams, mode, patches, observers)
+    modes = [mode] if dtype == "float32" else [mode, install_double(taps)]
+    keep_modes_in_backward(taps, machine, modes)
+    follow_unseen(taps, mode, modes)
+    in_all_threads(taps, modes)
+    return Installation(machine, streams, mode, taps)
 
 
-def keep_places_out_of_files(patches: Patches) -> None:
+def keep_places_out_of_files(taps: Taps) -> None:
     """Marks are for this process only; a Parameter made of a marked tensor is where the tensor is."""
-    original_state = torch._utils._get_obj_state
-    original_subclass = torch.Tensor._make_subclass
 
-    def _get_obj_state(obj: object) -> object:
-        state: object = original_state(obj)  # type: ignore[no-untyped-call]
+    def without_places(original: Any, obj: object) -> object:
+        state: object = original(obj)
         if isinstance(obj, torch.Tensor) and isinstance(state, dict):
             return {name: value for name, value in state.items() if name not in (PLACE, PINNED)}
         return state
 
-    # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
-    def _make_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
-        tensor: torch.Tensor = original_subclass(*args, **kwargs)
-        return put(tensor, common_place(tensors_in(args)))
+    def put_there(made: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        put(made, common_place(tensors_in(args)))
 
-    patches.set(torch._utils, "_get_obj_state", _get_obj_state)
+    def on_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A tensor without memory of its own is told where it is: on the CPU, as all are."""
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        return original(*args, **kwargs)
 
     def variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.autograd.Variable(tensor) of old scripts: an alias."""
         tensor: torch.Tensor = torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
         return put(tensor, common_place(tensors_in(args)))
 
-    patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
-    original_wrapper = torch.Tensor._make_wrapper_subclass
-
-    def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
-        """A tensor without memory of its own is told where it is: on the CPU, as all are."""
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("cpu")
-        made: torch.Tensor = original_wrapper(*args, **kwargs)
-        return made
-
-    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
-    patches.set(torch.autograd.Variable, "__new__", staticmethod(variable))
+    taps.around("_get_obj_state", without_places, torch._utils)
+    taps.after("_make_subclass", put_there, torch.Tensor)
+    taps.around("_make_wrapper_subclass", on_cpu, torch.Tensor)
+    taps.set(torch.autograd.Variable, "__new__", staticmethod(variable))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
-
-from dp2ddp.trace.records import Draw, Forward
 
 
 class Collected:
@@ -14,59 +12,18 @@ class Collected:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._begin()
+        self._values: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def _begin(self) -> None:
-        self._lists: dict[str, list[Any]] = {
-            "losses": [],
-            "forwards": [],
-            "draws": [],
-            "clips": [],
-            "limits": [],
-        }
-        self._counts: Counter[str] = Counter()
-        self._precision: dict[str, None] = {}
-        self._casts: dict[str, str] = {}
-        self._collectives: Counter[str] = Counter()
-
-    def loss(self, value: float) -> None:
-        self._append("losses", value)
-
-    def forward(self, forward: Forward) -> None:
-        self._append("forwards", forward)
-
-    def draw(self, draw: Draw) -> None:
-        self._append("draws", draw)
-
-    def clip(self, norm: float) -> None:
-        self._append("clips", norm)
-
-    def limit(self, limit: float) -> None:
-        self._append("limits", limit)
-
-    def skipped(self) -> None:
-        self._count("skipped")
-
-    def scheduled(self) -> None:
-        self._count("scheduled")
-
-    def precision(self, dtype: str) -> None:
+    def add(self, name: str, value: Any = None) -> None:
+        """Something happened: one more of what the field of this name holds or counts."""
         with self._lock:
-            self._precision[dtype] = None
-
-    def cast(self, what: str, place: str) -> None:
-        with self._lock:
-            self._casts.setdefault(what, place)
-
-    def collective(self, name: str) -> None:
-        with self._lock:
-            self._collectives[name] += 1
+            self._values[name].append(value)
 
     def take(self) -> dict[str, Any]:
         """Keyword arguments of `Events`."""
         with self._lock:
             collected = self._collected()
-            self._begin()
+            self._values.clear()
         return collected
 
     def peek(self) -> dict[str, Any]:
@@ -75,18 +32,14 @@ class Collected:
             return self._collected()
 
     def _collected(self) -> dict[str, Any]:
+        values = self._values
+        first_places: dict[str, str] = {}
+        for what, place in values["casts"]:
+            first_places.setdefault(what, place)
         return {
-            **{name: tuple(values) for name, values in self._lists.items()},
-            **{name: self._counts[name] for name in ("skipped", "scheduled")},
-            "precision": tuple(self._precision),
-            "casts": tuple(self._casts.items()),
-            "collectives": tuple(sorted(self._collectives.items())),
+            **{name: tuple(values[name]) for name in ("losses", "forwards", "draws", "clips", "limits")},
+            **{name: len(values[name]) for name in ("skipped", "scheduled")},
+            "precision": tuple(dict.fromkeys(values["precision"])),
+            "casts": tuple(first_places.items()),
+            "collectives": tuple(sorted(Counter(values["collectives"]).items())),
         }
-
-    def _append(self, name: str, value: Any) -> None:
-        with self._lock:
-            self._lists[name].append(value)
-
-    def _count(self, name: str) -> None:
-        with self._lock:
-            self._counts[name] += 1

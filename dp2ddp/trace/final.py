@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.keeping import FULL_BYTES
-from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors, shortest, tensor_tables
 from dp2ddp.trace.records import Final, FinalKind
+from dp2ddp.trace.tensor_names import Table, living_roots, named_tensors, shortest, tensor_tables
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
 _WHOLE = FULL_BYTES // 4

@@ -2,7 +2,7 @@
 
 The script must not notice: no random number is drawn, no tensor of its is changed or kept, nothing that fails in here
 reaches it (the record ends early and says why). What happens between the steps comes from the observers in
-dp2ddp.runtime, which call the `saw_` methods.
+dp2ddp.runtime, which call `add` and the `saw_` methods.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.taps import Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
-from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
-from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors
 from dp2ddp.trace.record_folder import rank_folder
-from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector
+from dp2ddp.trace.records import End, Vector
+from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.unclipped import Unclipped
-from dp2ddp.trace.unstepped import Unstepped, events_between, no_vector
+from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between, no_vector
 from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
@@ -66,6 +65,7 @@ class Recorder:
         self._stopped = False
         self._broken = ""
         self._events = Collected()
+        self.add = self._events.add
         self._nothing = self._events.peek()
         self._unclipped = Unclipped()
         self._unstepped = Unstepped(living_roots, room // 4)
@@ -80,41 +80,21 @@ class Recorder:
         self._first_buffers: dict[int, torch.Tensor] = {}
         self._off = self._in_child = self._in_grad = False
         self._unchecked: set[Unchecked] = set()
-        self._undo: list[Callable[[], object]] = []
+        self._taps = Taps()
 
     # ---- the observers' end
-
-    def saw_forward(self, forward: Forward) -> None:
-        """A wrapped model is about to be called."""
-        self._events.forward(forward)
 
     def saw_module(self, module: torch.nn.Module) -> None:
         """A wrapped model is about to be called: if it is for the first time, its buffers are those of the start."""
         self.quietly(self._note_first_buffers, module)
 
-    def saw_draw(self, draw: Draw) -> None:
-        """The script has got a batch from a DataLoader."""
-        self._events.draw(draw)
-
     def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         """The gradients of `parameters` are about to be clipped to `limit`, a norm or a value."""
         self.quietly(self._note_clipping, parameters, limit)
 
-    def saw_norm(self, norm: Any) -> None:
-        """clip_grad_norm_ has returned a total norm."""
-        self.quietly(lambda: self._events.clip(float(norm)))
-
-    def saw_skipped(self) -> None:
-        """GradScaler.step has returned without stepping."""
-        self._events.skipped()
-
-    def saw_scheduled(self) -> None:
-        """A scheduler has been stepped."""
-        self._events.scheduled()
-
     def saw_precision(self, dtype: str) -> None:
         """Autocast has been asked for."""
-        self._events.precision(dtype)
+        self.add("precision", dtype)
         self._unchecked.add(Unchecked.AUTOCAST)
 
     def saw_host_draws(self) -> None:
@@ -124,14 +104,6 @@ class Recorder:
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
         self.quietly(self._note_cast, tensor, dtype, place)
-
-    def saw_scaling(self, place: str) -> None:
-        """GradScaler has scaled a loss."""
-        self._events.cast(SCALED, place)
-
-    def saw_collective(self, name: str) -> None:
-        """A function of torch.distributed has been called."""
-        self._events.collective(name)
 
     @property
     def steps(self) -> int:
@@ -143,24 +115,19 @@ class Recorder:
     def start(self) -> None:
         """Put the hooks on torch: optimizer steps, backward, zero_grad, compile; and stop in processes that are
         forked."""
-        before = optimizers.register_optimizer_step_pre_hook(self._before_step)
-        after = optimizers.register_optimizer_step_post_hook(self._after_step)
-        self._undo = [before.remove, after.remove]
+        taps = self._taps
+        taps.on_undo(optimizers.register_optimizer_step_pre_hook(self._before_step).remove)
+        taps.on_undo(optimizers.register_optimizer_step_post_hook(self._after_step).remove)
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
-        self._replace(torch.autograd, "backward", self._seeing_losses)
-        self._replace(torch.autograd, "grad", self._seeing_results)
+        taps.around("backward", self._seeing_losses, torch.autograd)
+        taps.around("grad", self._seeing_results, torch.autograd)
         for owner in (torch.nn.Module, torch.optim.Optimizer):
-            self._replace(owner, "zero_grad", self._seeing_zeros)
-        self._replace(torch, "compile", self._seeing_compile)
-        self._replace(torch.nn.Module, "compile", self._seeing_compile)
+            taps.before("zero_grad", lambda *args, **more: self.quietly(self._unstepped.before_end), owner)
+        for place in (torch, torch.nn.Module):
+            taps.before("compile", lambda *args, **more: self._unchecked.add(Unchecked.COMPILE), place)
         # a loader's worker, or whatever else the script forks, is not the process that this is the record of
         turn_off = weakref.WeakMethod(self._turn_off)
         os.register_at_fork(after_in_child=lambda: (method := turn_off()) and method())
-
-    def _replace(self, owner: Any, name: str, seeing: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(seeing(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
@@ -170,8 +137,7 @@ class Recorder:
             except Exception as error:  # whatever it is, it is ours and not the script's
                 self._write_broken_end(error)
         self._off = True
-        for undo in self._undo:
-            undo()
+        self._taps.undo()
 
     def _turn_off(self) -> None:
         self._off = self._in_child = True
@@ -193,68 +159,50 @@ class Recorder:
             self._broken or f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
         )
 
-    def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
-            within = torch._C._current_graph_task_id() != -1
-            if not within:
-                self.quietly(self._note_loss, tensors)
-            original(tensors, *args, **kwargs)
-            if not within:
-                self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
+    def _seeing_losses(self, backward: Callable[..., None], tensors: Any, *args: Any, **kwargs: Any) -> None:
+        # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
+        within = torch._C._current_graph_task_id() != -1
+        if not within:
+            self.quietly(self._note_loss, tensors)
+        backward(tensors, *args, **kwargs)
+        if not within:
+            self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
 
-        return backward
-
-    def _seeing_results(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
-            if within:
-                return original(outputs, inputs, *args, **kwargs)
-            self.quietly(self._unstepped.before_backward)
-            self._in_grad = True  # where torch functions are overridden, it calls itself by this name
-            try:
-                results = original(outputs, inputs, *args, **kwargs)
-            finally:
-                self._in_grad = False
-            self.quietly(self._note_results, inputs, results)
-            return results
-
-        return grad
+    def _seeing_results(
+        self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
+        if within:
+            return grad(outputs, inputs, *args, **kwargs)
+        self.quietly(self._unstepped.before_backward)
+        self._in_grad = True  # where torch functions are overridden, it calls itself by this name
+        try:
+            results = grad(outputs, inputs, *args, **kwargs)
+        finally:
+            self._in_grad = False
+        self.quietly(self._note_results, inputs, results)
+        return results
 
     def _note_results(self, inputs: Any, results: Any) -> None:
         is_tensor = isinstance(inputs, torch.Tensor)
         self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
-
-    def _seeing_zeros(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            self.quietly(self._unstepped.before_end)
-            return original(owner, *args, **kwargs)
-
-        return zero_grad
-
-    def _seeing_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            self._unchecked.add(Unchecked.COMPILE)
-            return original(*args, **kwargs)
-
-        return compiled
 
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._look_at_models()
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
-        self._events.loss(float(sum(map(sum_of, each))))
+        self.add("losses", float(sum(map(sum_of, each))))
 
     def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         what = self._models.kind_of(tensor, self._backwards)
         if what:
-            self._events.cast(f"{what} cast to {str(dtype).removeprefix('torch.')}", place)
+            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
 
     def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
             self._unclipped.note(parameters)
-            self._events.limit(float(limit))
+            self.add("limits", float(limit))
 
     def _look_at_models(self) -> None:
         """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""

@@ -1,18 +1,56 @@
-"""Tensors of the script, as a record holds them: read where they lie, never changed and never kept."""
+"""Tensors of the script, as a record holds them: read where they lie, never changed and never kept.
+
+Hash and sketch of a long one are made in one pass over its memory: three would take longer than the work itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import xxhash
 
 from dp2ddp.trace import digests
-from dp2ddp.trace.blockwise import EXACT, measure
 from dp2ddp.trace.digests import FOLD, SKETCH, Doubles, Floats, bits_hash
 from dp2ddp.trace.records import Layout, Vector
+
+EXACT = (torch.float32, torch.float64)
+_ROWS = 64  # in a block, which stays in the processor's cache
+
+
+def measure(flat: torch.Tensor) -> tuple[int, Doubles]:
+    """The hash and the sketch of more than FOLD numbers in a precision of EXACT, as digests.py has them."""
+    rows, rest = divmod(flat.numel(), FOLD)
+    signs = torch.from_numpy(digests.row_signs(rows + 1, str(flat.dtype).removeprefix("torch.")))
+    hashed, norms, folded = xxhash.xxh3_64(), torch.zeros(rows + 1, dtype=flat.dtype), flat.new_zeros(FOLD)
+    for start, block in _blocks(flat[: rows * FOLD].view(rows, FOLD)):
+        end = start + block.shape[0]
+        hashed.update(block.numpy().data)
+        torch.linalg.vector_norm(block, dim=1, out=norms[start:end])
+        folded.addmv_(block.t(), signs[start:end])
+    tail = flat[rows * FOLD :]
+    hashed.update(tail.numpy().data)
+    norms[rows] = torch.linalg.vector_norm(tail)
+    folded[:rest].add_(tail, alpha=float(signs[rows]))
+    projected = torch.mv(torch.from_numpy(digests.signs()), folded.double())
+    return hashed.intdigest() or 1, np.array([_norm(norms, flat), *projected.tolist()])
+
+
+def _blocks(rows: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    for start in range(0, rows.shape[0], _ROWS):
+        yield start, rows[start : start + _ROWS]
+
+
+def _norm(norms: torch.Tensor, flat: torch.Tensor) -> float:
+    """From the norms of rows; in double, which is slow, where the squares have left the precision's range."""
+    norm = float(torch.linalg.vector_norm(norms.double()).item())
+    if 1e-15 < norm < 1e15:
+        return norm
+    return float(torch.linalg.vector_norm(flat, dtype=torch.float64).item())
+
 
 Tensors = Sequence[torch.Tensor | None]
 Hashes = npt.NDArray[np.uint64]
@@ -62,9 +100,8 @@ def sum_of(tensor: torch.Tensor) -> float:
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers, dense; complex ones as pairs, in a dimension more. The script's memory, where possible."""
     dense = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
-    plain = (
-        dense.resolve_conj().resolve_neg()
-    )  # x.conj() and x.conj().imag are views that note what is to be done
+    # x.conj() and x.conj().imag are views that note what is to be done
+    plain = dense.resolve_conj().resolve_neg()
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 

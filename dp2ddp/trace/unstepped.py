@@ -1,7 +1,8 @@
-"""Gradients of backward passes that no optimizer step follows: all there is of a script that takes none.
+"""Gradients beside those that a step takes: as they were before the script clipped them; and of backward passes that no
+optimizer step follows, all there is of a script that takes none.
 
-They are read where they end: before zero_grad, or when the script ends, so that ranks may have put theirs together by
-then. If they are gone by that time (set to None by hand), they count as backward left them. Results of
+The latter are read where they end: before zero_grad, or when the script ends, so that ranks may have put theirs
+together by then. If they are gone by that time (set to None by hand), they count as backward left them. Results of
 torch.autograd.grad are read as they are returned. With the first optimizer step all of it is dropped.
 """
 
@@ -15,9 +16,41 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-from dp2ddp.trace.parameter_names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.records import Layout, Source, Vector
+from dp2ddp.trace.tensor_names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
+
+
+class Unclipped:
+    """Copies of gradients, from the first clipping behind a backward pass to the step."""
+
+    def __init__(self) -> None:
+        # id of the parameter -> backward pass, gradient
+        self._copies: dict[int, tuple[int, torch.Tensor]] = {}
+        self._backwards = 0
+
+    def gradients_change(self) -> None:
+        """A backward pass begins: what was copied before it is not this step's, or not the whole."""
+        self._backwards += 1
+
+    def note(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Keep copies of these parameters' gradients, if none were kept since the last backward pass."""
+        for parameter in parameters:
+            known = self._copies.get(id(parameter))
+            if parameter.grad is not None and (known is None or known[0] != self._backwards):
+                self._copies[id(parameter)] = (self._backwards, parameter.grad.detach().clone())
+
+    def take(self, parameters: Sequence[torch.Tensor], layout: Layout, whole: bool) -> dict[str, Vector]:
+        """{"unclipped": what the parameters' gradients were}; nothing if none of them was clipped."""
+        copies = [self._copies.pop(id(parameter), (-1, None)) for parameter in parameters]
+        if all(backward != self._backwards for backward, _ in copies):
+            return {}
+        gradients = [
+            copy if backward == self._backwards else parameter.grad
+            for (backward, copy), parameter in zip(copies, parameters, strict=True)
+        ]
+        return {"unclipped": vector_of(gradients, layout, whole=whole)}
+
 
 MOST = 100  # passes that are kept
 _LOOKS = 16  # passes at which new models are looked for
@@ -45,9 +78,8 @@ class Unstepped:
     _over: bool = False
     _models: dict[int, nn.Module] = field(default_factory=dict)
     _start: dict[int, tuple[torch.Tensor, int]] = field(default_factory=dict)  # parameters, and their bits
-    _last: tuple[Pass, list[torch.Tensor]] | None = (
-        None  # the newest backward pass, the parameters it reached
-    )
+    # the newest backward pass, the parameters it reached
+    _last: tuple[Pass, list[torch.Tensor]] | None = None
     _looks: int = 0
 
     def drop(self) -> None:

@@ -42,7 +42,7 @@ _STARTER = {  # of a script that starts its ranks itself: it counts nodes
     "nproc_per_node": "{world}",
 }
 _ADDRESSES = ("dist_url", "init_method")
-_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/ports.py)
+_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/meeting.py)
 _LAUNCHERS = {
     "SLURM": {
         "SLURM_PROCID": "{rank}",

@@ -15,7 +15,7 @@ Where that has grown so far that a fault could hide in it, both once more in loc
 Where the two may differ because DataParallel does so from run to run (a seed from the clock), it is run a second time.
 
 A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
-with the same ones (runtime/aligned_draws.py).
+with the same ones (runtime/aligned_runs.py).
 """
 
 from __future__ import annotations

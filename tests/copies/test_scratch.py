@@ -46,7 +46,7 @@ disguise(lambda: busy)
 exec(code)
 """
 
-RENAME = "from dp2ddp.runtime.guard import rename_across_layers; rename_across_layers()\n"
+RENAME = "from dp2ddp.runtime.writes import rename_across_layers; rename_across_layers()\n"
 
 
 @pytest.fixture

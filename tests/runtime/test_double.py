@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dp2ddp.runtime.double import DoublePrecision
+from dp2ddp.runtime.precision import DoublePrecision
 
 from .conftest import Install
 

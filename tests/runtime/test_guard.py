@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime.guard import rename_across_layers
-from dp2ddp.runtime.written_files import read_writes
+from dp2ddp.runtime.writes import read_writes, rename_across_layers
 
 # an audit hook cannot be removed, so each case has a process of its own, forked from one that has torch
 FORKING = """
 import os, sys, torch
 from pathlib import Path
 import dp2ddp.templates.checkpoints
-from dp2ddp.runtime.guard import guard
+from dp2ddp.runtime.writes import guard
 
 for folder in Path(sys.argv[1]).iterdir():
     if os.fork() == 0:
@@ -81,7 +80,7 @@ def scratch(tmp_path: Path) -> Path:
 def run(scratch: Path, code: str) -> None:
     lock = str(scratch.parent / "lock")
     setup = (
-        "from pathlib import Path; from dp2ddp.runtime.guard import guard; "
+        "from pathlib import Path; from dp2ddp.runtime.writes import guard; "
         f"guard([Path({str(scratch)!r})], Path({lock!r}))\n"
     )
     subprocess.run([sys.executable, "-c", setup + code], cwd=scratch, check=True)
@@ -123,8 +122,8 @@ def test_reading_leaves_the_links(scratch: Path) -> None:
 
 def test_what_is_opened_for_writing_is_noted(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path\nfrom dp2ddp.runtime.guard import guard\n"
-        "from dp2ddp.runtime.written_files import Writes\n"
+        "from pathlib import Path\nfrom dp2ddp.runtime.writes import guard\n"
+        "from dp2ddp.runtime.writes import Writes\n"
         "guard([Path('.')], Path('run/lock'), Writes(Path('run').absolute(), 1))\n"
         "import torch\nopen('a', 'w').close()\nopen('a').close()\nopen('b', 'a').close()\ntorch.save(1, 'c')"
     )
@@ -138,7 +137,7 @@ def test_what_is_opened_for_writing_is_noted(tmp_path: Path) -> None:
 RANKS = """
 import os, sys, time
 from pathlib import Path
-from dp2ddp.runtime.guard import guard
+from dp2ddp.runtime.writes import guard
 
 os.chdir(sys.argv[1])
 guard([Path.cwd()], Path("../lock"))

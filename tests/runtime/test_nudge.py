@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from dp2ddp.runtime.nudge import install_nudge
-from dp2ddp.runtime.patches import Patches
+from dp2ddp.taps import Taps
 
 
 @pytest.fixture
 def nudged() -> Iterator[None]:
-    patches = Patches()
-    install_nudge(patches)
+    taps = Taps()
+    install_nudge(taps)
     yield
-    patches.undo()
+    taps.undo()
 
 
 def made() -> nn.Linear:
@@ -62,10 +62,10 @@ def test_zeros_and_what_is_not_trained_stay(nudged: None) -> None:
 def test_it_is_the_same_in_every_run() -> None:
     found = []
     for _ in range(2):
-        patches = Patches()
-        install_nudge(patches)
+        taps = Taps()
+        install_nudge(taps)
         model = made()
         nn.DataParallel(model)(torch.ones(2, 40).double())
-        patches.undo()
+        taps.undo()
         found.append(model.weight.detach().clone())
     assert torch.equal(*found)

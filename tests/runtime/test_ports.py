@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime import ports
-from dp2ddp.runtime.ports import free_port, own_port
+from dp2ddp.runtime import meeting
+from dp2ddp.runtime.meeting import free_port, own_port
 
 
 def test_a_named_port_is_the_same_free_one_for_all_of_a_run(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_free_port_is_none_that_the_system_gives_away() -> None:
 
 
 def test_a_port_that_is_taken_is_not_free() -> None:
-    with socket.socket() as taken, mock.patch.object(ports, "PORTS", range(20_000, 20_100)):
+    with socket.socket() as taken, mock.patch.object(meeting, "PORTS", range(20_000, 20_100)):
         first = free_port()
         taken.bind(("", first))
         taken.listen()

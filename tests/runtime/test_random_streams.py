@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from dp2ddp.runtime.random_functions import DRAWING_NAMES
+from dp2ddp.runtime.random_streams import DRAWING_NAMES
 
 from .conftest import Install
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dp2ddp.runtime.collective_calls import CallRing
+from dp2ddp.runtime.collectives import CallRing
 from dp2ddp.runtime.rank_positions import ask_positions
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.stage import Stage

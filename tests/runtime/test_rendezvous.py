@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime.rendezvous import in_run_folder
+from dp2ddp.runtime.meeting import in_run_folder
 
 
 def test_ranks_that_name_one_file_meet_in_one_of_the_run_folder(tmp_path: Path) -> None:

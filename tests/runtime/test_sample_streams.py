@@ -35,9 +35,9 @@ def streams() -> Iterator[None]:
         numpy.random.get_state(),
     )
     torch.manual_seed(0)
-    patches = install_sample_streams()
+    taps = install_sample_streams()
     yield
-    patches.undo()
+    taps.undo()
     torch.set_rng_state(torch_state)
     random.setstate(python_state)
     numpy.random.set_state(numpy_state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from dp2ddp.runtime import sync_batch_norm as kernels
+from dp2ddp.runtime import cuda_kernels as kernels
 
 
 def test_two_ranks_equal_the_whole_batch() -> None:

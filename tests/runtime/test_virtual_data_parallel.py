@@ -137,12 +137,17 @@ def linear(module: Any, x: torch.Tensor, *rest: Any, **more: Any) -> torch.Tenso
         pytest.param(1, 5, [5], id="one device"),
     ],
 )
-def test_observers_learn_the_rows_of_each_replica(
+def test_replicas_get_the_rows_that_torch_chunk_gives(
     virtual: Install, world: int, rows: int, chunks: list[int]
 ) -> None:
     seen: list[tuple[int, int]] = []
-    virtual(world).observers.append(lambda device, inputs, keywords: seen.append((device, len(inputs[0]))))
-    wrap(linear)(torch.ones(rows, 4).cuda())
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        seen.append((x.get_device(), len(x)))
+        return linear(self, x)
+
+    virtual(world)
+    wrap(forward)(torch.ones(rows, 4).cuda())
     assert seen == list(enumerate(chunks))
 
 

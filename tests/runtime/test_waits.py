@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.runtime import run
-from dp2ddp.runtime.collective_calls import CallRing
+from dp2ddp.runtime.collectives import CallRing
 from dp2ddp.runtime.run_folder import Heartbeat, prepare_run_folder
 from dp2ddp.runtime.stage import Stage
 

@@ -1,17 +1,22 @@
-"""torch.cuda.FloatTensor and its brothers: constructors and types of old scripts."""
+"""Constructors: torch.cuda.FloatTensor and its brothers, types of old scripts; and memory that nobody has written.
+
+That is zeros on a stage: a script that prints or saves a tensor which it has not filled yet gets whatever lay there,
+other numbers in each run, and two runs of one program would not be the same.
+"""
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .function_mode import VirtualDevices
-from .machine import Machine
-from .patches import Patches
+from dp2ddp.taps import Taps
+
+from .function_mode import Function, VirtualDevices
+from .places import Machine, is_on_device, put
 from .tensor_methods import LEGACY_DTYPES, dtype_called
-from .tensor_places import is_on_device, put
-from .unwritten import sizes_only, zeroed
 
 
 class LegacyType(type):
@@ -31,13 +36,13 @@ class LegacyType(type):
         return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype
 
 
-def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
+def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
     """Put torch.cuda.FloatTensor and its like in the place of torch's."""
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
-        patches.set(torch.cuda, name, LegacyType(name, (), values))
-    patches.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
-    patches.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+        taps.set(torch.cuda, name, LegacyType(name, (), values))
+    taps.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
+    taps.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
 
 
 def _constructor(machine: Machine) -> Any:
@@ -62,3 +67,32 @@ def _default_tensor_type(machine: Machine) -> Any:
         machine.cuda_by_default = name.startswith("torch.cuda.")
 
     return set_default_tensor_type
+
+
+def fill_unwritten(mode: VirtualDevices) -> None:
+    """Let torch.empty and its like return zeros."""
+
+    def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return zeroed(mode.run(func, args, kwargs))
+
+    mode.handle(
+        [
+            torch.empty,
+            torch.empty_like,
+            torch.empty_strided,
+            torch.empty_permuted,
+            torch.Tensor.new_empty,
+            torch.Tensor.new_empty_strided,
+        ],
+        empty,
+    )
+
+
+def zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return tensor.zero_()
+
+
+def sizes_only(arguments: Sequence[Any]) -> bool:
+    """Whether torch.Tensor(*arguments) is asked for a tensor of some size, and not for one of some data."""
+    return all(isinstance(argument, (numbers.Integral, torch.Size)) for argument in arguments)

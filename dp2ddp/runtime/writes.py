@@ -1,25 +1,29 @@
-"""Keeps a run from writing through symbolic links that lead out of its copies of the user's folders.
+"""What a run writes: it keeps from writing through symbolic links that lead out of its copies of the user's folders.
 
 Python tells of every file that it opens, makes, renames or removes (audit events); before one that writes, links on
 the way are opened up (copies/unfolding.py). torch.save and files mapped by torch open files in C++ and tell nobody, so
-they are watched as well.
+they are watched as well. Which files a process wrote is left in the run folder, read without torch: rankN.writes, a
+line of JSON each, of a path's first time: the fields of a Write.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import functools
+import json
 import os
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.copies.disguise import disguise, is_stand_in
 from dp2ddp.copies.unfolding import Unfolding
-from dp2ddp.runtime.written_files import Writes
+from dp2ddp.runtime.stacks import users_place
+from dp2ddp.taps import Taps
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _NAMES = {  # audit event -> which of its arguments are paths that it makes, moves or removes
@@ -115,23 +119,19 @@ def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None, kept:
 def rename_across_layers() -> None:
     """In a layer (copies/mounted.py) the kernel renames no folder of the user's, as between two disks: copy it."""
     for name in ("rename", "replace"):
-        setattr(os, name, _moving(getattr(os, name)))
+        Taps().around(name, _moving, os)
 
 
-def _moving(rename: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(rename)
-    def moving(src: Any, dst: Any, **options: Any) -> None:
-        try:
-            rename(src, dst, **options)
-        except OSError as error:
-            if error.errno != errno.EXDEV or not os.path.isdir(src) or options:
-                raise
-            if os.path.isdir(dst):
-                os.rmdir(dst)  # an empty one is replaced, another is an error
-            shutil.copytree(src, dst, symlinks=True)
-            shutil.rmtree(src)
-
-    return moving
+def _moving(rename: Callable[..., None], src: Any, dst: Any, **options: Any) -> None:
+    try:
+        rename(src, dst, **options)
+    except OSError as error:
+        if error.errno != errno.EXDEV or not os.path.isdir(src) or options:
+            raise
+        if os.path.isdir(dst):
+            os.rmdir(dst)  # an empty one is replaced, another is an error
+        shutil.copytree(src, dst, symlinks=True)
+        shutil.rmtree(src)
 
 
 def _database(name: Any) -> Iterator[str]:
@@ -155,24 +155,59 @@ def _watch_torch(guarding: LinkGuard) -> None:
     import torch
     from torch import serialization
 
-    files: Any = serialization._open_zipfile_writer_file
-    opened = files.__init__
-
-    def __init__(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+    def saves(file: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         guarding.opens(name, anew=True)
-        opened(self, name, *args, **kwargs)
 
-    files.__init__ = __init__
-    torch.from_file = _watched(torch.from_file, guarding)
-    for storage in (torch.UntypedStorage, torch.TypedStorage):
-        storage.from_file = staticmethod(_watched(storage.from_file, guarding))  # type: ignore[method-assign]
-
-
-def _watched(from_file: Callable[..., Any], guarding: LinkGuard) -> Callable[..., Any]:
-    @functools.wraps(from_file)
-    def watched(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> Any:
+    def maps(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> None:
         if shared:
             guarding.opens(filename, anew=False)
-        return from_file(filename, shared, *args, **kwargs)
 
-    return watched
+    taps = Taps()
+    taps.before("__init__", saves, serialization._open_zipfile_writer_file)
+    for owner in (torch, torch.UntypedStorage, torch.TypedStorage):
+        taps.before("from_file", maps, owner)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A file that was opened for writing."""
+
+    anew: bool  # what was in it is gone: two that do this at once tear it
+    path: str
+    place: str = ""  # the user's line, "train_ddp.py:42"
+
+
+class Writes:
+    """The list of files that a process, and those that it forks, open for writing."""
+
+    def __init__(self, run_folder: Path, rank: int) -> None:
+        self._run_folder = f"{run_folder}{os.sep}"
+        self.belong_to(rank)
+
+    def belong_to(self, rank: int) -> None:
+        """From now on; a process may learn late which rank it is."""
+        self._known: set[Write] = set()
+        # stays open: opening it again would be one more file that is opened for writing
+        self._file = os.open(
+            f"{self._run_folder}rank{rank}.writes", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+
+    def note(self, path: Any, anew: bool) -> None:
+        """Any: what a script gives for a path; a number is a file that was opened before."""
+        if isinstance(path, (str, bytes, os.PathLike)):
+            self._add(Write(anew, os.path.abspath(os.fsdecode(path))))
+
+    def _add(self, write: Write) -> None:
+        if write in self._known or write.path.startswith(self._run_folder):
+            return
+        self._known.add(write)
+        with contextlib.suppress(OSError):
+            line = json.dumps(astuple(replace(write, place=users_place())))
+            os.write(self._file, f"{line}\n".encode())
+
+
+def read_writes(run_folder: Path, rank: int) -> tuple[Write, ...]:
+    """In the order in which they came."""
+    path = run_folder / f"rank{rank}.writes"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return tuple(Write(*json.loads(line)) for line in lines)
