@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.comparison.matching import plain_name
-from dp2ddp.trace.digests import Floats
-from dp2ddp.trace.records import Layout, Vector
+from dp2ddp.trace.digests import sketch
+from dp2ddp.trace.records import Vector
 
 TINY = 1e-300
 Doubles = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]  # elements of a vector
 
 # from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
 KINDS = (
@@ -58,6 +59,8 @@ class Difference:
     noise: float = 2.0**-52  # natural noise of this kind, up to this step (tolerance.py)
     allowed: float = 1000 * 2.0**-52  # FACTOR times that
     epsilon: float = 2.0**-52  # one ulp
+    room: float = 0.0  # allowed on top for what follows a gradient of pure rounding
+    judged: bool = True  # or else evidence for the diagnosis, which does not count
 
     @property
     def ratio(self) -> float | None:
@@ -75,28 +78,34 @@ class Difference:
         return self.size / self.epsilon
 
 
-def by_values(layout: Layout, distances: Doubles, a: Floats, scale: float | None) -> list[float]:
-    """The largest difference in each tensor, relative to `scale`, or to the tensor's own largest value.
+def relative_differences(kind: str, a: Vector, b: Vector, left_out: Mask | None = None) -> Doubles:
+    """The largest difference in each tensor, (tensors,): of gradients relative to the step's largest one, of parameters
+    to the tensor's own largest value.
 
-    `distances` is |a - b| by element, `a` the expected values; both flat, (elements,). One number for each
-    tensor of `layout`.
+    From sketches, where not all values were kept, it is the norm of the difference, relative to norms. `left_out`:
+    elements that are not compared, where values are.
     """
-    return [
-        float(distances[place].max(initial=0.0) / (scale or largest(a[place]))) for place in layout.slices
-    ]
+    if np.array_equal(a.hashes, b.hashes):
+        return np.zeros(len(a.hashes))
+    if a.values is None or b.values is None:
+        expected = a.sketched(a.layout)
+        distances, sizes = distances_by_sketch(expected, b.sketched(a.layout)), expected[:, 0]
+        distances[a.hashes == b.hashes] = 0.0
+    else:
+        apart, values = distances_between(a.values, b.values), a.values
+        if left_out is not None:
+            apart[left_out] = 0.0
+        distances = np.array([apart[place].max(initial=0.0) for place in a.layout.slices])
+        sizes = np.array([largest(values[place]) for place in a.layout.slices])
+    scale = sizes.max(initial=0.0) if kind in GRADIENTS else sizes
+    return distances / np.maximum(scale, TINY)
 
 
-def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
-    """The norm of the difference of each tensor, estimated from sketches: one relative number for each.
-
-    Relative to the step's largest gradient norm, or to the parameter's own norm.
-    """
-    expected, actual = a.sketched(layout), b.sketched(layout)
-    distances = distances_by_sketch(expected, actual)
-    distances[a.hashes == b.hashes] = 0.0
-    scale = expected[:, 0].max(initial=0.0) if kind in GRADIENTS else expected[:, 0]
-    relative: list[float] = (distances / np.maximum(scale, TINY)).tolist()
-    return relative
+def norm_of(vector: Vector, place: int) -> float:
+    """The norm of one of its tensors."""
+    if vector.values is None:
+        return float(vector.sketched(vector.layout)[place, 0])
+    return float(sketch(vector.values[vector.layout.slices[place]])[0])
 
 
 def distances_by_sketch(a: Doubles, b: Doubles) -> Doubles:
@@ -131,13 +140,6 @@ def array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | No
     if a.shape != b.shape:
         return float(np.inf)
     return float(distances_between(a, b).max(initial=0.0) / (scale or largest(a)))
-
-
-def unclipped_differences(layout: Layout, a: Vector, b: Vector) -> list[float]:
-    """The largest difference in each gradient before clipping, relative to the step's largest gradient."""
-    if a.values is None or b.values is None:
-        return by_sketch(GRADIENTS[0], layout, a, b)
-    return by_values(layout, distances_between(a.values, b.values), a.values, largest(a.values))
 
 
 def scaled(vector: Vector, factor: float) -> Vector:

@@ -22,14 +22,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 
 
 def with_noise(comparison: Comparison) -> Comparison:
-    natural = Noise(
-        gradients=np.array([1e-16, 2e-16]),
-        unclipped=np.array([1e-16, 2e-16]),
-        parameters=np.array([1e-16, 3e-16]),
-        losses=np.array([1e-16, 1e-16]),
-        buffers=np.array([3e-16]),
-        epsilon=2**-52,
-    )
+    kinds = ("gradient before clipping", "gradient", "parameter", "loss", "buffer")
+    natural = Noise(dict.fromkeys(kinds, np.array([1e-16, 3e-16])), epsilon=2**-52)
     return dataclasses.replace(comparison, natural=natural, worst=comparison.first)
 
 
