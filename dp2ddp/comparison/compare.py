@@ -21,7 +21,7 @@ from dp2ddp.comparison.differences import KINDS, Difference, array_difference, n
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
-from dp2ddp.comparison.noise import Noise, noise_between, without_run
+from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.script_facts import number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import StepRow, StepTable
@@ -74,7 +74,7 @@ class Comparison:
         """The first step at which a fault could hide in natural noise."""
         if self.natural is None:
             return None
-        blurred = np.flatnonzero(FACTOR * self.natural.so_far["gradient"] > HIDING)
+        blurred = np.flatnonzero(FACTOR * np.array(self.natural.so_far["gradient"]) > HIDING)
         return int(blurred[0]) if blurred.size else None
 
     @property
@@ -105,17 +105,12 @@ def compare(
 
     Pure: reads records, and nothing else. Raises TraceError where a record is missing or torn.
     """
+    natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
+    findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    rows = [*_rows(reference, ranks, matchings, tolerance, port, nudged)]
-    natural = noise_between(reference, nudged, rows, tolerance) if nudged is not None else None
-    findings = Findings(tolerance, natural or without_run(tolerance))
     initial = _compare_initial(findings, reference, ranks)
     casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
-    for row in (row for row in rows if row.rows):
-        if findings.bad:
-            break
-        findings.judge(row)
-        findings.add(*(cast for cast in casts if cast.step == row.step))
+    rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     _compare_counts(findings, len(reference), counts, reference.unstepped)
     if not findings.bad:
@@ -150,13 +145,12 @@ def compare_known_steps(
     reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
 ) -> Comparison:
     """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
-    findings = Findings(tolerance, without_run(tolerance))
+    findings = Findings(tolerance, Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
     initial = _compare_initial(findings, reference, ranks)
-    for row in _rows(reference, ranks, matchings, tolerance, port):
+    for _ in _judged_rows(findings, reference, ranks, matchings, port):
         if findings.bad:
             break
-        findings.judge(row)
     known = _found(findings, reference, matchings, initial)
     return dataclasses.replace(known, rank_steps=tuple(map(len, ranks)))
 
@@ -180,18 +174,28 @@ def _found(
     )
 
 
-def _rows(
+def _judged_rows(
+    findings: Findings,
     reference: Trace,
     ranks: Sequence[Trace],
     matchings: Sequence[Matching],
-    tolerance: Tolerance,
     port: bool,
     nudged: Trace | None = None,
+    casts: Sequence[Difference] = (),
 ) -> Iterator[StepRow]:
+    """Of all steps; those up to the first with a difference that is not allowed are judged."""
     pairs = zip(ranks, matchings, strict=True)
     together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())
-    return StepTable(tolerance, port).rows(reference.steps(), together, moved)
+    table = StepTable(findings.tolerance, port)
+    table.is_over = bool(findings.bad)
+    for row in table.rows(reference.steps(), together, moved):
+        findings.natural.add(row)
+        if row.rows and not findings.bad:
+            findings.judge(row)
+            findings.add(*(cast for cast in casts if cast.step == row.step))
+            table.is_over = bool(findings.bad)
+        yield row
 
 
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dp2ddp.comparison.differences import TINY, Doubles, array_difference
 from dp2ddp.comparison.ending import tensor_differences
 from dp2ddp.comparison.step_table import StepRow
-from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.trace.records import Trace
 
+_KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
 # kinds of differences that have the noise of others
 _LIKE = {
     "optimizer state": "gradient",  # averages of gradients and of their squares
@@ -22,13 +23,36 @@ _LIKE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Noise:
     """For each step the largest so far, over all tensors; one ulp at least."""
 
-    so_far: Mapping[str, Doubles]  # kind of difference -> (steps,)
     epsilon: float
     ending: float = 0.0  # of what comes after the last step
+    so_far: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
+    left: tuple[int, float] = (-1, 0.0)  # the last step, and the noise of the buffers behind it
+    loss_scale: float = TINY  # the largest loss so far: one near 0 is a difference of large numbers
+
+    @classmethod
+    def between(cls, reference: Trace, nudged: Trace, epsilon: float) -> Noise:
+        """What two runs of DataParallel leave, of which one is moved by an ulp; their steps are added as rows."""
+        a, b = reference.buffers(), nudged.buffers()
+        buffers = [array_difference(a[name], b[name]) for name in a.keys() & b.keys()]
+        last = min(len(reference), len(nudged)) - 1
+        return cls(epsilon, _ending_noise(reference, nudged), left=(last, _largest(buffers)))
+
+    def add(self, row: StepRow) -> None:
+        """A step of both, if both still go on."""
+        if row.natural is None:
+            return
+        expected, actual = np.nan_to_num([row.losses[0], row.nudged_loss])
+        self.loss_scale = max(self.loss_scale, abs(expected))
+        now = {**row.natural, "loss": abs(expected - actual) / self.loss_scale}
+        now["buffer"] = max(now["buffer"], self.left[1] if row.step == self.left[0] else 0.0)
+        for kind in _KINDS:  # clipping takes noise away, and a loss may be right by luck
+            like = now["gradient"] if kind in ("gradient before clipping", "loss") else 0.0
+            known = self.so_far[kind]
+            known.append(max(self.epsilon, _largest([now[kind], like]), *known[-1:]))
 
     def of(self, kind: str, step: int) -> float:
         """The noise of a kind of difference (differences.KINDS) at a step; after the last step, what it was there."""
@@ -36,9 +60,8 @@ class Noise:
         if known is None:
             return 2.0**-52  # numbers of Python, as the script says them
         if step < len(known):
-            return float(known[step])
-        last = float(known[-1]) if len(known) else self.epsilon
-        return max(last, self.ending)
+            return known[step]
+        return max(known[-1] if known else self.epsilon, self.ending)
 
     @property
     def largest(self) -> float:
@@ -55,52 +78,14 @@ class Noise:
         return FACTOR * self.of(kind, step)
 
 
-def without_run(tolerance: Tolerance) -> Noise:
-    """Where there is no second run: an ulp."""
-    kinds = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
-    return Noise(dict.fromkeys(kinds, np.zeros(0)), tolerance.epsilon)
-
-
-def noise_between(reference: Trace, nudged: Trace, rows: Sequence[StepRow], tolerance: Tolerance) -> Noise:
-    """The natural noise: how far apart two runs of DataParallel are at each step, of which one is moved by an ulp.
-
-    rows: of a table that holds the second run as well.
-    """
-    measured = [row for row in rows if row.natural is not None]
-    kinds = {
-        kind: _so_far([row.natural[kind] for row in measured if row.natural], tolerance)
-        for kind in ("gradient before clipping", "gradient", "parameter", "buffer")
-    }
-    kinds["gradient before clipping"] = np.maximum(kinds["gradient before clipping"], kinds["gradient"])
-    losses = np.array([(row.losses[0], row.nudged_loss) for row in measured]).reshape(-1, 2)
-    kinds["loss"] = np.maximum(_so_far(_loss_noise(np.nan_to_num(losses)), tolerance), kinds["gradient"])
-    a, b = reference.buffers(), nudged.buffers()
-    left = [array_difference(a[name], b[name]) for name in a.keys() & b.keys()]
-    kinds["buffer"][-1:] = np.maximum(kinds["buffer"][-1:], _finite(left).max(initial=0.0))
-    return Noise(kinds, tolerance.epsilon, _ending_noise(reference, nudged))
-
-
 def _ending_noise(reference: Trace, nudged: Trace) -> float:
     """The largest of tensors and losses."""
     tensors = (each.size for each in tensor_differences(reference.final, nudged.final))
     both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
     losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
-    return float(_finite([*tensors, *losses]).max(initial=0.0))
+    return _largest([*tensors, *losses])
 
 
-def _so_far(sizes: Sequence[float] | Doubles, tolerance: Tolerance) -> Doubles:
-    largest_yet: Doubles = np.maximum.accumulate(np.maximum(_finite(sizes), tolerance.epsilon))
-    return largest_yet
-
-
-def _finite(sizes: Sequence[float] | Doubles) -> Doubles:
+def _largest(sizes: Sequence[float]) -> float:
     """What is missing on one side, or no number there, tells nothing about rounding."""
-    known = np.asarray(sizes, dtype=np.float64)
-    return np.where(np.isfinite(known), known, 0.0)
-
-
-def _loss_noise(losses: Doubles) -> Doubles:
-    """Relative to the largest loss so far: a loss near 0 is a difference of large numbers."""
-    scale = np.maximum(np.maximum.accumulate(np.abs(losses[:, 0])), TINY)
-    sizes: Doubles = np.abs(losses[:, 0] - losses[:, 1]) / scale
-    return sizes
+    return max((float(size) for size in sizes if np.isfinite(size)), default=0.0)

@@ -82,6 +82,7 @@ class StepTable:
     tolerance: Tolerance
     port: bool  # made by hand: what a rank computes on the way is its own
     so_far: SoFar = SoFar()
+    is_over: bool = False  # behind the first difference nobody can tell what is rounding
     noisy: dict[int, Mask] = field(default_factory=dict)  # optimizer -> elements
     noisy_by_nudge: dict[int, Mask] = field(default_factory=dict)
 
@@ -116,7 +117,7 @@ class StepTable:
 
     def _with_tensors(self, row: StepRow, step: Step, others: Sequence[Step]) -> StepRow:
         put_together = self.port and is_put_together(step, others, self.tolerance)
-        if not put_together:
+        if not put_together and not self.is_over:
             self._note_noisy(step, others)
         tensors, worst, groups, identical = {}, {}, {}, not put_together
         for kind in ("gradient", "parameter"):
