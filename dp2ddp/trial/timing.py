@@ -23,14 +23,13 @@ from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
 from dp2ddp.costs.readings import RANK, Counted, Timed, read_counted, read_failures, read_timed
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import OptionError, RunError
-from dp2ddp.progress import SILENT, Progress, RunState
+from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.all_trials import how_it_ended
-from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
@@ -44,8 +43,6 @@ COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginn
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
-_COUNTED = {"dp": Kind.COUNTED_DP, "ddp": Kind.COUNTED_DDP}
-_TIMED = {"dp": Kind.TIMED_DP, "ddp": Kind.TIMED_DDP}
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
         progress.begin(f"reading {options.script}")
         subject = subject_of(options, progress)
         worlds = options.devices or (subject.world or 2,)
-        plan = BenchPlan.of(worlds, timing.rounds, timing.compared)
-        progress.say(plan.announcement)
-        bencher = _Bencher(timing, server, scratch, progress, plan)
+        count, said = runs_to_make(worlds, timing)
+        progress.say(said)
+        bencher = _Bencher(timing, server, scratch, progress, count)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
@@ -100,6 +97,22 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
         failure=str(failure or ""),
     )
     return found_all, failure
+
+
+def runs_to_make(worlds: Sequence[int], timing: Timing) -> tuple[int, str]:
+    """How many runs come, and what is said of them first; the first of several devices are held against one."""
+    compared, counted = len(worlds) * bool(timing.compared), 2 * len(worlds)
+    timed = timing.rounds * (2 * len(worlds) + (worlds[0] != 1))
+    comparisons = f"{compared} comparison{'s' * (compared > 1)} of {timing.compared} steps, " * bool(compared)
+    count = compared + counted + timed
+    said = f"{count} runs, one after the other: {comparisons}{counted} that count, {timed} that are timed"
+    return count, said
+
+
+def rest_text(seconds: float, made: int, left: int) -> str:
+    """How long the runs that are left may take: each as long as those that were made."""
+    runs = "run that is" if left == 1 else f"{left} runs that are"
+    return f"about {clock(seconds / made * left)} for the {runs} left"
 
 
 def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
@@ -127,17 +140,19 @@ class _Bencher:
     server: Server
     scratch: Path
     progress: Progress
-    plan: BenchPlan
+    count: int  # of all runs
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _fails_alone: bool = False
-    _rest_is_known: bool = False  # on this number of devices
     _rooms: int = 0
+    _made: int = 0  # runs
+    _rest_is_told: bool = False  # on this number of devices
+    _begun: float = field(default_factory=time.monotonic)
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
-        self._rest_is_known = False
+        self._rest_is_told = False
         subject, sameness = self._compare(subject, world)
         counted = {mode: self._count(subject, mode, world) for mode in _MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
@@ -166,8 +181,8 @@ class _Bencher:
         comparing = replace(subject, steps=steps)
         self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
-        with self.plan.run(Kind.COMPARED, world):
-            launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
+        launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
+        self._made += 1
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
@@ -188,7 +203,7 @@ class _Bencher:
             steps=COUNTED,
             real=not self.timing.virtual,
         )
-        with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
+        with ExitStack() as stack:
             stack.callback(prepared.copies.close)
             stack.enter_context(originals_kept([prepared]))
             running = self.server.start(stage)
@@ -203,13 +218,13 @@ class _Bencher:
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
         which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.timing.rounds}"
         self.progress.begin(f"{which}: timing")
-        with self.plan.run(_TIMED[mode], world):
-            timed = self._timed(subject, mode, world)
+        timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        if not self._rest_is_known and self.plan.rest:
-            self._rest_is_known = True
-            self.progress.say(self.plan.rest)
+        left = self.count - self._made
+        if left and not self._rest_is_told:
+            self._rest_is_told = True
+            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
 
     def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
@@ -221,7 +236,7 @@ class _Bencher:
         except RunError as error:
             first = str(error).splitlines()[0]
             self._fails_alone = True
-            self.plan.leave_out(Kind.TIMED_DP, 1)
+            self.count -= self.timing.rounds
             self.remarks.append(f"No figures of one device, where it does not run: {first}")
             return None
 
@@ -257,6 +272,7 @@ class _Bencher:
             lambda run: raise_or_report(run, SILENT, subject),
             lambda looks: show(looks, self.progress),
         )
+        self._made += 1
         return run
 
     def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
