@@ -183,7 +183,7 @@ def _judged_rows(
     nudged: Trace | None = None,
     casts: Sequence[Difference] = (),
 ) -> Iterator[StepRow]:
-    """Of all steps; those up to the first with a difference that is not allowed are judged."""
+    """The rows of all steps; those up to the first with a difference that is not allowed are judged."""
     pairs = zip(ranks, matchings, strict=True)
     together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())

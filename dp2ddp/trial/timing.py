@@ -147,12 +147,12 @@ class _Bencher:
     _fails_alone: bool = False
     _rooms: int = 0
     _made: int = 0  # runs
-    _rest_is_told: bool = False  # on this number of devices
+    _rest_is_known: bool = False  # on this number of devices
     _begun: float = field(default_factory=time.monotonic)
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
-        self._rest_is_told = False
+        self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
         counted = {mode: self._count(subject, mode, world) for mode in _MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
@@ -222,8 +222,8 @@ class _Bencher:
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
         left = self.count - self._made
-        if left and not self._rest_is_told:
-            self._rest_is_told = True
+        if left and not self._rest_is_known:
+            self._rest_is_known = True
             self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
 
