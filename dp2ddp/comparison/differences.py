@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.comparison.matching import plain_name
+from dp2ddp.comparison.matching import plain_name, taken
 from dp2ddp.trace.digests import sketch
 from dp2ddp.trace.records import Vector
 
@@ -82,23 +82,27 @@ def relative_differences(kind: str, a: Vector, b: Vector, left_out: Mask | None 
     """The largest difference in each tensor, (tensors,): of gradients relative to the step's largest one, of parameters
     to the tensor's own largest value.
 
-    From sketches, where not all values were kept, it is the norm of the difference, relative to norms. `left_out`:
-    elements that are not compared, where values are.
+    `left_out`: elements that are not compared, where values are.
     """
     if np.array_equal(a.hashes, b.hashes):
         return np.zeros(len(a.hashes))
+    distances, sizes = _distances_and_sizes(a, b, left_out)
+    return distances / (sizes.max(initial=TINY) if kind in GRADIENTS else sizes)
+
+
+def _distances_and_sizes(a: Vector, b: Vector, left_out: Mask | None = None) -> tuple[Doubles, Doubles]:
+    """The largest |a - b| and the largest |a| of each tensor, at least TINY; from sketches, where not all values were
+    kept, the norms of both."""
     if a.values is None or b.values is None:
         expected = a.sketched(a.layout)
         distances, sizes = distances_by_sketch(expected, b.sketched(a.layout)), expected[:, 0]
         distances[a.hashes == b.hashes] = 0.0
-    else:
-        apart, values = distances_between(a.values, b.values), a.values
-        if left_out is not None:
-            apart[left_out] = 0.0
-        distances = np.array([apart[place].max(initial=0.0) for place in a.layout.slices])
-        sizes = np.array([largest(values[place]) for place in a.layout.slices])
-    scale = sizes.max(initial=0.0) if kind in GRADIENTS else sizes
-    return distances / np.maximum(scale, TINY)
+        return distances, np.maximum(sizes, TINY)
+    apart, values, places = distances_between(a.values, b.values), a.values, a.layout.slices
+    if left_out is not None:
+        apart[left_out] = 0.0
+    distances = np.array([apart[place].max(initial=0.0) for place in places])
+    return distances, np.array([largest(values[place]) for place in places])
 
 
 def norm_of(vector: Vector, place: int) -> float:
@@ -160,25 +164,28 @@ def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
 def named_difference(
     expected: Vector, actual: Vector, together: bool, only: frozenset[str] | None = None
 ) -> tuple[str, float]:
-    """The largest difference between tensors of one name, as far as their values were kept on both sides.
+    """The largest difference between tensors of one name; "" and 0 where there are only hashes.
 
     Relative to the tensor's largest value; with `together`, to that of all tensors of its kind ("exp_avg of *"): a
     bias in front of BatchNorm has a momentum of nothing but rounding.
     """
     shared = list(_shared(expected, actual, only))
-    different = [(name, a, b) for name, a, b in shared if expected.hashes[a] != actual.hashes[b]]
-    if not different:
+    names = [name for name, _, _ in shared]
+    a, b = taken(expected, [at for _, at, _ in shared]), taken(actual, [at for _, _, at in shared])
+    unlike = [i for i in range(len(names)) if a.hashes[i] != b.hashes[i]]
+    if not unlike or any(each.values is None and each.sketch is None for each in (a, b)):
         return "", 0.0
-    if expected.values is None or actual.values is None:
-        return _sketched_difference(expected, actual, different)
-    scales = _scales(expected, [(name, at) for name, at, _ in shared]) if together else {}
-    worst, largest_yet = "", 0.0
-    for name, at, other in different:
-        a, b = expected.values[expected.layout.slices[at]], actual.values[actual.layout.slices[other]]
-        size = array_difference(a, b, scales.get(_kind(name)))
-        if not size <= largest_yet:
-            worst, largest_yet = name, size
-    return worst, largest_yet
+    by_values = a.values is not None and b.values is not None
+    reshaped = [i for i in unlike if a.layout.shapes[i] != b.layout.shapes[i]]
+    if by_values and reshaped:
+        return names[reshaped[0]], float("inf")
+    distances, sizes = _distances_and_sizes(a, b)
+    if by_values and together:
+        kinds = np.array([name.partition(" of ")[0] for name in names])
+        sizes = np.array([sizes[kinds == kind].max() for kind in kinds])
+    relative = distances / sizes
+    worst = max(unlike, key=lambda i: relative[i] if relative[i] == relative[i] else np.inf)
+    return (names[worst], float(relative[worst])) if relative[worst] else ("", 0.0)
 
 
 def _shared(expected: Vector, actual: Vector, only: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
@@ -202,32 +209,3 @@ def _shared(expected: Vector, actual: Vector, only: frozenset[str] | None) -> It
     for name, at in later:
         if free.get(plain_name(name)):
             yield name, at, free[plain_name(name)].pop(0)
-
-
-def _sketched_difference(
-    expected: Vector, actual: Vector, different: Sequence[tuple[str, int, int]]
-) -> tuple[str, float]:
-    """The same where not all values were kept; where there are only hashes, nothing can be said of how far."""
-    if any(each.values is None and each.sketch is None for each in (expected, actual)):
-        return "", 0.0
-    names, at, others = zip(*different, strict=True)
-    a = expected.sketched(expected.layout)[list(at)]
-    distances = distances_by_sketch(a, actual.sketched(actual.layout)[list(others)]) / np.maximum(
-        a[:, 0], TINY
-    )
-    size, name = max(zip(distances.tolist(), names, strict=True))
-    return name, size
-
-
-def _kind(name: str) -> str:
-    return name.partition(" of ")[0]
-
-
-def _scales(vector: Vector, places: Sequence[tuple[str, int]]) -> dict[str, float]:
-    scales: dict[str, float] = {}
-    assert vector.values is not None
-    for name, at in places:
-        scales[_kind(name)] = max(
-            scales.get(_kind(name), TINY), largest(vector.values[vector.layout.slices[at]])
-        )
-    return scales

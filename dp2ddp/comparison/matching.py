@@ -111,23 +111,22 @@ def in_order_of(step: Step, layout: Layout) -> Step | None:
     order = order_of(layout, step.layout)
     if order is None or order == tuple(range(len(order))):
         return step if order is not None else None
+    unclipped = None if step.unclipped is None else taken(step.unclipped, order, layout)
+    gradients, parameters = (taken(each, order, layout) for each in (step.gradients, step.parameters))
     return dataclasses.replace(
-        step,
-        layout=layout,
-        gradients=_ordered(step.gradients, step.layout, order, layout),
-        parameters=_ordered(step.parameters, step.layout, order, layout),
-        unclipped=None if step.unclipped is None else _ordered(step.unclipped, step.layout, order, layout),
+        step, layout=layout, gradients=gradients, parameters=parameters, unclipped=unclipped
     )
 
 
-def _ordered(vector: Vector, own: Layout, order: tuple[int, ...], layout: Layout) -> Vector:
-    places = list(order)
-    values = vector.values
+def taken(vector: Vector, places: Sequence[int], layout: Layout | None = None) -> Vector:
+    """Its tensors at these places, one behind the other; `layout`: theirs under other names."""
+    own, values, at = vector.layout, vector.values, list(places)
+    names, shapes = [own.names[i] for i in at], [own.shapes[i] for i in at]
     return Vector(
-        vector.hashes[places],
-        None if values is None else np.concatenate([values[own.slices[place]] for place in places]),
-        None if vector.sketch is None else vector.sketch[places],
-        layout,
+        vector.hashes[at],
+        None if values is None else np.concatenate([values[:0], *(values[own.slices[i]] for i in at)]),
+        None if vector.sketch is None else vector.sketch[at],
+        layout or Layout(tuple(names), tuple(shapes), tuple(own.dtypes[i] for i in at)),
     )
 
 

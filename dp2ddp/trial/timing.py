@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,22 +25,31 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import OptionError, RunError
 from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.runtime.run import Process, Run, Running
+from dp2ddp.runtime.run import Run, Running
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
-from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show, users_environment
+from dp2ddp.trial.runs import (
+    count_devices,
+    environment,
+    raise_or_report,
+    show,
+    start_alone,
+    users_environment,
+)
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
+Starter = Callable[[Stage, ExitStack], Running]
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
@@ -196,22 +205,11 @@ class _Bencher:
         self.progress.begin(f"{count_devices(world)}, {_WORDS[mode]}: counting")
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
-        stage = replace(
-            prepared.stage,
-            counted=str(readings),
-            warm_up=min(BEFORE_COUNTED, self.timing.warm_up),
-            steps=COUNTED,
-            real=not self.timing.virtual,
-        )
-        with ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            running = self.server.start(stage)
-            stack.callback(running.kill)
-            run = self._watch(running, subject)
-        counted, unwritten = read_counted(readings, stage.ranks), unwritten_readings(readings, run)
-        shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(run, [reading.steps for reading in counted], unwritten)
+        warm_up = min(BEFORE_COUNTED, self.timing.warm_up)
+        stage = replace(prepared.stage, counted=str(readings), warm_up=warm_up, steps=COUNTED)
+        run = self._run(subject, prepared, stage, lambda stage, _: self.server.start(stage))
+        counted = read_counted(readings, stage.ranks)
+        self._check(run, room, readings, [reading.steps for reading in counted])
         self.progress.say(f"{count_devices(world)}, {_WORDS[mode]}: counted")
         return counted
 
@@ -243,35 +241,29 @@ class _Bencher:
     def _timed(self, subject: Subject, mode: Mode, world: int) -> tuple[Timed, ...]:
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
-        stage = replace(
-            prepared.stage,
-            timed=str(readings),
-            warm_up=self.timing.warm_up,
-            steps=self.timing.steps - self.timing.warm_up,
-            real=not self.timing.virtual,
+        warm_up, steps = self.timing.warm_up, self.timing.steps - self.timing.warm_up
+        stage = replace(prepared.stage, timed=str(readings), warm_up=warm_up, steps=steps)
+        run = self._run(
+            subject, prepared, stage, lambda stage, stack: start_alone(stage, users_environment(), stack)
         )
-        Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
-            running = Process(stage, users_environment(), stdout=log, stderr=log)
-            stack.callback(running.kill)
-            run = self._watch(running, subject)
-        timed, unwritten = read_timed(readings, stage.ranks), unwritten_readings(readings, run)
-        shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(run, [reading.steps for reading in timed], unwritten)
+        timed = read_timed(readings, stage.ranks)
+        self._check(run, room, readings, [reading.steps for reading in timed])
         if any(not reading.seconds for reading in timed):
             raise RunError(self._too_few(subject, run, timed))
         return timed
 
-    def _watch(self, running: Running, subject: Subject) -> Run:
-        memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
-        (run,) = memory_watch.watch(
-            subject.timeout,
-            lambda run: raise_or_report(run, SILENT, subject),
-            lambda looks: show(looks, self.progress),
-        )
+    def _run(self, subject: Subject, prepared: Prepared, stage: Stage, start: Starter) -> Run:
+        with ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
+            running = start(replace(stage, real=not self.timing.virtual), stack)
+            stack.callback(running.kill)
+            memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+            (run,) = memory_watch.watch(
+                subject.timeout,
+                lambda run: raise_or_report(run, SILENT, subject),
+                lambda looks: show(looks, self.progress),
+            )
         self._made += 1
         return run
 
@@ -291,8 +283,10 @@ class _Bencher:
         """For its readings."""
         return self.scratch / f"readings{self._rooms}"
 
-    def _check_steps(self, run: Run, steps: Sequence[int], unwritten: str) -> None:
-        name = run.stage.name
+    def _check(self, run: Run, room: Path, readings: Path, steps: Sequence[int]) -> None:
+        """RunError where a rank left no reading, or took no step; then the copies go."""
+        name, unwritten = run.stage.name, unwritten_readings(readings, run)
+        shutil.rmtree(room, ignore_errors=True)
         if unwritten:
             raise RunError(f"{name}: {_where(run)} nothing was measured: {unwritten}")
         if len(steps) < len(run.stage.ranks):

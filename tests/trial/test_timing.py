@@ -118,10 +118,9 @@ def test_why_there_is_no_reading_is_told_as_it_is(
         SILENT,
         count=9,
     )
+    steps = [reading.steps for reading in read_timed(folder, range(1))]
     with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
-        bencher._check_steps(
-            run, [reading.steps for reading in read_timed(folder, range(1))], unwritten_readings(folder, run)
-        )
+        bencher._check(run, tmp_path / "room", folder, steps)
 
 
 def no_room(monkeypatch: pytest.MonkeyPatch, also_of_reason: bool) -> None:

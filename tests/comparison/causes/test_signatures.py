@@ -55,6 +55,15 @@ def test_all_ranks_have_the_same_wrong_gradient(
     assert likeliest(tmp_path, gradients, gradients) == code
 
 
+def test_a_factor_is_told_where_no_loss_is_known(tmp_path: Path) -> None:
+    """torch.autograd.grad, or gradients that the script sets itself."""
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT * factor)], rank=rank)
+        for name, rank, factor in (("dp", 0, 1.0), ("ddp", 0, 0.7), ("ddp", 1, 0.7))
+    )
+    assert causes_of(reference, *ranks)[0].code == "gradient-scale"
+
+
 def test_ranks_that_keep_their_own_gradients_are_not_synchronised(tmp_path: Path) -> None:
     offset = np.array([0.5, 0.1, 0.2, -0.3, 0.4])
     assert likeliest(tmp_path, [GRADIENT + offset, OTHER], [GRADIENT - offset, OTHER]) == "not-synchronised"
