@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.comparison.matching import plain_name, taken
+from dp2ddp.comparison.matching import pairs_by_name, taken
 from dp2ddp.trace.digests import sketch
 from dp2ddp.trace.records import Vector
 
@@ -169,9 +169,12 @@ def named_difference(
     Relative to the tensor's largest value; with `together`, to that of all tensors of its kind ("exp_avg of *"): a
     bias in front of BatchNorm has a momentum of nothing but rounding.
     """
-    shared = list(_shared(expected, actual, only))
-    names = [name for name, _, _ in shared]
-    a, b = taken(expected, [at for _, at, _ in shared]), taken(actual, [at for _, _, at in shared])
+    pairs = pairs_by_name(
+        expected.layout, actual.layout, lambda a, b: float(expected.hashes[a] != actual.hashes[b])
+    )
+    shared = [pair for pair in pairs if only is None or expected.layout.names[pair[0]] in only]
+    a, b = taken(expected, [at for at, _ in shared]), taken(actual, [at for _, at in shared])
+    names = a.layout.names
     unlike = [i for i in range(len(names)) if a.hashes[i] != b.hashes[i]]
     if not unlike or any(each.values is None and each.sketch is None for each in (a, b)):
         return "", 0.0
@@ -186,26 +189,3 @@ def named_difference(
     relative = distances / sizes
     worst = max(unlike, key=lambda i: relative[i] if relative[i] == relative[i] else np.inf)
     return (names[worst], float(relative[worst])) if relative[worst] else ("", 0.0)
-
-
-def _shared(expected: Vector, actual: Vector, only: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
-    """Name, index in `expected`, index in `actual`. Two models may use one name: then equal tensors go together
-    first."""
-    free: dict[str, list[int]] = {}
-    for place, name in enumerate(actual.layout.names):
-        free.setdefault(plain_name(name), []).append(place)
-    places = [at for at, name in enumerate(expected.layout.names) if only is None or name in only]
-    later: list[tuple[str, int]] = []
-    for at in places:
-        name = expected.layout.names[at]
-        equal = [
-            place for place in free.get(plain_name(name), ()) if actual.hashes[place] == expected.hashes[at]
-        ]
-        if equal:
-            free[plain_name(name)].remove(equal[0])
-            yield name, at, equal[0]
-        else:
-            later.append((name, at))
-    for name, at in later:
-        if free.get(plain_name(name)):
-            yield name, at, free[plain_name(name)].pop(0)

@@ -8,10 +8,11 @@ one is the k-th of the other.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,29 @@ def order_of(layout: Layout, other: Layout) -> tuple[int, ...] | None:
     if len(places) != len(actual) or tuple(other.shapes[place] for place in order) != layout.shapes:
         return None
     return order
+
+
+def pairs_by_name(
+    expected: Layout, actual: Layout, cost: Callable[[int, int], Any]
+) -> Iterator[tuple[int, int]]:
+    """The places of two tensors of one name. Two models may use one name: then the cheapest go together first; those
+    without a cost, None, never do."""
+    there = places_by_name(actual)
+    for name, here in places_by_name(expected).items():
+        costs = ((cost(a, b), a, b) for a in here for b in there.get(name, ()))
+        free = sorted(each for each in costs if each[0] is not None)
+        while free:
+            _, a, b = free[0]
+            yield a, b
+            free = [each for each in free if each[1] != a and each[2] != b]
+
+
+def places_by_name(layout: Layout) -> dict[str, list[int]]:
+    """Plain name -> the places of the tensors that have it."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(layout.names):
+        places[plain_name(name)].append(place)
+    return places
 
 
 def matched_steps(trace: Trace, steps: Sequence[int]) -> Iterator[Step]:
