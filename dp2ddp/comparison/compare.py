@@ -48,9 +48,7 @@ class Comparison:
     noise_floor: float = 0.0  # the largest such gradient or difference, as it is
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
-    rank_rows: tuple[
-        tuple[int, ...], ...
-    ] = ()  # of each forward in training, where steps have other sums of rows
+    rank_rows: tuple[tuple[int, ...], ...] = ()  # of each forward in training, where their sums differ
     remarks: tuple[str, ...] = ()
     series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
     worst: Difference | None = None  # the largest one in terms of natural noise
@@ -59,7 +57,7 @@ class Comparison:
     initial: int | None = None  # parameters that began the same on every rank; None: not recorded
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
     stepped: bool = (
-        True  # False: no optimizer takes a step, and these are backward passes (trace/unstepped.py)
+        True  # or else these are backward passes, and no optimizer takes a step (trace/unstepped.py)
     )
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
@@ -335,9 +333,8 @@ def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
 def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
     """The rows of each rank in each forward in training, if steps have other sums of rows than DataParallel's."""
     expected, *actual = (_training_rows(trace) for trace in (reference, *ranks))
-    steps = [
-        step for step in zip(expected, *actual, strict=False) if all(step)
-    ]  # of bare modules nothing is known
+    # of bare modules nothing is known
+    steps = [step for step in zip(expected, *actual, strict=False) if all(step)]
     if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
         return ()
     return tuple(

@@ -179,8 +179,8 @@ def _part_for_all(evidence: Evidence) -> Iterator[Finding]:
     has_whole_epoch = len({*actual[:epoch]}) == epoch  # and then fewer epochs
     if abs(evidence.world * part - whole) <= _PADDED * whole and not has_whole_epoch:
         about = "about " * (evidence.world * part != whole)
-        text = f"rank 0 loads each batch for all ranks, and takes {part} samples in the whole run; DataParallel takes"
-        yield finding("split-twice", 0.985, f"{text} {whole}, {about}W times as many")
+        text = f"rank 0 loads each batch for all ranks, and takes {part} samples in the whole run"
+        yield finding("split-twice", 0.985, f"{text}; DataParallel takes {whole}, {about}W times as many")
 
 
 def _padding(evidence: Evidence, batch: Batch) -> Finding | None:
@@ -348,8 +348,8 @@ def _replacement(evidence: Evidence) -> Iterator[Finding]:
     side, other = (
         ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
     )
-    text = f"{side} sample {often} is taken {times} times before others are taken once; {other} each is taken once"
-    yield finding("sampler-weights", 0.965, f"{text} an epoch")
+    text = f"{side} sample {often} is taken {times} times before others are taken once"
+    yield finding("sampler-weights", 0.965, f"{text}; {other} each is taken once an epoch")
 
 
 def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) -> Iterator[Finding]:
@@ -361,7 +361,7 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
     times = sum(map(len, actual)) / len(taken)
     dropped = sum(len(rows) for each in batches_of(evidence.here) for rows in each.ranks)
     again = len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected)
-    if again and not all(map(in_order, actual)):
+    if again and not all(map(is_in_order, actual)):
         text = f"each rank takes its {len({*actual[0]})} samples again and again in one order"
         which = f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"
         yield finding("same-order-each-epoch", 0.95, text, *[which] * bool(missing))
@@ -369,12 +369,6 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
         count = f"{len(missing)} of the {len({*expected})} samples that DataParallel takes"
         text = f"{count} are on no rank in the whole run: {names_text(missing)}"
         yield finding("missing-samples", 0.945, text)
-
-
-def in_order(indices: Sequence[int]) -> bool:
-    """Whether the samples of an epoch come as they lie in the data set: nobody has shuffled them."""
-    epoch = [*dict.fromkeys(indices)]
-    return epoch == sorted(epoch)
 
 
 def goes_round(indices: Sequence[int]) -> bool:

@@ -100,17 +100,15 @@ class Evidence:
     reference: Trace
     ranks: tuple[Trace, ...]
     comparison: Comparison
-    stdout: TextComparison
-    printing_ranks: tuple[int, ...]
-    files: FilesComparison
+    stdout: TextComparison = TextComparison(0, None)
+    printing_ranks: tuple[int, ...] = ()
+    files: FilesComparison = FilesComparison(0, ())
     codes: tuple[int, int] = (0, 0)
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
     other_draw: bool = False  # initial weights that differ are draws of one distribution
-    edits: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # of our conversion: rule -> "train_ddp.py:33"
+    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # our rule -> "train_ddp.py:33"
 
     @property
     def is_at_step(self) -> bool:

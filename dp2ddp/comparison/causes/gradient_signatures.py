@@ -132,8 +132,8 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     ]
     are_means = [_same(weighted_mean(parts, rows), whole) for whole, parts in each_pass]
     if passes > 1 and are_means[0] and not are_means[-1]:
-        words = f"{passes} backward passes before the step: the ranks' losses of the first make DataParallel's, those "
-        yield finding("between-passes", 0.8, f"{words}of the last do not", text)
+        words = "the ranks' losses of the first make DataParallel's, those of the last do not"
+        yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
     aligned = evidence.random_only is False
     if not _normalises_over_rows(here) or (aligned and not statistics_differ(here)):
         yield from _counted(each_pass, text, aligned)

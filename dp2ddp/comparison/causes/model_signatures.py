@@ -197,8 +197,9 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         )
         yield finding("repeated-rows", 0.95, words, text)
     elif (counts := _forward_counts_differ(evidence, here)) and same_rows:
-        words = f"forwards in training up to step {here.number}: {counts[0]} on rank 0, {counts[1]} under"
-        yield finding("batchnorm-rows", 0.95, f"{words} DataParallel", text)
+        both = f"{counts[0]} on rank 0, {counts[1]} under DataParallel"
+        words = f"forwards in training up to step {here.number}: {both}"
+        yield finding("batchnorm-rows", 0.95, words, text)
     elif together and same_rows:
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
     elif not together and same_rows and (moved or not batches_of(here)):

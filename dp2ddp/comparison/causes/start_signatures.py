@@ -82,8 +82,8 @@ def _layout(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
             return
         if step.optimizer != expected.optimizer or step.layout.shapes in others:
             own, whole = names_text(step.layout.names), names_text(expected.layout.names)
-            text = f"in step {here.number} the optimizer of {own} steps on rank {rank}, that of {whole} under"
-            yield finding("other-optimizer-order", 0.99, f"{text} DataParallel")
+            text = f"the optimizer of {own} steps on rank {rank}, that of {whole} under DataParallel"
+            yield finding("other-optimizer-order", 0.99, f"in step {here.number} {text}")
             return
         shapes = _shapes(expected.layout), _shapes(step.layout)
         if shapes[0] != shapes[1] and len(shapes[0]) == len(expected.layout.names):

@@ -32,10 +32,7 @@ def likeliest(folder: Path, *ranks: list[np.ndarray]) -> str:
 
 def causes_of(reference: Trace, *traces: Trace) -> tuple[Cause, ...]:
     found = compare(reference, traces, FLOAT64, port=True)
-    evidence = Evidence(
-        len(traces), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
-    )
-    causes = diagnose(evidence)
+    causes = diagnose(Evidence(len(traces), reference, traces, found))
     assert all(0 < cause.weight <= 1 and cause.evidence and cause.advice for cause in causes)
     return causes
 
