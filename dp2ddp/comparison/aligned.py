@@ -67,9 +67,8 @@ def is_other_draw(weights: Weights) -> bool:
     constant = [abs(square - mean * mean) <= 1e-12 * square for mean, square in ((a_mean, a), (b_mean, b))]
     if any(constant):  # zeros, ones: the same, or not drawn at all
         return weights.count == 1 and a > 0 and b > 0
-    size, shape = (
-        _SURPRISE * math.sqrt(2 * spread / weights.count) for spread in (2.0, 24.0)
-    )  # of a difference
+    # of a difference
+    size, shape = (_SURPRISE * math.sqrt(2 * spread / weights.count) for spread in (2.0, 24.0))
     alone = weights.count < _FEW or abs(weights.correlation) <= _SURPRISE / math.sqrt(weights.count)
     return alone and abs(math.log(a / b)) <= size and abs(a4 / a**2 - b4 / b**2) <= shape
 

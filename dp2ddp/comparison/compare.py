@@ -17,19 +17,16 @@ import numpy as np
 
 from dp2ddp.comparison.casts import cast_differences
 from dp2ddp.comparison.causes.words import names_text, ranks_text
-from dp2ddp.comparison.differences import KINDS, Difference, array_difference
+from dp2ddp.comparison.differences import KINDS, Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
+from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
-from dp2ddp.comparison.noise import Noise, noise_between, noisy_elements, without_run
+from dp2ddp.comparison.noise import Noise
+from dp2ddp.comparison.script_facts import number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_comparison import (
-    StepFindings,
-    compare_step,
-    initial_differences,
-    number_differences,
-)
+from dp2ddp.comparison.step_table import StepRow, StepTable
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
-from dp2ddp.trace.records import FinalKind, Step, Trace
+from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
 
 __all__ = ["KINDS", "Comparison", "Difference", "compare"]
@@ -51,9 +48,7 @@ class Comparison:
     noise_floor: float = 0.0  # the largest such gradient or difference, as it is
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
-    rank_rows: tuple[
-        tuple[int, ...], ...
-    ] = ()  # of each forward in training, where steps have other sums of rows
+    rank_rows: tuple[tuple[int, ...], ...] = ()  # of each forward in training, where their sums differ
     remarks: tuple[str, ...] = ()
     series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
     worst: Difference | None = None  # the largest one in terms of natural noise
@@ -62,7 +57,7 @@ class Comparison:
     initial: int | None = None  # parameters that began the same on every rank; None: not recorded
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
     stepped: bool = (
-        True  # False: no optimizer takes a step, and these are backward passes (trace/unstepped.py)
+        True  # or else these are backward passes, and no optimizer takes a step (trace/unstepped.py)
     )
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
@@ -77,7 +72,7 @@ class Comparison:
         """The first step at which a fault could hide in natural noise."""
         if self.natural is None:
             return None
-        blurred = np.flatnonzero(FACTOR * self.natural.gradients > HIDING)
+        blurred = np.flatnonzero(FACTOR * np.array(self.natural.so_far["gradient"]) > HIDING)
         return int(blurred[0]) if blurred.size else None
 
     @property
@@ -108,38 +103,25 @@ def compare(
 
     Pure: reads records, and nothing else. Raises TraceError where a record is missing or torn.
     """
-    natural = None
-    if nudged is not None:
-        natural = noise_between(reference, nudged, noisy_elements(reference, ranks[0], tolerance), tolerance)
-    findings = StepFindings(tolerance, natural or without_run(tolerance), port)
+    natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
+    findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
     initial = _compare_initial(findings, reference, ranks)
-    casts = list(cast_differences(reference, ranks, [each.steps for each in matchings])) if port else []
-    for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
-        if findings.bad:
-            break
-        compare_step(findings, step, others)
-        for cast in (each for each in casts if each.step == step.number):
-            findings.add(cast)
+    casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
+    rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     _compare_counts(findings, len(reference), counts, reference.unstepped)
-    for cast in () if findings.bad else casts:
-        findings.add(cast)
-    buffers = _compare_buffers(findings, reference, ranks[0])
-    ending = _compare_ending(findings, reference, ranks)
-    causes = findings.causes
-    return Comparison(
-        steps=len(reference),
+    if not findings.bad:
+        findings.add(*casts)
+    buffers = _compare_buffers(findings, reference, ranks[0], port)
+    ending = _compare_ending(findings, reference, ranks, port)
+    return dataclasses.replace(
+        _found(findings, reference, matchings, initial),
         rank_steps=counts,
-        largest=findings.largest,
-        first=causes[0] if causes else None,
-        also=tuple(causes[1:]),
-        identical_steps=findings.identical_steps,
         identical_buffers=buffers and ending,
-        noisy=sum(int(mask.sum()) for mask in findings.noisy.values()),
-        noise=findings.noise,
-        noise_floor=findings.noise_floor,
-        agreeing_ranks=findings.agreeing,
+        noisy=findings.so_far.noisy,
+        noise=findings.so_far.noise,
+        noise_floor=findings.so_far.noise_floor,
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=(
@@ -147,11 +129,9 @@ def compare(
             *_remarks(reference, ranks),
             *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
         ),
-        series=_series(reference, ranks, matchings, findings, natural),
+        series=_series(reference, ranks, rows, natural),
         worst=findings.worst,
         natural=natural,
-        matched=tuple(matching.steps for matching in matchings),
-        initial=initial,
         unstepped_losses=len(reference.end.losses) if reference.end else 0,
         stepped=not reference.unstepped,
         parts=_parts(reference, port),
@@ -163,17 +143,24 @@ def compare_known_steps(
     reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
 ) -> Comparison:
     """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
-    findings = StepFindings(tolerance, without_run(tolerance), port)
+    findings = Findings(tolerance, Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
     initial = _compare_initial(findings, reference, ranks)
-    for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
+    for _ in _judged_rows(findings, reference, ranks, matchings, port):
         if findings.bad:
             break
-        compare_step(findings, step, others)
+    known = _found(findings, reference, matchings, initial)
+    return dataclasses.replace(known, rank_steps=tuple(map(len, ranks)))
+
+
+def _found(
+    findings: Findings, reference: Trace, matchings: Sequence[Matching], initial: int | None
+) -> Comparison:
+    """What steps that were judged say."""
     causes = findings.causes
     return Comparison(
         steps=len(reference),
-        rank_steps=tuple(map(len, ranks)),
+        rank_steps=(),
         largest=findings.largest,
         first=causes[0] if causes else None,
         also=tuple(causes[1:]),
@@ -183,6 +170,30 @@ def compare_known_steps(
         matched=tuple(matching.steps for matching in matchings),
         initial=initial,
     )
+
+
+def _judged_rows(
+    findings: Findings,
+    reference: Trace,
+    ranks: Sequence[Trace],
+    matchings: Sequence[Matching],
+    port: bool,
+    nudged: Trace | None = None,
+    casts: Sequence[Difference] = (),
+) -> Iterator[StepRow]:
+    """The rows of all steps; those up to the first with a difference that is not allowed are judged."""
+    pairs = zip(ranks, matchings, strict=True)
+    together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
+    moved = nudged.steps() if nudged is not None else iter(())
+    table = StepTable(findings.tolerance, port)
+    table.is_over = bool(findings.bad)
+    for row in table.rows(reference.steps(), together, moved):
+        findings.natural.add(row)
+        if row.rows and not findings.bad:
+            findings.judge(row)
+            findings.add(*(cast for cast in casts if cast.step == row.step))
+            table.is_over = bool(findings.bad)
+        yield row
 
 
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
@@ -204,47 +215,39 @@ def _names(reference: Trace, line: dict[str, Any]) -> tuple[str, ...]:
     return reference.layouts[layout].names
 
 
-def _together(ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[tuple[Step, ...]]:
-    pairs = zip(ranks, matchings, strict=True)
-    return zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
-
-
 def _series(
-    reference: Trace,
-    ranks: Sequence[Trace],
-    matchings: Sequence[Matching],
-    findings: StepFindings,
-    natural: Noise | None,
+    reference: Trace, ranks: Sequence[Trace], rows: Sequence[StepRow], natural: Noise | None
 ) -> Series:
-    series = series_of(reference, ranks, findings.noisy, matchings)
-    if natural is None:
-        return series
-    noise = natural.each_step
-    missing = max(len(series.steps) - len(noise), 0)
-    noise = np.concatenate([noise, np.full(missing, noise[-1] if len(noise) else np.nan)])
-    return dataclasses.replace(series, noise=noise[: len(series.steps)])
+    names = tuple(dict.fromkeys(name for layout in reference.layouts for name in layout.names))
+    lines = itertools.chain(reference.lines, ranks[0].lines)
+    groups = max((len(line["learning_rates"]) for line in lines), default=0)
+    series = series_of([row for row in rows if row.rows], names, len(ranks), groups)
+    noise = None if natural is None else natural.each_step(len(series.steps))
+    return dataclasses.replace(series, noise=noise)
 
 
-def _compare_initial(findings: StepFindings, reference: Trace, ranks: Sequence[Trace]) -> int | None:
+def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace]) -> int | None:
     """The common start: the number of parameters that are the same on every rank."""
     expected, actual = reference.initial(), [rank.initial() for rank in ranks]
     parameters = frozenset(name for layout in reference.layouts for name in layout.names)
     known = [name for name in expected.layout.names if name in parameters]
     if not known:
         return None
-    for difference in initial_differences(expected, actual, parameters):
-        findings.add(difference)
+    for rank, own in enumerate(actual):
+        name, size = named_difference(expected, own, together=False, only=parameters)
+        if size:
+            findings.add(Difference("initial state", size, 0, rank, name))
     return len(known)
 
 
-def _compare_counts(findings: StepFindings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
+def _compare_counts(findings: Findings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
     for rank, count in enumerate(counts):
         if count != steps and not findings.bad:
             words = f"{count} instead of {steps}" + " backward passes" * unstepped
             findings.bad.append(Difference("steps", np.inf, min(steps, count), rank, words))
 
 
-def _compare_buffers(findings: StepFindings, reference: Trace, rank0: Trace) -> bool:
+def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
     """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
     expected, actual = (
         {plain_name(name): values for name, values in trace.buffers().items()} for trace in (reference, rank0)
@@ -252,56 +255,49 @@ def _compare_buffers(findings: StepFindings, reference: Trace, rank0: Trace) -> 
     if findings.bad:
         return False  # they hold what went wrong before
     last = max(len(reference) - 1, 0)
-    if findings.port and not _parameter_names(reference) & _parameter_names(rank0):
-        expected = {
-            name: values for name, values in expected.items() if name in actual
-        }  # a port may rename everything
+    if port and not _parameter_names(reference) & _parameter_names(rank0):  # it may rename everything
+        expected = {name: values for name, values in expected.items() if name in actual}
         actual = {name: actual[name] for name in expected}
     if expected.keys() != actual.keys():
         name = min(expected.keys() ^ actual.keys())
         findings.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
         return False
+    room = findings.tolerance.room_behind(findings.so_far.noise)  # a running mean follows a noisy bias
     for name in expected:
-        # the running mean behind a noisy bias follows the bias
-        room = findings.tolerance.room_behind(findings.noise)
-        findings.add(
-            Difference("buffer", array_difference(expected[name], actual[name]), last, 0, name), room
-        )
+        size = array_difference(expected[name], actual[name])
+        findings.add(Difference("buffer", size, last, 0, name, room=room))
     return all(np.array_equal(expected[name], actual[name]) for name in expected)
 
 
-def _compare_ending(findings: StepFindings, reference: Trace, ranks: Sequence[Trace]) -> bool:
+def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace], port: bool) -> bool:
     """What comes after the last step; whether it is the same to the last bit."""
     if findings.bad:
         return False
-    room = findings.tolerance.room_behind(findings.noise)
-    floor = findings.tolerance.with_noise(findings.noise, findings.noise_floor).floor
-    for difference in itertools.chain.from_iterable(
-        _last_loss_differences(findings, reference, rank) for rank in ranks
-    ):
-        findings.add(difference, judged=not findings.port)
+    so_far, tolerance = findings.so_far, findings.tolerance
+    room = tolerance.room_behind(so_far.noise)
+    floor = tolerance.with_noise(so_far.noise, so_far.noise_floor).floor
+    for rank in ranks:
+        losses = _last_loss_differences(reference, rank, so_far.loss_scale)
+        findings.add(*(dataclasses.replace(each, judged=not port) for each in losses))
     tensors = [
         each
         for rank in (ranks[:1] if len(reference) else ranks)
         for each in ending_differences(reference, rank, floor)
     ]
-    if len(reference) and not findings.port:  # a port may leave averages to rank 0
+    if len(reference) and not port:  # a port may leave averages to rank 0
         tensors += [each for rank in ranks[1:] for each in rank_differences(ranks[0], rank, floor)]
     for name in () if len(reference) else without_partner(reference.final, ranks[0].final):
-        findings.add(
-            Difference("unstepped parameter", np.inf, 0, 0, f"{name} (rank 0 has none of that name)")
-        )
-    for difference in tensors:
-        findings.add(difference, room)
+        words = f"{name} (rank 0 has none of that name)"
+        findings.add(Difference("unstepped parameter", np.inf, 0, 0, words))
+    findings.add(*(dataclasses.replace(each, room=room) for each in tensors))
     return not any(each.size for each in tensors)
 
 
-def _last_loss_differences(findings: StepFindings, reference: Trace, rank: Trace) -> tuple[Difference, ...]:
-    if reference.end is None or rank.end is None:
-        return ()
-    expected, actual = reference.end.losses, rank.end.losses
-    scale = max([findings.loss_scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
-    return tuple(number_differences("loss", expected, actual, len(reference), rank.rank, scale))
+def _last_loss_differences(reference: Trace, rank: Trace, scale: float) -> Iterator[Difference]:
+    if reference.end is not None and rank.end is not None:
+        expected, actual = reference.end.losses, rank.end.losses
+        largest_loss = max([scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
+        yield from number_differences("loss", expected, actual, len(reference), rank.rank, largest_loss)
 
 
 def _parameter_names(trace: Trace) -> set[str]:
@@ -337,9 +333,8 @@ def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
 def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
     """The rows of each rank in each forward in training, if steps have other sums of rows than DataParallel's."""
     expected, *actual = (_training_rows(trace) for trace in (reference, *ranks))
-    steps = [
-        step for step in zip(expected, *actual, strict=False) if all(step)
-    ]  # of bare modules nothing is known
+    # of bare modules nothing is known
+    steps = [step for step in zip(expected, *actual, strict=False) if all(step)]
     if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
         return ()
     return tuple(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.comparison.matching import plain_name
-from dp2ddp.trace.digests import Floats
-from dp2ddp.trace.records import Layout, Vector
+from dp2ddp.comparison.matching import pairs_by_name, taken
+from dp2ddp.trace.digests import sketch
+from dp2ddp.trace.records import Vector
 
 TINY = 1e-300
 Doubles = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]  # elements of a vector
 
 # from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
 KINDS = (
@@ -58,6 +59,8 @@ class Difference:
     noise: float = 2.0**-52  # natural noise of this kind, up to this step (tolerance.py)
     allowed: float = 1000 * 2.0**-52  # FACTOR times that
     epsilon: float = 2.0**-52  # one ulp
+    room: float = 0.0  # allowed on top for what follows a gradient of pure rounding
+    judged: bool = True  # or else evidence for the diagnosis, which does not count
 
     @property
     def ratio(self) -> float | None:
@@ -75,28 +78,38 @@ class Difference:
         return self.size / self.epsilon
 
 
-def by_values(layout: Layout, distances: Doubles, a: Floats, scale: float | None) -> list[float]:
-    """The largest difference in each tensor, relative to `scale`, or to the tensor's own largest value.
+def relative_differences(kind: str, a: Vector, b: Vector, left_out: Mask | None = None) -> Doubles:
+    """The largest difference in each tensor, (tensors,): of gradients relative to the step's largest one, of parameters
+    to the tensor's own largest value.
 
-    `distances` is |a - b| by element, `a` the expected values; both flat, (elements,). One number for each
-    tensor of `layout`.
+    `left_out`: elements that are not compared, where values are.
     """
-    return [
-        float(distances[place].max(initial=0.0) / (scale or largest(a[place]))) for place in layout.slices
-    ]
+    if np.array_equal(a.hashes, b.hashes):
+        return np.zeros(len(a.hashes))
+    distances, sizes = _distances_and_sizes(a, b, left_out)
+    return distances / (sizes.max(initial=TINY) if kind in GRADIENTS else sizes)
 
 
-def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
-    """The norm of the difference of each tensor, estimated from sketches: one relative number for each.
+def _distances_and_sizes(a: Vector, b: Vector, left_out: Mask | None = None) -> tuple[Doubles, Doubles]:
+    """The largest |a - b| and the largest |a| of each tensor, at least TINY; from sketches, where not all values were
+    kept, the norms of both."""
+    if a.values is None or b.values is None:
+        expected = a.sketched(a.layout)
+        distances, sizes = distances_by_sketch(expected, b.sketched(a.layout)), expected[:, 0]
+        distances[a.hashes == b.hashes] = 0.0
+        return distances, np.maximum(sizes, TINY)
+    apart, values, places = distances_between(a.values, b.values), a.values, a.layout.slices
+    if left_out is not None:
+        apart[left_out] = 0.0
+    distances = np.array([apart[place].max(initial=0.0) for place in places])
+    return distances, np.array([largest(values[place]) for place in places])
 
-    Relative to the step's largest gradient norm, or to the parameter's own norm.
-    """
-    expected, actual = a.sketched(layout), b.sketched(layout)
-    distances = distances_by_sketch(expected, actual)
-    distances[a.hashes == b.hashes] = 0.0
-    scale = expected[:, 0].max(initial=0.0) if kind in GRADIENTS else expected[:, 0]
-    relative: list[float] = (distances / np.maximum(scale, TINY)).tolist()
-    return relative
+
+def norm_of(vector: Vector, place: int) -> float:
+    """The norm of one of its tensors."""
+    if vector.values is None:
+        return float(vector.sketched(vector.layout)[place, 0])
+    return float(sketch(vector.values[vector.layout.slices[place]])[0])
 
 
 def distances_by_sketch(a: Doubles, b: Doubles) -> Doubles:
@@ -133,13 +146,6 @@ def array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | No
     return float(distances_between(a, b).max(initial=0.0) / (scale or largest(a)))
 
 
-def unclipped_differences(layout: Layout, a: Vector, b: Vector) -> list[float]:
-    """The largest difference in each gradient before clipping, relative to the step's largest gradient."""
-    if a.values is None or b.values is None:
-        return by_sketch(GRADIENTS[0], layout, a, b)
-    return by_values(layout, distances_between(a.values, b.values), a.values, largest(a.values))
-
-
 def scaled(vector: Vector, factor: float) -> Vector:
     """All numbers times `factor`; no tensor is then the same to the bit as another."""
     values = None if vector.values is None else vector.values * factor
@@ -158,74 +164,28 @@ def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
 def named_difference(
     expected: Vector, actual: Vector, together: bool, only: frozenset[str] | None = None
 ) -> tuple[str, float]:
-    """The largest difference between tensors of one name, as far as their values were kept on both sides.
+    """The largest difference between tensors of one name; "" and 0 where there are only hashes.
 
     Relative to the tensor's largest value; with `together`, to that of all tensors of its kind ("exp_avg of *"): a
     bias in front of BatchNorm has a momentum of nothing but rounding.
     """
-    shared = list(_shared(expected, actual, only))
-    different = [(name, a, b) for name, a, b in shared if expected.hashes[a] != actual.hashes[b]]
-    if not different:
-        return "", 0.0
-    if expected.values is None or actual.values is None:
-        return _sketched_difference(expected, actual, different)
-    scales = _scales(expected, [(name, at) for name, at, _ in shared]) if together else {}
-    worst, largest_yet = "", 0.0
-    for name, at, other in different:
-        a, b = expected.values[expected.layout.slices[at]], actual.values[actual.layout.slices[other]]
-        size = array_difference(a, b, scales.get(_kind(name)))
-        if not size <= largest_yet:
-            worst, largest_yet = name, size
-    return worst, largest_yet
-
-
-def _shared(expected: Vector, actual: Vector, only: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
-    """Name, index in `expected`, index in `actual`. Two models may use one name: then equal tensors go together
-    first."""
-    free: dict[str, list[int]] = {}
-    for place, name in enumerate(actual.layout.names):
-        free.setdefault(plain_name(name), []).append(place)
-    places = [at for at, name in enumerate(expected.layout.names) if only is None or name in only]
-    later: list[tuple[str, int]] = []
-    for at in places:
-        name = expected.layout.names[at]
-        equal = [
-            place for place in free.get(plain_name(name), ()) if actual.hashes[place] == expected.hashes[at]
-        ]
-        if equal:
-            free[plain_name(name)].remove(equal[0])
-            yield name, at, equal[0]
-        else:
-            later.append((name, at))
-    for name, at in later:
-        if free.get(plain_name(name)):
-            yield name, at, free[plain_name(name)].pop(0)
-
-
-def _sketched_difference(
-    expected: Vector, actual: Vector, different: Sequence[tuple[str, int, int]]
-) -> tuple[str, float]:
-    """The same where not all values were kept; where there are only hashes, nothing can be said of how far."""
-    if any(each.values is None and each.sketch is None for each in (expected, actual)):
-        return "", 0.0
-    names, at, others = zip(*different, strict=True)
-    a = expected.sketched(expected.layout)[list(at)]
-    distances = distances_by_sketch(a, actual.sketched(actual.layout)[list(others)]) / np.maximum(
-        a[:, 0], TINY
+    pairs = pairs_by_name(
+        expected.layout, actual.layout, lambda a, b: float(expected.hashes[a] != actual.hashes[b])
     )
-    size, name = max(zip(distances.tolist(), names, strict=True))
-    return name, size
-
-
-def _kind(name: str) -> str:
-    return name.partition(" of ")[0]
-
-
-def _scales(vector: Vector, places: Sequence[tuple[str, int]]) -> dict[str, float]:
-    scales: dict[str, float] = {}
-    assert vector.values is not None
-    for name, at in places:
-        scales[_kind(name)] = max(
-            scales.get(_kind(name), TINY), largest(vector.values[vector.layout.slices[at]])
-        )
-    return scales
+    shared = [pair for pair in pairs if only is None or expected.layout.names[pair[0]] in only]
+    a, b = taken(expected, [at for at, _ in shared]), taken(actual, [at for _, at in shared])
+    names = a.layout.names
+    unlike = [i for i in range(len(names)) if a.hashes[i] != b.hashes[i]]
+    if not unlike or any(each.values is None and each.sketch is None for each in (a, b)):
+        return "", 0.0
+    by_values = a.values is not None and b.values is not None
+    reshaped = [i for i in unlike if a.layout.shapes[i] != b.layout.shapes[i]]
+    if by_values and reshaped:
+        return names[reshaped[0]], float("inf")
+    distances, sizes = _distances_and_sizes(a, b)
+    if by_values and together:
+        kinds = np.array([name.partition(" of ")[0] for name in names])
+        sizes = np.array([sizes[kinds == kind].max() for kind in kinds])
+    relative = distances / sizes
+    worst = max(unlike, key=lambda i: relative[i] if relative[i] == relative[i] else np.inf)
+    return (names[worst], float(relative[worst])) if relative[worst] else ("", 0.0)

@@ -9,7 +9,6 @@ DataParallel.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,8 +22,8 @@ from dp2ddp.comparison.differences import (
     distances_by_sketch,
     largest,
 )
-from dp2ddp.comparison.matching import plain_name
-from dp2ddp.trace.records import Final, FinalKind, Trace
+from dp2ddp.comparison.matching import pairs_by_name, places_by_name, plain_name
+from dp2ddp.trace.records import Final, FinalKind, Layout, Trace
 
 _KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
 
@@ -69,62 +68,48 @@ def tensor_differences(
     if expected is None or actual is None:
         return
     sketches = [each.vector.sketched(each.vector.layout) for each in (expected, actual)]
-    for a, b in _pairs(expected, actual, sketches):
+    layouts = expected.vector.layout, actual.vector.layout
+
+    def cost(a: int, b: int) -> tuple[float, bool] | None:
+        """The nearest go together, those that an optimizer steps with each other."""
+        distance = _by_sketch(sketches, a, b)
+        stepped = _is_stepped(expected, a) != _is_stepped(actual, b)
+        return (
+            (distance if np.isfinite(distance) else np.inf, stepped) if _are_alike(*layouts, a, b) else None
+        )
+
+    for a, b in pairs_by_name(*layouts, cost):
         kinds = FinalKind(expected.kinds[a]), FinalKind(actual.kinds[b])
         if kinds == (FinalKind.SETTLED, FinalKind.SETTLED):
             continue
         norms = float(sketches[0][a][0]), float(sketches[1][b][0])
         kind = _KINDS.get(kinds[0], "final parameter")
         yield TensorDifference(
-            kind, expected.vector.layout.names[a], _size(expected, actual, a, b, sketches, floor), norms
+            kind, layouts[0].names[a], _size(expected, actual, a, b, sketches, floor), norms
         )
+
+
+def _are_alike(layout: Layout, other: Layout, a: int, b: int) -> bool:
+    complexes = layout.dtypes[a].startswith("complex"), other.dtypes[b].startswith("complex")
+    return layout.shapes[a] == other.shapes[b] and complexes[0] == complexes[1]
 
 
 def without_partner(expected: Final | None, actual: Final | None) -> tuple[str, ...]:
     """Names of parameters that were not compared: judged by no step, and the other side has none of that name."""
     if expected is None or actual is None:
         return ()
-    there = set(_keys(actual))
+    layouts = expected.vector.layout, actual.vector.layout
+    there, judged = places_by_name(layouts[1]), (FinalKind.UNSTEPPED, FinalKind.CHANGED)
     return tuple(
         name
-        for name, key, kind in zip(expected.vector.layout.names, _keys(expected), expected.kinds, strict=True)
-        if key not in there and kind in (FinalKind.UNSTEPPED, FinalKind.CHANGED)
+        for a, name in enumerate(layouts[0].names)
+        if expected.kinds[a] in judged
+        and not any(_are_alike(*layouts, a, b) for b in there.get(plain_name(name), ()))
     )
-
-
-def _pairs(expected: Final, actual: Final, sketches: Sequence[Doubles]) -> Iterator[tuple[int, int]]:
-    """Places of one name and shape. Two models may use one name: then the nearest go together."""
-    places: dict[tuple[object, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, final in enumerate((expected, actual)):
-        for place, key in enumerate(_keys(final)):
-            places[key][side].append(place)
-    for here, there in places.values():
-        free = sorted(
-            (_distance(sketches, a, b), _is_stepped(expected, a) != _is_stepped(actual, b), a, b)
-            for a in here
-            for b in there
-        )
-        while free:
-            *_, a, b = free[0]
-            yield a, b
-            free = [each for each in free if each[2] != a and each[3] != b]
 
 
 def _is_stepped(final: Final, place: int) -> bool:
     return final.kinds[place] not in (FinalKind.BUFFER, FinalKind.UNSTEPPED)
-
-
-def _keys(final: Final) -> list[tuple[object, ...]]:
-    layout = final.vector.layout
-    return [
-        (plain_name(name), shape, dtype.startswith("complex"))
-        for name, shape, dtype in zip(layout.names, layout.shapes, layout.dtypes, strict=True)
-    ]
-
-
-def _distance(sketches: Sequence[Doubles], a: int, b: int) -> float:
-    distance = _by_sketch(sketches, a, b)
-    return distance if np.isfinite(distance) else float("inf")
 
 
 def _by_sketch(sketches: Sequence[Doubles], a: int, b: int) -> float:

@@ -8,10 +8,11 @@ one is the k-th of the other.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -96,6 +97,29 @@ def order_of(layout: Layout, other: Layout) -> tuple[int, ...] | None:
     return order
 
 
+def pairs_by_name(
+    expected: Layout, actual: Layout, cost: Callable[[int, int], Any]
+) -> Iterator[tuple[int, int]]:
+    """The places of two tensors of one name. Two models may use one name: then the cheapest go together first; those
+    without a cost, None, never do."""
+    there = places_by_name(actual)
+    for name, here in places_by_name(expected).items():
+        costs = ((cost(a, b), a, b) for a in here for b in there.get(name, ()))
+        free = sorted(each for each in costs if each[0] is not None)
+        while free:
+            _, a, b = free[0]
+            yield a, b
+            free = [each for each in free if each[1] != a and each[2] != b]
+
+
+def places_by_name(layout: Layout) -> dict[str, list[int]]:
+    """Plain name -> the places of the tensors that have it."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(layout.names):
+        places[plain_name(name)].append(place)
+    return places
+
+
 def matched_steps(trace: Trace, steps: Sequence[int]) -> Iterator[Step]:
     """The steps of these numbers in this order, each read once; what comes too early waits."""
     source, waiting = trace.steps(), dict[int, Step]()
@@ -111,23 +135,22 @@ def in_order_of(step: Step, layout: Layout) -> Step | None:
     order = order_of(layout, step.layout)
     if order is None or order == tuple(range(len(order))):
         return step if order is not None else None
+    unclipped = None if step.unclipped is None else taken(step.unclipped, order, layout)
+    gradients, parameters = (taken(each, order, layout) for each in (step.gradients, step.parameters))
     return dataclasses.replace(
-        step,
-        layout=layout,
-        gradients=_ordered(step.gradients, step.layout, order, layout),
-        parameters=_ordered(step.parameters, step.layout, order, layout),
-        unclipped=None if step.unclipped is None else _ordered(step.unclipped, step.layout, order, layout),
+        step, layout=layout, gradients=gradients, parameters=parameters, unclipped=unclipped
     )
 
 
-def _ordered(vector: Vector, own: Layout, order: tuple[int, ...], layout: Layout) -> Vector:
-    places = list(order)
-    values = vector.values
+def taken(vector: Vector, places: Sequence[int], layout: Layout | None = None) -> Vector:
+    """Its tensors at these places, one behind the other; `layout`: theirs under other names."""
+    own, values, at = vector.layout, vector.values, list(places)
+    names, shapes = [own.names[i] for i in at], [own.shapes[i] for i in at]
     return Vector(
-        vector.hashes[places],
-        None if values is None else np.concatenate([values[own.slices[place]] for place in places]),
-        None if vector.sketch is None else vector.sketch[places],
-        layout,
+        vector.hashes[at],
+        None if values is None else np.concatenate([values[:0], *(values[own.slices[i]] for i in at)]),
+        None if vector.sketch is None else vector.sketch[at],
+        layout or Layout(tuple(names), tuple(shapes), tuple(own.dtypes[i] for i in at)),
     )
 
 

@@ -1,117 +1,81 @@
-"""Natural noise: how far apart two runs of DataParallel come that start an ulp apart. (two traces) -> Noise; pure."""
+"""Natural noise: how far apart two runs of DataParallel come that start an ulp apart, as a table's rows say. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from dp2ddp.comparison.differences import (
-    TINY,
-    Doubles,
-    array_difference,
-    distances_between,
-    largest,
-    named_difference,
-    unclipped_differences,
-)
+from dp2ddp.comparison.differences import TINY, Doubles, array_difference
 from dp2ddp.comparison.ending import tensor_differences
-from dp2ddp.comparison.series import Noisy, Series, series_of
-from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.comparison.step_table import StepRow
+from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.trace.records import Trace
 
+_KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
+# kinds of differences that have the noise of others
+_LIKE = {
+    "optimizer state": "gradient",  # averages of gradients and of their squares
+    "unstepped parameter": "parameter",
+    "final parameter": "parameter",
+    "final buffer": "buffer",
+}
 
-@dataclass(frozen=True)
+
+@dataclass
 class Noise:
     """For each step the largest so far, over all tensors; one ulp at least."""
 
-    gradients: Doubles
-    unclipped: Doubles  # gradients before clipping, which takes the noise of large ones away
-    parameters: Doubles
-    losses: Doubles
-    buffers: Doubles
     epsilon: float
     ending: float = 0.0  # of what comes after the last step
+    so_far: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in _KINDS})
+    left: tuple[int, float] = (-1, 0.0)  # the last step, and the noise of the buffers behind it
+    loss_scale: float = TINY  # the largest loss so far: one near 0 is a difference of large numbers
+
+    @classmethod
+    def between(cls, reference: Trace, nudged: Trace, epsilon: float) -> Noise:
+        """What two runs of DataParallel leave, of which one is moved by an ulp; their steps are added as rows."""
+        a, b = reference.buffers(), nudged.buffers()
+        buffers = [array_difference(a[name], b[name]) for name in a.keys() & b.keys()]
+        last = min(len(reference), len(nudged)) - 1
+        return cls(epsilon, _ending_noise(reference, nudged), left=(last, _largest(buffers)))
+
+    def add(self, row: StepRow) -> None:
+        """A step of both, if both still go on."""
+        if row.natural is None:
+            return
+        expected, actual = np.nan_to_num([row.losses[0], row.nudged_loss])
+        self.loss_scale = max(self.loss_scale, abs(expected))
+        now = {**row.natural, "loss": abs(expected - actual) / self.loss_scale}
+        now["buffer"] = max(now["buffer"], self.left[1] if row.step == self.left[0] else 0.0)
+        for kind in _KINDS:  # clipping takes noise away, and a loss may be right by luck
+            like = now["gradient"] if kind in ("gradient before clipping", "loss") else 0.0
+            known = self.so_far[kind]
+            known.append(max(self.epsilon, _largest([now[kind], like]), *known[-1:]))
 
     def of(self, kind: str, step: int) -> float:
         """The noise of a kind of difference (differences.KINDS) at a step; after the last step, what it was there."""
-        known = {
-            "gradient": self.gradients,
-            "gradient before clipping": self.unclipped,
-            "optimizer state": self.gradients,  # averages of gradients and of their squares
-            "parameter": self.parameters,
-            "loss": self.losses,
-            "buffer": self.buffers,
-            "unstepped parameter": self.parameters,
-            "final parameter": self.parameters,
-            "final buffer": self.buffers,
-        }.get(kind)
+        known = self.so_far.get(_LIKE.get(kind, kind))
         if known is None:
             return 2.0**-52  # numbers of Python, as the script says them
         if step < len(known):
-            return float(known[step])
-        last = float(known[-1]) if len(known) else self.epsilon
-        return max(last, self.ending)
+            return known[step]
+        return max(known[-1] if known else self.epsilon, self.ending)
 
     @property
     def largest(self) -> float:
         """The largest noise of any kind, at the end."""
         return max(self.of(kind, 1 << 60) for kind in ("gradient", "parameter", "loss", "buffer"))
 
-    @property
-    def each_step(self) -> Doubles:
-        """The larger one of gradients and parameters, for a chart."""
-        larger: Doubles = np.maximum(self.gradients, self.parameters)
-        return larger
+    def each_step(self, count: int) -> Doubles:
+        """The larger one of gradients and parameters at each step, (count,), for a chart."""
+        larger = np.maximum(self.so_far["gradient"], self.so_far["parameter"])[:count]
+        return np.pad(larger, (0, count - len(larger)), constant_values=larger[-1] if len(larger) else np.nan)
 
     def allowed(self, kind: str, step: int) -> float:
         """How large a difference of this kind may be at a step, relative: FACTOR times the noise."""
         return FACTOR * self.of(kind, step)
-
-
-def without_run(tolerance: Tolerance) -> Noise:
-    """Where there is no second run: an ulp."""
-    nothing = np.zeros(0)
-    return Noise(nothing, nothing, nothing, nothing, nothing, tolerance.epsilon)
-
-
-def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tolerance) -> Noise:
-    """The natural noise: how far apart two runs of DataParallel are at each step, of which one is moved by an ulp.
-
-    `noisy` is what is left out of the port's comparison (optimizer -> elements), and is left out here as well.
-    """
-    both = _union(noisy, noisy_elements(reference, nudged, tolerance))
-    series = series_of(reference, [nudged], both)
-    gradients = _so_far(_worst(series.gradients), tolerance)
-    unclipped = np.maximum(_so_far(_unclipped_noise(reference, nudged, len(gradients)), tolerance), gradients)
-    parameters = _so_far(_worst(series.parameters), tolerance)
-    losses = np.maximum(_so_far(_loss_noise(series), tolerance), gradients)
-    buffers = _so_far(_buffer_noise(reference, nudged, len(gradients)), tolerance)
-    return Noise(
-        gradients, unclipped, parameters, losses, buffers, tolerance.epsilon, _ending_noise(reference, nudged)
-    )
-
-
-def _unclipped_noise(reference: Trace, nudged: Trace, count: int) -> Doubles:
-    sizes = np.zeros(count)
-    for index, (expected, actual) in enumerate(zip(reference.steps(), nudged.steps(), strict=False)):
-        if expected.unclipped is not None and actual.unclipped is not None:
-            differences = unclipped_differences(expected.layout, expected.unclipped, actual.unclipped)
-            sizes[index] = max(differences, default=0.0)
-    return np.where(np.isfinite(sizes), sizes, 0.0)
-
-
-def _buffer_noise(reference: Trace, nudged: Trace, count: int) -> Doubles:
-    """The largest relative difference of buffers, (steps,): where they were kept, and at the end."""
-    sizes = np.zeros(count)
-    for index, (expected, actual) in enumerate(zip(reference.steps(), nudged.steps(), strict=False)):
-        if expected.buffers is not None and actual.buffers is not None:
-            sizes[index] = named_difference(expected.buffers, actual.buffers, together=False)[1]
-    a, b = reference.buffers(), nudged.buffers()
-    if count:
-        sizes[-1] = max([sizes[-1], *(array_difference(a[name], b[name]) for name in a.keys() & b.keys())])
-    return np.where(np.isfinite(sizes), sizes, 0.0)
 
 
 def _ending_noise(reference: Trace, nudged: Trace) -> float:
@@ -119,55 +83,9 @@ def _ending_noise(reference: Trace, nudged: Trace) -> float:
     tensors = (each.size for each in tensor_differences(reference.final, nudged.final))
     both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
     losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
-    return max((size for size in (*tensors, *losses) if np.isfinite(size)), default=0.0)
+    return _largest([*tensors, *losses])
 
 
-def _worst(sizes: Doubles) -> Doubles:
-    """The largest of all tensors, (steps,); one that is None or no number on one side tells nothing about rounding."""
-    finite = np.where(np.isfinite(sizes), sizes, 0.0)
-    worst: Doubles = finite.max(axis=1, initial=0.0)
-    return worst
-
-
-def _so_far(sizes: Doubles, tolerance: Tolerance) -> Doubles:
-    largest_yet: Doubles = np.maximum.accumulate(np.maximum(sizes, tolerance.epsilon))
-    return largest_yet
-
-
-def _loss_noise(series: Series) -> Doubles:
-    """Relative to the largest loss so far: a loss near 0 is a difference of large numbers."""
-    expected, actual = np.nan_to_num(series.losses[:, 0]), np.nan_to_num(series.losses[:, 1])
-    scale = np.maximum(np.maximum.accumulate(np.abs(expected)), TINY) if len(expected) else expected
-    sizes: Doubles = np.abs(expected - actual) / scale
-    return np.where(np.isfinite(sizes), sizes, 0.0)
-
-
-def noisy_elements(reference: Trace, other: Trace, tolerance: Tolerance) -> dict[int, npt.NDArray[np.bool_]]:
-    """Optimizer -> elements whose gradient is nothing but rounding, as far as all values were kept."""
-    elements: dict[int, npt.NDArray[np.bool_]] = {}
-    if not tolerance.noise:
-        return elements
-    for expected, actual in zip(reference.steps(), other.steps(), strict=False):
-        a, b = expected.gradients.values, actual.gradients.values
-        if a is None or b is None:
-            break
-        if len(a) == len(b):
-            sizes, before = np.maximum(np.abs(a), np.abs(b)), elements.get(expected.optimizer)
-            noisy = (sizes <= tolerance.noise * largest(a)) & (distances_between(a, b) > 0)
-            elements[expected.optimizer] = noisy if before is None else _either(before, noisy)
-    return elements
-
-
-def _either(before: npt.NDArray[np.bool_], now: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """add_param_group: an optimizer gets more parameters, behind the others."""
-    longer, shorter = sorted((before, now), key=len, reverse=True)
-    either: npt.NDArray[np.bool_] = longer.copy()
-    either[: len(shorter)] |= shorter
-    return either
-
-
-def _union(first: Noisy, other: Noisy) -> dict[int, npt.NDArray[np.bool_]]:
-    united = dict(first)
-    for optimizer, noisy in other.items():
-        united[optimizer] = _either(united[optimizer], noisy) if optimizer in united else noisy
-    return united
+def _largest(sizes: Sequence[float]) -> float:
+    """What is missing on one side, or no number there, tells nothing about rounding."""
+    return max((float(size) for size in sizes if np.isfinite(size)), default=0.0)

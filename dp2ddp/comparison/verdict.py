@@ -45,19 +45,12 @@ class Verdict:
     lockstep: bool = False  # each step was judged from DataParallel's own state
     aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
     memory: tuple[HeldMemory, ...] = ()  # of all its runs
-    in_turn: bool = (
-        False  # not all runs went at once, as there was not memory enough; else they shared the machine
-    )
-
+    in_turn: bool = False  # for lack of memory not all runs went at once; else they shared the machine
     hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
     met: bool = True  # the ranks, in a process group
     last_words: tuple[str, ...] = ()  # of DataParallel's run on stderr, where its exit code is not 0
-    unshared: tuple[
-        str, ...
-    ] = ()  # what two runs of the original do not share, though these do, a sentence each
-    unsteady: Difference | None = (
-        None  # where DataParallel, run twice, parts from itself: nothing can be judged
-    )
+    unshared: tuple[str, ...] = ()  # sentences: what two runs of the original do not share, though these do
+    unsteady: Difference | None = None  # where DataParallel parts from itself: nothing can be judged
     by_hashes: bool = False  # trains the same where strings have the same hashes on all ranks
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
 

@@ -10,7 +10,6 @@ from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import ranks_text
 from dp2ddp.comparison.compare import Comparison, compare_known_steps
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
 from dp2ddp.report.comparison import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
@@ -103,8 +102,5 @@ def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
 
 
 def _likely(expected: Trace, ranks: tuple[Trace, ...], comparison: Comparison) -> Iterator[str]:
-    evidence = Evidence(
-        len(ranks), expected, ranks, comparison, TextComparison(0, None), (), FilesComparison(0, ())
-    )
-    for cause in diagnose(evidence)[:1]:
+    for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
         yield f"its likely cause: {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}"

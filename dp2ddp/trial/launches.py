@@ -103,37 +103,40 @@ def try_with_launch(
     Returns the subject as it was started in the end, for a next number of devices, and the verdict. Raises RunError
     if it fails either way.
     """
-    verdict, failure = None, None
+    verdict, failure = _tried(subject, world, server, scratch, progress)
+    alone = verdict is not None and world > 1 and subject.port is not None and not verdict.met
+    remark = _ALONE if alone else ""
+    launch = _launch_of_port(subject) if alone or _is_of_port(subject, failure) else None
+    if launch:
+        first = str(failure).splitlines()[0] if failure else f"{subject.port}: {_ALONE}"
+        progress.say(f"{first}; once more with {launch.words}")
+        asking = replace(
+            subject,
+            asked=(*subject.asked, *launch.arguments),
+            variables=launch.variables,
+            version=replace(subject.version, launch=" ".join([subject.version.launch, *launch.arguments])),
+        )
+        again, failed = _tried(asking, world, server, scratch / "as asked", progress)
+        if again:
+            said = f"started with {launch.words}: {launch.advice}"
+            return asking, replace(again, remarks=(said, *again.remarks))
+        text = f"{launch.advice}; with {launch.words}: {str(failed).splitlines()[0]}"
+        remark = f"{_ALONE}: {text}"
+        failure = failure and RunError(f"{failure}\n  {text}", failure.details)
+    if verdict is None:
+        assert failure is not None
+        raise failure
+    return subject, replace(verdict, remarks=(*verdict.remarks, *([remark] if remark else [])))
+
+
+def _tried(
+    subject: Subject, world: int, server: Server, scratch: Path, progress: Progress
+) -> tuple[Verdict | None, RunError | None]:
+    """The verdict, or why there is none."""
     try:
-        verdict = run_trial(subject, world, server, scratch, progress)
+        return run_trial(subject, world, server, scratch, progress), None
     except RunError as error:
-        failure = error
-    if verdict is not None and (world == 1 or verdict.met or subject.port is None):
-        return subject, verdict
-    launch = _launch_of_port(subject) if _is_of_port(subject, failure) else None
-    if launch is None:
-        if failure:
-            raise failure
-        assert verdict is not None
-        return subject, replace(verdict, remarks=(*verdict.remarks, _ALONE))
-    progress.say(
-        f"{str(failure).splitlines()[0] if failure else f'{subject.port}: {_ALONE}'}; once more with {launch.words}"
-    )
-    asking = replace(
-        subject,
-        asked=(*subject.asked, *launch.arguments),
-        variables=launch.variables,
-        version=replace(subject.version, launch=" ".join([subject.version.launch, *launch.arguments])),
-    )
-    try:
-        again = run_trial(asking, world, server, scratch / "as asked", progress)
-    except RunError as error:
-        text = f"{launch.advice}; with {launch.words}: {str(error).splitlines()[0]}"
-        if failure:
-            raise RunError(f"{failure}\n  {text}", failure.details) from None
-        assert verdict is not None
-        return subject, replace(verdict, remarks=(*verdict.remarks, f"{_ALONE}: {text}"))
-    return asking, replace(again, remarks=(f"started with {launch.words}: {launch.advice}", *again.remarks))
+        return None, error
 
 
 _ALONE = "its ranks never meet in a process group: each trains by itself"
@@ -143,7 +146,7 @@ def _is_of_port(subject: Subject, failure: RunError | None) -> bool:
     """Another start helps neither the original nor a machine that has too little."""
     details = (failure and failure.details) or {}
     its_own = details.get("mode") == "ddp" and details.get("kind") not in ("memory", "space")
-    return subject.port is not None and (failure is None or its_own)
+    return subject.port is not None and its_own
 
 
 def _launch_of_port(subject: Subject) -> Launch | None:

@@ -154,11 +154,14 @@ def _about_original(run: Run) -> str:
 
 def start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
     """Start a run, the judged one as a user will."""
-    if not is_torchrun(subject, stage):
-        return server.start(stage)
+    return start_alone(stage, environment(), stack) if is_torchrun(subject, stage) else server.start(stage)
+
+
+def start_alone(stage: Stage, variables: dict[str, str], stack: ExitStack) -> Process:
+    """In processes of its own, which import torch; what torchrun says is kept."""
     Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
     log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
-    return Process(stage, environment(), stdout=log, stderr=log)
+    return Process(stage, variables, stdout=log, stderr=log)
 
 
 def is_torchrun(subject: Subject, run: Stage | RunKind) -> bool:

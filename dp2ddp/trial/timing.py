@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,28 +24,34 @@ from dp2ddp.costs.readings import RANK, Counted, Timed, read_counted, read_failu
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
-from dp2ddp.progress import SILENT, Progress, RunState
+from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.runtime.run import Process, Run, Running
+from dp2ddp.runtime.run import Run, Running
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended
-from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
-from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show, users_environment
+from dp2ddp.trial.runs import (
+    count_devices,
+    environment,
+    raise_or_report,
+    show,
+    start_alone,
+    users_environment,
+)
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
+Starter = Callable[[Stage, ExitStack], Running]
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
-_COUNTED = {"dp": Kind.COUNTED_DP, "ddp": Kind.COUNTED_DDP}
-_TIMED = {"dp": Kind.TIMED_DP, "ddp": Kind.TIMED_DDP}
 
 
 def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
@@ -55,9 +61,9 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         progress.begin(f"reading {options.script}")
         subject = subject_of(options.comparison)
         worlds = subject.worlds
-        plan = BenchPlan.of(worlds, options.rounds, options.compared)
-        progress.say(plan.announcement)
-        bencher = _Bencher(options, server, scratch, progress, plan)
+        count, said = runs_to_make(worlds, options)
+        progress.say(said)
+        bencher = _Bencher(options, server, scratch, progress, count)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
@@ -81,6 +87,24 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         failure=str(failure or ""),
     )
     return found_all, failure
+
+
+def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> tuple[int, str]:
+    """How many runs come, and what is said of them first; the first of several devices are held against one."""
+    compared, counted = len(worlds) * bool(options.compared), 2 * len(worlds)
+    timed = options.rounds * (2 * len(worlds) + (worlds[0] != 1))
+    comparisons = f"{compared} comparison{'s' * (compared > 1)} of {options.compared} steps, " * bool(
+        compared
+    )
+    count = compared + counted + timed
+    said = f"{count} runs, one after the other: {comparisons}{counted} that count, {timed} that are timed"
+    return count, said
+
+
+def rest_text(seconds: float, made: int, left: int) -> str:
+    """How long the runs that are left may take: each as long as those that were made."""
+    runs = "run that is" if left == 1 else f"{left} runs that are"
+    return f"about {clock(seconds / made * left)} for the {runs} left"
 
 
 def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
@@ -108,13 +132,15 @@ class _Bencher:
     server: Server
     scratch: Path
     progress: Progress
-    plan: BenchPlan
+    count: int  # of all runs
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _fails_alone: bool = False
-    _rest_is_known: bool = False  # on this number of devices
     _rooms: int = 0
+    _made: int = 0  # runs
+    _rest_is_known: bool = False  # on this number of devices
+    _begun: float = field(default_factory=time.monotonic)
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
@@ -146,8 +172,8 @@ class _Bencher:
             return subject, Sameness("not verified")
         self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
-        with self.plan.run(Kind.COMPARED, world):
-            launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
+        launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
+        self._made += 1
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
@@ -161,35 +187,24 @@ class _Bencher:
         self.progress.begin(f"{count_devices(world)}, {_WORDS[mode]}: counting")
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
-        stage = replace(
-            prepared.stage,
-            counted=str(readings),
-            warm_up=min(BEFORE_COUNTED, self.options.warm_up),
-            steps=COUNTED,
-            real=not self.options.virtual,
-        )
-        with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            running = self.server.start(stage)
-            stack.callback(running.kill)
-            run = self._watch(running, subject)
-        counted, unwritten = read_counted(readings, stage.ranks), unwritten_readings(readings, run)
-        shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(run, [reading.steps for reading in counted], unwritten)
+        warm_up = min(BEFORE_COUNTED, self.options.warm_up)
+        stage = replace(prepared.stage, counted=str(readings), warm_up=warm_up, steps=COUNTED)
+        run = self._run(subject, prepared, stage, lambda stage, _: self.server.start(stage))
+        counted = read_counted(readings, stage.ranks)
+        self._check(run, room, readings, [reading.steps for reading in counted])
         self.progress.say(f"{count_devices(world)}, {_WORDS[mode]}: counted")
         return counted
 
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
         which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
-        with self.plan.run(_TIMED[mode], world):
-            timed = self._timed(subject, mode, world)
+        timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        if not self._rest_is_known and self.plan.rest:
+        left = self.count - self._made
+        if left and not self._rest_is_known:
             self._rest_is_known = True
-            self.progress.say(self.plan.rest)
+            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
 
     def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
@@ -201,42 +216,37 @@ class _Bencher:
         except RunError as error:
             first = str(error).splitlines()[0]
             self._fails_alone = True
-            self.plan.leave_out(Kind.TIMED_DP, 1)
+            self.count -= self.options.rounds
             self.remarks.append(f"No figures of one device, where it does not run: {first}")
             return None
 
     def _timed(self, subject: Subject, mode: Mode, world: int) -> tuple[Timed, ...]:
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
-        stage = replace(
-            prepared.stage,
-            timed=str(readings),
-            warm_up=self.options.warm_up,
-            steps=self.options.steps - self.options.warm_up,
-            real=not self.options.virtual,
+        warm_up, steps = self.options.warm_up, self.options.steps - self.options.warm_up
+        stage = replace(prepared.stage, timed=str(readings), warm_up=warm_up, steps=steps)
+        run = self._run(
+            subject, prepared, stage, lambda stage, stack: start_alone(stage, users_environment(), stack)
         )
-        Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            stack.callback(prepared.copies.close)
-            stack.enter_context(originals_kept([prepared]))
-            log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
-            running = Process(stage, users_environment(), stdout=log, stderr=log)
-            stack.callback(running.kill)
-            run = self._watch(running, subject)
-        timed, unwritten = read_timed(readings, stage.ranks), unwritten_readings(readings, run)
-        shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(run, [reading.steps for reading in timed], unwritten)
+        timed = read_timed(readings, stage.ranks)
+        self._check(run, room, readings, [reading.steps for reading in timed])
         if any(not reading.seconds for reading in timed):
             raise RunError(self._too_few(subject, run, timed))
         return timed
 
-    def _watch(self, running: Running, subject: Subject) -> Run:
-        memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
-        (run,) = memory_watch.watch(
-            self.options.timeout,
-            lambda run: raise_or_report(run, SILENT, subject),
-            lambda looks: show(looks, self.progress),
-        )
+    def _run(self, subject: Subject, prepared: Prepared, stage: Stage, start: Starter) -> Run:
+        with ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
+            running = start(replace(stage, real=not self.options.virtual), stack)
+            stack.callback(running.kill)
+            memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+            (run,) = memory_watch.watch(
+                self.options.timeout,
+                lambda run: raise_or_report(run, SILENT, subject),
+                lambda looks: show(looks, self.progress),
+            )
+        self._made += 1
         return run
 
     def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
@@ -255,8 +265,10 @@ class _Bencher:
         """For its readings."""
         return self.scratch / f"readings{self._rooms}"
 
-    def _check_steps(self, run: Run, steps: Sequence[int], unwritten: str) -> None:
-        name = run.stage.name
+    def _check(self, run: Run, room: Path, readings: Path, steps: Sequence[int]) -> None:
+        """RunError where a rank left no reading, or took no step; then the copies go."""
+        name, unwritten = run.stage.name, unwritten_readings(readings, run)
+        shutil.rmtree(room, ignore_errors=True)
         if unwritten:
             raise RunError(f"{name}: {_where(run)} nothing was measured: {unwritten}")
         if len(steps) < len(run.stage.ranks):

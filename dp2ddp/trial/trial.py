@@ -146,9 +146,8 @@ class _Trial:
 
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs whose bits differ further than rounding's own size, with a run that tells what rounding makes."""
-        if pairs[0].is_gross:  # the verdict is known
-            return list(pairs)
-        unsure = [pair for pair in pairs if pair.may_be_rounding]
+        known = pairs[0].is_gross  # the verdict
+        unsure = [pair for pair in pairs if pair.may_be_rounding and not known]
         runs = self.run(*(replace(pair.left[0].kind, nudged=True) for pair in unsure))
         noise = {id(pair): run for pair, (_, run) in zip(unsure, runs, strict=True)}
         return [pair.beside(noise[id(pair)]) if id(pair) in noise else pair for pair in pairs]

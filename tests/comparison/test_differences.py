@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dp2ddp.comparison.differences import array_difference, distances_between, largest
+from dp2ddp.comparison.differences import array_difference, distances_between, largest, named_difference
+from tests.comparison.traces import named
 
 COMPLEX = [np.complex64, np.complex128]
 
@@ -34,3 +35,12 @@ def test_a_part_that_is_no_number_hides_nothing_of_the_other_part(dtype: type) -
 
 def test_beside_a_real_array_a_complex_one_is_apart_by_its_imaginary_part() -> None:
     assert distances_between(np.array([1.0]), np.array([1 + 2j])).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_tensor_that_is_no_number_is_not_hidden_by_one_behind_it(together: bool) -> None:
+    expected = named({"exp_avg of a": np.array([1.0]), "exp_avg of b": np.array([1.0])})
+    actual = named({"exp_avg of a": np.array([math.nan]), "exp_avg of b": np.array([1.0 + 1e-15])})
+    name, size = named_difference(expected, actual, together)
+    assert name == "exp_avg of a"
+    assert math.isnan(size)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dp2ddp.comparison.compare import Comparison, compare
-from dp2ddp.comparison.noise import noise_between
 from dp2ddp.comparison.tolerance import FACTOR, FLOAT32, FLOAT64, Tolerance
 from tests.comparison.traces import GRADIENT, trace
 
@@ -51,7 +50,9 @@ def test_noise_of_zero_at_a_step_is_not_the_noise_of_the_run(tmp_path: Path) -> 
 def test_noise_is_an_ulp_at_least(tmp_path: Path) -> None:
     reference = trace(tmp_path / "dp", [GRADIENT] * 2)
     for tolerance in (FLOAT64, FLOAT32):
-        noise = noise_between(reference, trace(tmp_path / "again", [GRADIENT] * 2), {}, tolerance)
+        again = trace(tmp_path / "again", [GRADIENT] * 2)
+        noise = compare(reference, [again], tolerance, again).natural
+        assert noise is not None
         assert noise.of("gradient", 0) == noise.of("parameter", 9) == noise.of("loss", 1) == tolerance.epsilon
 
 

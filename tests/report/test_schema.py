@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
 
 from dp2ddp.comparison.aligned import Aligned
@@ -22,14 +21,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 
 
 def with_noise(comparison: Comparison) -> Comparison:
-    natural = Noise(
-        gradients=np.array([1e-16, 2e-16]),
-        unclipped=np.array([1e-16, 2e-16]),
-        parameters=np.array([1e-16, 3e-16]),
-        losses=np.array([1e-16, 1e-16]),
-        buffers=np.array([3e-16]),
-        epsilon=2**-52,
-    )
+    natural = Noise(2**-52, ending=3e-16)
     return dataclasses.replace(comparison, natural=natural, worst=comparison.first)
 
 

@@ -67,7 +67,7 @@ def test_so_does_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any) -> Any:
         raise RunError("no")
 
-    monkeypatch.setattr("dp2ddp.trial.timing.BenchPlan.of", fail)
+    monkeypatch.setattr("dp2ddp.trial.timing.runs_to_make", fail)
     with pytest.raises(RunError):
         timing.bench(BenchOptions("train.py"))
     assert stage.there_at_the_end

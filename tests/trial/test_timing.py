@@ -18,9 +18,8 @@ from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.bench_plan import BenchPlan
 from dp2ddp.trial.subject import Subject, Version
-from dp2ddp.trial.timing import _Bencher, _sameness, unwritten_readings
+from dp2ddp.trial.timing import _Bencher, _sameness, rest_text, runs_to_make, unwritten_readings
 from tests.report.made_up import different, same
 
 SUBJECT: Any = SimpleNamespace(
@@ -37,6 +36,19 @@ def test_a_verdict_is_about_the_training() -> None:
     found = _sameness(SUBJECT, different())
     assert found.proof == "different"
     assert found.text.startswith("port.py parts from train.py under DataParallel at step")
+
+
+def test_all_runs_are_announced() -> None:
+    two = BenchOptions("train.py", rounds=2, compared=4)
+    said = "9 runs, one after the other: 1 comparison of 4 steps, 2 that count, 6 that are timed"
+    assert runs_to_make((2,), two) == (9, said)
+    said = "8 runs, one after the other: 4 that count, 4 that are timed"
+    assert runs_to_make((1, 4), dataclasses.replace(two, rounds=1, compared=0)) == (8, said)
+
+
+def test_the_rest_takes_as_long_as_what_was_made() -> None:
+    assert rest_text(20.0, 2, 7) == "about 1:10 for the 7 runs that are left"
+    assert rest_text(60.0, 6, 1) == "about 0:10 for the run that is left"
 
 
 def test_nothing_that_was_compared_proves_nothing() -> None:
@@ -65,7 +77,7 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
         cast(Server, None),
         tmp_path,
         SILENT,
-        BenchPlan.of((2,), 1, 4),
+        count=9,
     )
     with pytest.raises(
         RunError, match="takes no optimizer step.*ends with exit code 2: train.py: error: no --data"
@@ -105,12 +117,11 @@ def test_why_there_is_no_reading_is_told_as_it_is(
         cast(Server, None),
         tmp_path,
         SILENT,
-        BenchPlan.of((2,), 1, 4),
+        count=9,
     )
+    steps = [reading.steps for reading in read_timed(folder, range(1))]
     with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
-        bencher._check_steps(
-            run, [reading.steps for reading in read_timed(folder, range(1))], unwritten_readings(folder, run)
-        )
+        bencher._check(run, tmp_path / "room", folder, steps)
 
 
 def no_room(monkeypatch: pytest.MonkeyPatch, also_of_reason: bool) -> None:

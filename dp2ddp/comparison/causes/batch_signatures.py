@@ -1,5 +1,4 @@
-"""Which rows went through the model in the step: by 64 bits of each row's values, and by the samplers' "
-"indices."""
+"""Which rows went through the model in the step: by 64 bits of each row's values, and by the samplers' indices."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from itertools import zip_longest
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
 from dp2ddp.comparison.causes.words import names_text, numbers_text, ranks_text, sum_text
-from dp2ddp.trace.records import Step, Trace
+from dp2ddp.trace.records import Draw, Step, Trace
 
 Rows = tuple[int, ...]  # digests
 _PADDED = 0.1  # of an epoch's samples; DistributedSampler repeats some, so that all ranks have as many
@@ -48,8 +47,7 @@ class Batch:
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
-    matched_step = evidence.matched_step
-    if matched_step is None:
+    if not evidence.is_at_step:
         return
     wrong = different_batch(evidence)
     if wrong is None:
@@ -71,26 +69,23 @@ def different_batch(evidence: Evidence) -> Batch | None:
     What another model computed (a generator's pictures) may differ in a last digit: calls that were given other bits
     in the step before, which was right, say nothing.
     """
-    if evidence.matched_step is None:
-        return None
     before = batches_of(evidence.before) if evidence.before else ()
-    for place, batch in enumerate(batches_of(evidence.matched_step)):
+    for place, batch in enumerate(batches_of(evidence.here) if evidence.is_at_step else ()):
         if not batch.same and (place >= len(before) or before[place].same):
             return batch
     return None
 
 
-def batches_of(matched_step: MatchedStep) -> tuple[Batch, ...]:
-    """Call by call where all made as many, else all rows of the step together; nothing where they are not "
-    "known."""
-    expected, actual = _calls(matched_step.reference), [_calls(rank) for rank in matched_step.ranks]
+def batches_of(here: MatchedStep) -> tuple[Batch, ...]:
+    """Call by call where all made as many, else all rows of the step together; nothing where they are not known."""
+    expected, *actual = map(_calls, here.all)
     if not expected or not all(actual):
         return ()
     if any(len(calls) != len(expected) for calls in actual):
         batch = Batch(sum(expected, ()), tuple(sum(calls, ()) for calls in actual))
         # a model that is called without its wrapper, or a step that was skipped: not other rows
-        passes = {len(matched_step.reference.losses), *(len(rank.losses) for rank in matched_step.ranks)}
-        skipped = any(step.skipped for step in (matched_step.reference, *matched_step.ranks))
+        passes = {len(step.losses) for step in here.all}
+        skipped = any(step.skipped for step in here.all)
         return () if batch.part and (skipped or len(passes) == 1) else (batch,)
     return tuple(Batch(rows, tuple(calls[place] for calls in actual)) for place, rows in enumerate(expected))
 
@@ -102,29 +97,24 @@ def _calls(step: Step) -> list[Rows]:
 
 
 def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
-    matched_step = evidence.matched_step
-    assert matched_step is not None
     expected, actual = len(batch.reference), [len(rows) for rows in batch.ranks]
     if sum(actual) == expected:
         return
-    later = next((rows for rows in _reference_rows(evidence, matched_step.number + 1)), None)
+    next_step = evidence.here.number + 1
+    later = next(iter(_reference_rows(evidence, next_step)), None)
     figures = _rows_of(evidence, batch)
     if later == batch.actual and evidence.before is not None:
-        yield finding(
-            "drop-last", 0.97, figures, f"they are DataParallel's rows of step {matched_step.number + 1}"
-        )
+        yield finding("drop-last", 0.97, figures, f"they are DataParallel's rows of step {next_step}")
     elif batch.actual.keys() == batch.expected.keys() or (batch.part and not _comes_later(evidence, batch)):
         return
     elif divided := _division(expected, actual):
         yield finding("batch-division", 0.965, figures, divided)
     else:
         factor = sum(actual) / expected
-        words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
-        counts = evidence.comparison.rank_steps
-        steps = f"steps: {numbers_text(counts)} on the ranks, {evidence.comparison.steps} under DataParallel"
-        yield finding(
-            "batch-size", 0.96, figures, words, *[steps] * ({*counts} != {evidence.comparison.steps})
-        )
+        words = f"{factor:.4g} times as many" + ": W" * (factor == evidence.world)
+        counts, steps = evidence.comparison.rank_steps, evidence.comparison.steps
+        text = f"steps: {numbers_text(counts)} on the ranks, {steps} under DataParallel"
+        yield finding("batch-size", 0.96, figures, words, *[text] * ({*counts} != {steps}))
 
 
 def _division(whole: int, ranks: Sequence[int]) -> str:
@@ -143,24 +133,20 @@ def _division(whole: int, ranks: Sequence[int]) -> str:
 
 def _split_twice(evidence: Evidence) -> Iterator[Finding]:
     """A sampler's part of the data for each rank, of which the rank's model gets a chunk."""
-    matched_step = evidence.matched_step
-    assert matched_step is not None
-    drawn = [_batch_drawn(rank) for rank in matched_step.ranks]
-    if len(drawn) < 2 or not drawn[0]:
+    here = evidence.here
+    loaded = [_batch_drawn(rank) for rank in here.ranks]
+    if len(loaded) < 2 or not loaded[0]:
         return
-    if not any(drawn[1:]):
+    if not any(loaded[1:]):
         yield from _part_for_all(evidence)
         return
-    rows = [len(calls[0]) if (calls := _calls(rank)) else 0 for rank in matched_step.ranks]
-    chunks = [chunk_size(len(indices), rank, len(drawn)) for rank, indices in enumerate(drawn)]
-    own = len({index for indices in drawn for index in indices}) == sum(map(len, drawn))
-    if own and rows == chunks and max(chunks) < max(map(len, drawn)):
-        yield finding(
-            "split-twice",
-            0.985,
-            f"in step {matched_step.number} the ranks load {sum_text(map(len, drawn))} samples, each its own; "
-            f"their models get {sum_text(rows)} of them",
-        )
+    rows = [len(calls[0]) if (calls := _calls(rank)) else 0 for rank in here.ranks]
+    chunks = [chunk_size(len(indices), rank, len(loaded)) for rank, indices in enumerate(loaded)]
+    own = len({index for indices in loaded for index in indices}) == sum(map(len, loaded))
+    if own and rows == chunks and max(chunks) < max(map(len, loaded)):
+        samples_loaded = f"the ranks load {sum_text(map(len, loaded))} samples, each its own"
+        text = f"in step {here.number} {samples_loaded}; their models get {sum_text(rows)} of them"
+        yield finding("split-twice", 0.985, text)
 
 
 def chunk_size(rows: int, rank: int, world: int) -> int:
@@ -171,113 +157,87 @@ def chunk_size(rows: int, rank: int, world: int) -> int:
 
 def _batch_drawn(step: Step) -> tuple[int, ...]:
     """The samples of the first batch of the loader that is trained on."""
+    return next((draw.indices or () for draw in _draws(step)), ())
+
+
+def drawn(step: Step) -> list[int]:
+    """Indices drawn from the data set that is trained on."""
+    return [index for draw in _draws(step) for index in draw.indices or ()]
+
+
+def _draws(step: Step) -> list[Draw]:
+    """From the loader that is trained on: evaluation comes before the step's own batch."""
     trained = {draw.loader for draw in step.draws[-1:]}
-    return next((draw.indices or () for draw in step.draws if draw.loader in trained), ())
+    return [draw for draw in step.draws if draw.loader in trained]
 
 
 def _part_for_all(evidence: Evidence) -> Iterator[Finding]:
     """Rank 0 alone loads, for all ranks; its sampler gives it a part."""
-    assert evidence.matched_step is not None
-    steps = evidence.matched_step.reference, evidence.matched_step.ranks[0]
-    expected, actual = (
-        _indices(trace, _loader(step))
-        for trace, step in zip((evidence.reference, evidence.ranks[0]), steps, strict=True)
-    )
+    expected, actual = _orders(evidence)[:2]
     whole, part = len(expected), len(actual)
-    has_whole_epoch = len({*actual[: len({*expected})]}) == len({*expected})  # and then fewer epochs
+    epoch = len({*expected})
+    has_whole_epoch = len({*actual[:epoch]}) == epoch  # and then fewer epochs
     if abs(evidence.world * part - whole) <= _PADDED * whole and not has_whole_epoch:
-        about = "" if evidence.world * part == whole else "about "
-        yield finding(
-            "split-twice",
-            0.985,
-            f"rank 0 loads each batch for all ranks, and takes {part} samples in the whole run; DataParallel takes "
-            f"{whole}, {about}W times as many",
-        )
+        about = "about " * (evidence.world * part != whole)
+        text = f"rank 0 loads each batch for all ranks, and takes {part} samples in the whole run"
+        yield finding("split-twice", 0.985, f"{text}; DataParallel takes {whole}, {about}W times as many")
 
 
 def _padding(evidence: Evidence, batch: Batch) -> Finding | None:
     """A batch of DataParallel that is shorter than those before, whole on the ranks, and a few rows more."""
-    matched_step = evidence.matched_step
-    assert matched_step is not None
     extra = batch.actual - batch.expected
-    longest = max((rows.total() for rows in _reference_rows(evidence, 0)), default=0)
+    longest = max((rows.total() for rows in _reference_rows(evidence)), default=0)
     if batch.expected - batch.actual or not extra or len(batch.reference) >= longest:
         return None
     if extra.total() >= evidence.world and batch.actual.total() > longest:
         return None
-    everywhere = set().union(*_reference_rows(evidence, 0))
+    everywhere = set().union(*_reference_rows(evidence))
     if any(row not in everywhere for row in extra):
         return None
     rows = "1 row is" if extra.total() == 1 else f"{extra.total()} rows are"
-    return finding(
-        "padded-rows",
-        0.97,
-        f"{_rows_of(evidence, batch)}: a short batch",
-        f"{rows} there a second time{_which(list(extra), _samples_of_all(evidence))}",
-    )
+    again = f"{rows} there a second time{_which(list(extra), _samples_of_all(evidence))}"
+    return finding("padded-rows", 0.97, f"{_rows_of(evidence, batch)}: a short batch", again)
 
 
 def _rows_of(evidence: Evidence, batch: Batch) -> str:
-    assert evidence.matched_step is not None
     actual = [len(rows) for rows in batch.ranks]
-    step = evidence.matched_step.number
-    return (
-        f"rows in step {step}: {sum_text(actual)} = {sum(actual)}, under DataParallel {len(batch.reference)}"
-    )
+    counts = f"{sum_text(actual)} = {sum(actual)}, under DataParallel {len(batch.reference)}"
+    return f"rows in step {evidence.here.number}: {counts}"
 
 
 def _comes_later(evidence: Evidence, batch: Batch) -> bool:
     """Whether rows that are missing are what the ranks train on next."""
-    assert evidence.matched_step is not None
-    for matched_step in evidence.steps_of_all():
-        if matched_step.number > evidence.matched_step.number:
-            later = {row for rank in matched_step.ranks for calls in _calls(rank) for row in calls}
-            return any(row in later for row in batch.expected - batch.actual)
-    return False
+    later = (step for step in evidence.steps_of_all if step.number > evidence.here.number)
+    following = next(later, None)
+    return following is not None and not _rows_on_ranks([following]).isdisjoint(batch.expected - batch.actual)
 
 
 def _contents(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
-    matched_step = evidence.matched_step
-    assert matched_step is not None
+    here = evidence.here
     doubled = [row for row, count in batch.actual.items() if count > max(batch.expected.get(row, 0), 1)]
     missing = [row for row in batch.expected if row not in batch.actual]
     foreign = [row for row in batch.actual if row not in batch.expected]
-    known = samples(matched_step.reference)
+    known = samples(here.reference)
     if doubled:
-        yield finding(
-            "repeated-rows",
-            0.95,
-            f"{len(doubled)} rows of step {matched_step.number} are there more than once{_which(doubled, known)}",
-            *(
-                [f"{len(missing)} of DataParallel's rows are missing{_which(missing, known)}"]
-                if missing
-                else []
-            ),
-        )
-    if missing and not foreign and not doubled:
-        yield finding(
-            "missing-rows",
-            0.95,
-            f"{len(missing)} of {len(batch.reference)} rows of step {matched_step.number} are on no "
-            f"rank{_which(missing, known)}",
-        )
+        text = f"{len(doubled)} rows of step {here.number} are there more than once{_which(doubled, known)}"
+        lacking = f"{len(missing)} of DataParallel's rows are missing{_which(missing, known)}"
+        yield finding("repeated-rows", 0.95, text, *[lacking] * bool(missing))
+    elif missing and not foreign:
+        rows = f"{len(missing)} of {len(batch.reference)} rows of step {here.number}"
+        yield finding("missing-rows", 0.95, f"{rows} are on no rank{_which(missing, known)}")
     if foreign:
         yield from _foreign(evidence, batch, foreign)
 
 
 def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[Finding]:
-    matched_step = evidence.matched_step
-    assert matched_step is not None
-    past = [
-        sum((each.actual for each in batches_of(matched_step)), Counter())
-        for matched_step in _earlier(evidence)
-    ]
+    here = evidence.here
+    past = [sum((each.actual for each in batches_of(step)), Counter()) for step in _earlier(evidence)]
     again = [number for number, rows in enumerate(past) if batch.actual and batch.actual == rows]
     again = again or _taken_before(evidence)
-    everywhere = set().union(*_reference_rows(evidence, 0))
+    everywhere = set().union(*_reference_rows(evidence))
     strangers = [row for row in foreign if row not in everywhere]
     untaken = _untaken(evidence, strangers)
-    rows = f"of {sum(batch.actual.values())} rows of step {matched_step.number}"
+    rows = f"of {sum(batch.actual.values())} rows of step {here.number}"
     share = f"{len(foreign)} {rows} are not in DataParallel's batch"
     if again:
         yield finding("same-order-each-epoch", 0.98, share, f"they are those of step {again[0]}, all of them")
@@ -290,12 +250,9 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
         text = f"DataParallel has them in other steps{where}{indices}"
         yield finding("other-order", 0.94, share, text, *_shuffled_on_one_side(evidence))
     else:
-        yield finding(
-            "other-inputs",
-            0.93 if len(strangers) == len(foreign) else 0.9,
-            f"{len(strangers)} {rows} have values that no row has under DataParallel{_whose(batch, strangers)}",
-            *_of_same_samples(matched_step),
-        )
+        text = f"{len(strangers)} {rows} have values that no row has under DataParallel"
+        weight = 0.93 if len(strangers) == len(foreign) else 0.9
+        yield finding("other-inputs", weight, text + _whose(batch, strangers), *_of_same_samples(here))
 
 
 def _whose(batch: Batch, strangers: list[int]) -> str:
@@ -304,32 +261,27 @@ def _whose(batch: Batch, strangers: list[int]) -> str:
     return f": on {ranks_text(ranks)} alone" if len(ranks) < len(batch.ranks) else ""
 
 
-def _of_same_samples(step: MatchedStep) -> Iterator[str]:
+def _of_same_samples(here: MatchedStep) -> Iterator[str]:
     """Rows of the samples that DataParallel's are of: each rank may have padded its own to the longest of them."""
-    drawn = [sample for rank in step.ranks for sample in _drawn(rank)]
-    if drawn and sorted(drawn) == sorted(_drawn(step.reference)):
+    own = [sample for rank in here.ranks for sample in drawn(rank)]
+    if own and sorted(own) == sorted(drawn(here.reference)):
         yield "of the same samples: padded to another width, or made with other random numbers"
 
 
 def _taken_before(evidence: Evidence) -> list[int]:
     """Steps whose samples the ranks take again, perhaps with another augmentation, where DataParallel takes others."""
-    assert evidence.matched_step is not None
-    expected, actual = (
-        _drawn(evidence.matched_step.reference),
-        [_drawn(rank) for rank in evidence.matched_step.ranks],
-    )
+    expected, *actual = map(drawn, evidence.here.all)
     return [
-        matched_step.number
-        for matched_step in _earlier(evidence)
+        step.number
+        for step in _earlier(evidence)
         if all(actual)
-        and [_drawn(rank) for rank in matched_step.ranks] == actual
-        and sorted(_drawn(matched_step.reference)) != sorted(expected)
+        and [drawn(rank) for rank in step.ranks] == actual
+        and sorted(drawn(step.reference)) != sorted(expected)
     ]
 
 
 def _shuffled_on_one_side(evidence: Evidence) -> Iterator[str]:
-    assert evidence.matched_step is not None
-    expected, *actual = _orders(evidence, evidence.matched_step)
+    expected, *actual = _orders(evidence)
     if not expected or not all(actual):
         return
     if is_in_order(expected) and not any(map(is_in_order, actual)):
@@ -338,11 +290,10 @@ def _shuffled_on_one_side(evidence: Evidence) -> Iterator[str]:
         yield "DataParallel shuffles, the ranks take samples in order: shuffle=True for the sampler"
 
 
-def _orders(evidence: Evidence, matched_step: MatchedStep) -> list[list[int]]:
-    """The samples that the loader of a step takes in a run, in their order: DataParallel's, then each rank's."""
-    steps = matched_step.reference, *matched_step.ranks
+def _orders(evidence: Evidence) -> list[list[int]]:
+    """The samples that the loader of the step takes in a run, in their order: DataParallel's, then each rank's."""
     traces = evidence.reference, *evidence.ranks
-    return [_indices(trace, _loader(step)) for trace, step in zip(traces, steps, strict=True)]
+    return [_indices(trace, _loader(step)) for trace, step in zip(traces, evidence.here.all, strict=True)]
 
 
 def is_in_order(indices: Sequence[int]) -> bool:
@@ -355,25 +306,14 @@ def is_in_order(indices: Sequence[int]) -> bool:
     return [*seen] == sorted(seen)
 
 
-def _drawn(step: Step) -> list[int]:
-    """Indices drawn from the data set that is trained on: evaluation comes before the step's own batch."""
-    trained = {draw.loader for draw in step.draws[-1:]}
-    return [index for draw in step.draws if draw.loader in trained for index in draw.indices or ()]
+def _earlier(evidence: Evidence) -> list[MatchedStep]:
+    return [step for step in evidence.steps_of_all if step.number < evidence.here.number]
 
 
-def _earlier(evidence: Evidence) -> Iterator[MatchedStep]:
-    assert evidence.matched_step is not None
-    for matched_step in evidence.steps_of_all():
-        if matched_step.number >= evidence.matched_step.number:
-            return
-        yield matched_step
-
-
-def _reference_rows(evidence: Evidence, begin: int) -> Iterator[Counter[int]]:
+def _reference_rows(evidence: Evidence, begin: int = 0) -> list[Counter[int]]:
     """How often each row is in DataParallel's step, for each step from number `begin` on."""
-    for step in evidence.reference_steps():
-        if step.number >= begin:
-            yield Counter(row for rows in _calls(step) for row in rows)
+    steps = (step for step in evidence.reference_steps if step.number >= begin)
+    return [Counter(row for rows in _calls(step) for row in rows) for step in steps]
 
 
 def samples(step: Step) -> dict[int, int]:
@@ -384,21 +324,19 @@ def samples(step: Step) -> dict[int, int]:
 
 
 def _samples_of_all(evidence: Evidence) -> dict[int, int]:
-    return {row: index for step in evidence.reference_steps() for row, index in samples(step).items()}
+    return {row: index for step in evidence.reference_steps for row, index in samples(step).items()}
 
 
 def _untaken(evidence: Evidence, strangers: list[int]) -> dict[int, int]:
     """Those of the rows whose samples DataParallel takes in no step: digest -> index."""
-    assert evidence.matched_step is not None
-    taken = {*_indices(evidence.reference, _loader(evidence.matched_step.reference))}
-    own = {row: index for rank in evidence.matched_step.ranks for row, index in samples(rank).items()}
+    taken = {*_orders(evidence)[0]}
+    own = {row: index for rank in evidence.here.ranks for row, index in samples(rank).items()}
     return {row: own[row] for row in strangers if row in own and own[row] not in taken}
 
 
 def _replacement(evidence: Evidence) -> Iterator[Finding]:
     """A sampler that takes a sample again before it has taken the others, on one side only."""
-    assert evidence.matched_step is not None
-    expected, *actual = _orders(evidence, evidence.matched_step)
+    expected, *actual = _orders(evidence)
     if not expected or not all(actual):
         return
     again = takes_again(expected), ranks_take_again(actual)
@@ -407,45 +345,30 @@ def _replacement(evidence: Evidence) -> Iterator[Finding]:
     if again[0] == again[1]:
         return
     often, times = Counter(expected if again[0] else actual[0]).most_common(1)[0]
-    sides = ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
-    yield finding(
-        "sampler-weights",
-        0.965,
-        f"{sides[0]} sample {often} is taken {times} times before others are taken once; {sides[1]} each is taken "
-        "once an epoch",
+    side, other = (
+        ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
     )
+    text = f"{side} sample {often} is taken {times} times before others are taken once"
+    yield finding("sampler-weights", 0.965, f"{text}; {other} each is taken once an epoch")
 
 
 def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) -> Iterator[Finding]:
     """Samples that no rank takes, though ranks go through theirs more than once."""
     taken = {index for indices in actual for index in indices}
-    known, there = _samples_of_all(evidence), _all_rows(evidence)  # a rank's own data set counts from 0 again
+    # a rank's own data set counts from 0 again
+    known, there = _samples_of_all(evidence), _rows_on_ranks(evidence.steps_of_all)
     missing = sorted({*expected} - taken - {index for row, index in known.items() if row in there})
     times = sum(map(len, actual)) / len(taken)
-    batches = batches_of(evidence.matched_step) if evidence.matched_step else ()
-    dropped = sum(len(rows) for each in batches for rows in each.ranks)
+    dropped = sum(len(rows) for each in batches_of(evidence.here) for rows in each.ranks)
     again = len(missing) < dropped and all(map(goes_round, actual)) and not goes_round(expected)
-    if again and not all(map(in_order, actual)):
-        yield finding(
-            "same-order-each-epoch",
-            0.95,
-            f"each rank takes its {len({*actual[0]})} samples again and again in one order",
-            *[f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"]
-            * bool(missing),
-        )
+    if again and not all(map(is_in_order, actual)):
+        text = f"each rank takes its {len({*actual[0]})} samples again and again in one order"
+        which = f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"
+        yield finding("same-order-each-epoch", 0.95, text, *[which] * bool(missing))
     elif len(missing) > evidence.world and times > 1.5:
-        yield finding(
-            "missing-samples",
-            0.945,
-            f"{len(missing)} of the {len({*expected})} samples that DataParallel takes are on no rank in the whole "
-            f"run: {names_text(missing)}",
-        )
-
-
-def in_order(indices: Sequence[int]) -> bool:
-    """Whether the samples of an epoch come as they lie in the data set: nobody has shuffled them."""
-    epoch = [*dict.fromkeys(indices)]
-    return epoch == sorted(epoch)
+        count = f"{len(missing)} of the {len({*expected})} samples that DataParallel takes"
+        text = f"{count} are on no rank in the whole run: {names_text(missing)}"
+        yield finding("missing-samples", 0.945, text)
 
 
 def goes_round(indices: Sequence[int]) -> bool:
@@ -456,10 +379,9 @@ def goes_round(indices: Sequence[int]) -> bool:
     )
 
 
-def _all_rows(evidence: Evidence) -> set[int]:
+def _rows_on_ranks(steps: Sequence[MatchedStep]) -> set[int]:
     """Digests of what the ranks train on."""
-    ranks = (rank for matched_step in evidence.steps_of_all() for rank in matched_step.ranks)
-    return {row for rank in ranks for calls in _calls(rank) for row in calls}
+    return {row for step in steps for rank in step.ranks for calls in _calls(rank) for row in calls}
 
 
 def ranks_take_again(ranks: Sequence[Sequence[int]]) -> bool:

@@ -15,7 +15,7 @@ devices. The site has a page of them (`page.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -36,7 +36,7 @@ FAMILIES: Mapping[str, str] = {
 }
 
 _FRONT_MATTER = re.compile(r"---\n(.*?)^---\n(.*)", re.DOTALL | re.MULTILINE)
-_REQUIRED, _OPTIONAL = ("title", "family", "order"), ("rules", "brings")
+_KEYS, _LISTS = ("title", "family", "order"), ("rules", "brings")
 _SECTIONS = ("Signature", "What to change")
 
 
@@ -62,53 +62,41 @@ def parse_entry(code: str, text: str) -> CatalogueEntry:
     parts = _FRONT_MATTER.fullmatch(text)
     if parts is None:
         raise _error(code, "does not begin with front matter between two lines of ---")
-    values = _front_matter(code, parts[1])
-    sections = _sections(code, parts[2])
+    pairs = [line.partition(":") for line in parts[1].splitlines()]
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    _check(code, values, "key", "", _KEYS, _LISTS)
+    _, *texts = re.split(r"^## (.*)$", parts[2], flags=re.MULTILINE)
+    # as one line: what prints it breaks lines by itself
+    prose = {
+        title.strip(): " ".join(text.split()) for title, text in zip(texts[::2], texts[1::2], strict=True)
+    }
+    _check(code, prose, "section", "section: ", _SECTIONS)
     if values["family"] not in FAMILIES:
         raise _error(code, f"family is {values['family']}, and none of {', '.join(FAMILIES)}")
     if not values["order"].isdecimal():
         raise _error(code, f"order is {values['order']}, and no whole number")
+    rules, brings = (tuple(re.findall(r"[^\s,]+", values.get(key, ""))) for key in _LISTS)
+    signature, advice = (prose[title] for title in _SECTIONS)
     return CatalogueEntry(
-        code=code,
-        title=values["title"],
-        signature=sections["Signature"],
-        advice=sections["What to change"],
-        family=values["family"],
-        order=int(values["order"]),
-        rules=_listed(values.get("rules", "")),
-        brings=_listed(values.get("brings", "")),
+        code, values["title"], signature, advice, values["family"], int(values["order"]), rules, brings
     )
 
 
-def _front_matter(code: str, text: str) -> dict[str, str]:
-    pairs = [line.partition(":") for line in text.splitlines()]
-    values = {key.strip(): value.strip() for key, _, value in pairs}
-    for key in _REQUIRED:
-        if not values.get(key):
-            raise _error(code, f"has no {key}")
-    for key in values:
-        if key not in (*_REQUIRED, *_OPTIONAL):
-            raise _error(code, f"has an unknown key: {key}")
-    return values
-
-
-def _sections(code: str, text: str) -> dict[str, str]:
-    """Prose by heading, each as one line: what prints it breaks lines by itself."""
-    _, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
-    sections = {
-        title.strip(): " ".join(prose.split()) for title, prose in zip(parts[::2], parts[1::2], strict=True)
-    }
-    for title in _SECTIONS:
-        if not sections.get(title):
-            raise _error(code, f"has no section: {title}")
-    for title in sections:
-        if title not in _SECTIONS:
-            raise _error(code, f"has an unknown section: {title}")
-    return sections
-
-
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in value.split(",") if item.strip())
+def _check(
+    code: str,
+    given: Mapping[str, str],
+    what: str,
+    before: str,
+    needed: Sequence[str],
+    free: Sequence[str] = (),
+) -> None:
+    """SourceError if something is missing, or unknown."""
+    for name in needed:
+        if not given.get(name):
+            raise _error(code, f"has no {before}{name}")
+    for name in given:
+        if name not in (*needed, *free):
+            raise _error(code, f"has an unknown {what}: {name}")
 
 
 def _error(code: str, text: str) -> SourceError:

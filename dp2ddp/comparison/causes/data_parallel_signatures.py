@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.comparison.causes.batch_signatures import batches_of
+from dp2ddp.comparison.causes.batch_signatures import batches_of, drawn
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.cause import CatalogueEntry, Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
@@ -38,27 +38,16 @@ def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
 
 def _dropped_rows(evidence: Evidence) -> Iterator[Finding]:
     """Rows that the loader gave and no replica got, while the ranks have them all."""
-    matched_step = evidence.matched_step
-    if matched_step is None:
+    if not evidence.is_at_step:
         return
-    last = {
-        draw.loader for draw in matched_step.reference.draws[-1:]
-    }  # evaluation comes before the step's own batch
-    given = sum(len(draw.indices or ()) for draw in matched_step.reference.draws if draw.loader in last)
-    for batch in batches_of(matched_step)[:1]:
-        lost = batch.actual - batch.expected
-        if (
-            lost
-            and not batch.expected - batch.actual
-            and len(batch.reference) < given == batch.actual.total()
-        ):
-            rows = next(forward.rows for forward in matched_step.reference.forwards if forward.rows)
-            yield finding(
-                "dataparallel-drops-rows",
-                0.985,
-                f"the loader gave {given} rows in step {matched_step.number}, DataParallel's replicas got "
-                f"{sum_text(rows)}",
-            )
+    here = evidence.here
+    given = len(drawn(here.reference))
+    for batch in batches_of(here)[:1]:
+        has_all = not batch.expected - batch.actual and batch.actual.total() == given
+        if has_all and len(batch.reference) < given:
+            rows = sum_text(next(forward.rows for forward in here.reference.forwards if forward.rows))
+            text = f"the loader gave {given} rows in step {here.number}, DataParallel's replicas got {rows}"
+            yield finding("dataparallel-drops-rows", 0.985, text)
 
 
 def fault_of_original(error: str) -> CatalogueEntry | None:

@@ -8,8 +8,7 @@ from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import names_text, number_text
 from dp2ddp.comparison.differences import AT_END
-from dp2ddp.comparison.ending import TensorDifference, is_batchnorms, tensor_differences
-from dp2ddp.trace.records import Final
+from dp2ddp.comparison.ending import is_batchnorms, tensor_differences
 
 _CODES = dict(
     zip(AT_END, ("moved-by-hand", "changed-after-training", "buffers-of-another-rank"), strict=True)
@@ -36,11 +35,8 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
 
 def _differing_on_ranks(evidence: Evidence) -> list[str]:
     """Parameters that are trained and do not have the same bits on all ranks."""
-    finals = [rank.final for rank in evidence.ranks]
-    return list(dict.fromkeys(each.name for other in finals[1:] for each in _both(finals[0], other)))
-
-
-def _both(final: Final | None, other: Final | None) -> list[TensorDifference]:
-    return [
-        each for each in tensor_differences(final, other) if each.size and each.kind == "unstepped parameter"
-    ]
+    first, *others = (rank.final for rank in evidence.ranks)
+    tensors = (each for other in others for each in tensor_differences(first, other))
+    return list(
+        dict.fromkeys(each.name for each in tensors if each.size and each.kind == "unstepped parameter")
+    )

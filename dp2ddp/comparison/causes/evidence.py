@@ -18,6 +18,31 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Losses:
+    """The sums of the losses of a step."""
+
+    whole: float  # DataParallel's
+    parts: tuple[float, ...]  # of each rank
+    rows: tuple[int, ...]  # that went through a wrapped model on each rank
+
+    @property
+    def mean(self) -> float:
+        """The ranks' plain mean."""
+        return sum(self.parts) / max(len(self.parts), 1)
+
+    @property
+    def weighted(self) -> float:
+        """Their mean, weighted by their rows; plain where nothing is known of rows."""
+        return weighted_mean(self.parts, self.rows)
+
+
+def weighted_mean(parts: Sequence[float], rows: Sequence[int]) -> float:
+    """The mean of the ranks' numbers, each with its rows."""
+    share = rows if sum(rows) else [1] * len(parts)
+    return sum(part * count for part, count in zip(parts, share, strict=True)) / sum(share)
+
+
+@dataclass(frozen=True)
 class MatchedStep:
     """A step of DataParallel, and the step of each rank that stands for it."""
 
@@ -34,6 +59,33 @@ class MatchedStep:
         """Whether the tensors of all can be compared one by one."""
         return all(rank.layout.shapes == self.reference.layout.shapes for rank in self.ranks)
 
+    @property
+    def all(self) -> tuple[Step, ...]:
+        """DataParallel's, then the ranks'."""
+        return self.reference, *self.ranks
+
+    @cached_property
+    def losses(self) -> Losses:
+        """What backward was called on."""
+        rows = tuple(sum(map(sum, rank.rows)) for rank in self.ranks)
+        return Losses(sum(self.reference.losses), tuple(sum(rank.losses) for rank in self.ranks), rows)
+
+    @cached_property
+    def gradients(self) -> list[Array]:
+        """Projections of what the optimizer was given: DataParallel's, then the ranks'."""
+        return [projected(each.gradients, self.reference.layout) for each in self.all]
+
+    @cached_property
+    def raw_gradients(self) -> list[Array]:
+        """The same before gradients were clipped, where that is known."""
+        expected, actual = self.unclipped()
+        return [projected(each, self.reference.layout) for each in (expected, *actual)]
+
+    @property
+    def gradients_agree(self) -> bool:
+        """Whether rank 0's gradients are DataParallel's."""
+        return fits(distance(*self.gradients[:2]))
+
     def unclipped(self) -> tuple[Vector, tuple[Vector, ...]]:
         """Gradients as backward left them: before they were clipped, where that is known."""
         expected = self.reference.unclipped or self.reference.gradients
@@ -48,61 +100,64 @@ class Evidence:
     reference: Trace
     ranks: tuple[Trace, ...]
     comparison: Comparison
-    stdout: TextComparison
-    printing_ranks: tuple[int, ...]
-    files: FilesComparison
+    stdout: TextComparison = TextComparison(0, None)
+    printing_ranks: tuple[int, ...] = ()
+    files: FilesComparison = FilesComparison(0, ())
     codes: tuple[int, int] = (0, 0)
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
     other_draw: bool = False  # initial weights that differ are draws of one distribution
-    edits: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # of our conversion: rule -> "train_ddp.py:33"
+    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # our rule -> "train_ddp.py:33"
 
-    @cached_property
-    def matched_step(self) -> MatchedStep | None:
-        """The step with the first difference; None if training is the same."""
+    @property
+    def is_at_step(self) -> bool:
+        """Whether training differs from a step on."""
         first = self.comparison.first
-        return None if first is None else self._steps_by_number.get(first.step)
+        return first is not None and first.step in self._steps_by_number
+
+    @property
+    def here(self) -> MatchedStep:
+        """The step with the first difference (`is_at_step`)."""
+        assert self.comparison.first is not None
+        return self._steps_by_number[self.comparison.first.step]
 
     @cached_property
     def before(self) -> MatchedStep | None:
         """The step before it, of the same optimizer."""
-        if self.matched_step is None:
+        if not self.is_at_step:
             return None
-        earlier = (
-            matched_step
-            for number, matched_step in self._steps_by_number.items()
-            if number < self.matched_step.number
-            and matched_step.reference.optimizer == self.matched_step.reference.optimizer
-        )
-        return max(earlier, key=lambda matched_step: matched_step.number, default=None)
+        number, optimizer = self.here.number, self.here.reference.optimizer
+        earlier = [n for n, each in self._steps_by_number.items() if each.reference.optimizer == optimizer]
+        return self._steps_by_number.get(max((n for n in earlier if n < number), default=-1))
 
     @cached_property
     def _steps_by_number(self) -> dict[int, MatchedStep]:
         """The step with the first difference, and the last one of each optimizer before it."""
-        kept: dict[int, MatchedStep] = {}
-        last: dict[int, int] = {}
+        last: dict[int, MatchedStep] = {}  # of an optimizer
         first = -1 if self.comparison.first is None else self.comparison.first.step
-        for matched_step in self.steps_of_all():
-            if matched_step.number > first:
-                break
-            if matched_step.number < first:
-                kept.pop(last.get(matched_step.reference.optimizer, -1), None)
-                last[matched_step.reference.optimizer] = matched_step.number
-            kept[matched_step.number] = matched_step
-        return kept
+        for step in self._matched_steps():
+            if step.number >= first:
+                here = [step] * (step.number == first)
+                return {each.number: each for each in (*last.values(), *here)}
+            last[step.reference.optimizer] = step
+        return {}
 
-    def steps_of_all(self) -> Iterator[MatchedStep]:
-        """Step by step, as long as all go on."""
+    @cached_property
+    def steps_of_all(self) -> tuple[MatchedStep, ...]:
+        """Step by step, as long as all go on, without tensors."""
+        steps = self._matched_steps()
+        return tuple(MatchedStep(_facts(each.reference), tuple(map(_facts, each.ranks))) for each in steps)
+
+    @cached_property
+    def reference_steps(self) -> tuple[Step, ...]:
+        """DataParallel's steps without tensors, with rows that the ranks' can be compared with."""
+        return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
+
+    def _matched_steps(self) -> Iterator[MatchedStep]:
         others = zip(*map(self._steps_of, range(len(self.ranks))), strict=False)
-        for step, ranks in zip(self.reference_steps(), others, strict=False):
+        for step, ranks in zip(map(self._comparable, self.reference.steps()), others, strict=False):
             yield MatchedStep(step, tuple(in_order_of(rank, step.layout) or rank for rank in ranks))
-
-    def reference_steps(self) -> Iterator[Step]:
-        """DataParallel's steps, with rows that the ranks' can be compared with."""
-        return map(self._comparable, self.reference.steps())
 
     @cached_property
     def _other_arguments(self) -> bool:
@@ -127,6 +182,15 @@ class Evidence:
         trace = self.ranks[rank]
         matched = self.comparison.matched
         return map(self._comparable, matched_steps(trace, matched[rank]) if matched else trace.steps())
+
+
+_NO_TENSORS = Vector(np.zeros(0, dtype=np.uint64), None, None)
+
+
+def _facts(step: Step) -> Step:
+    return replace(
+        step, gradients=_NO_TENSORS, parameters=_NO_TENSORS, unclipped=None, state=None, buffers=None
+    )
 
 
 def projected(vector: Vector, layout: Layout) -> Array:

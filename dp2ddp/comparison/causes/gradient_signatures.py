@@ -15,7 +15,7 @@ from dp2ddp.comparison.causes.evidence import (
     distance,
     fits,
     multiple,
-    projected,
+    weighted_mean,
 )
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.comparison.causes.words import number_text, numbers_text, sum_text
@@ -28,76 +28,64 @@ _DIGITS, _MOST_OFF = 4e-15, 1e-8  # of losses that are sums; of a count that is 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
-    matched_step = evidence.matched_step
-    if matched_step is None or not matched_step.whole:
+    if not evidence.is_at_step or not evidence.here.whole:
         return
-    expected, actual = matched_step.unclipped()
-    target, rank0 = (projected(each, matched_step.reference.layout) for each in (expected, actual[0]))
+    here = evidence.here
+    target, rank0, *_ = here.raw_gradients
     if fits(distance(target, rank0)):
         return
-    if all(np.array_equal(actual[0].hashes, each.hashes) for each in actual[1:]):
-        yield from _scale(evidence, matched_step, target, rank0)
+    _, (first, *others) = here.unclipped()
+    if all(np.array_equal(first.hashes, each.hashes) for each in others):
+        yield from _scale(evidence, here, target, rank0)
         yield from _kept(evidence, target, rank0)
         if different_batch(evidence) is None:
-            yield from _losses(evidence, matched_step)
+            yield from _losses(evidence, here)
 
 
-def _scale(evidence: Evidence, matched_step: MatchedStep, target: Array, rank0: Array) -> Iterator[Finding]:
+def _scale(evidence: Evidence, here: MatchedStep, target: Array, rank0: Array) -> Iterator[Finding]:
     factor, left = multiple(rank0, target)
     if not fits(left) or abs(factor) < 1e-12:
         return
-    world, passes = evidence.world, len(matched_step.reference.losses)
+    world, passes = evidence.world, len(here.reference.losses)
     figures = f"gradients are {number_text(factor)} times DataParallel's"
-    exact = ("exactly" if not left else f"but for {left:.0e} of their length: rounding") + _hidden(
-        matched_step
-    )
-    losses = tuple(_loss_figures(matched_step, factor))
-    if passes > 1 and (_near(factor, passes) or _near(factor, 1 / passes)):
+    hidden = "; clipping hides it: behind it they are DataParallel's" * here.gradients_agree
+    exact = ("exactly" if not left else f"but for {left:.0e} of their length: rounding") + hidden
+    losses = tuple(_loss_figures(here, factor))
+    of_passes = _near(factor, passes) or _near(factor, 1 / max(passes, 1))
+    if passes > 1 and of_passes:
         yield finding("accumulation-count", 0.97, f"{figures}; {passes} backward passes make a step", exact)
     if _near(factor, world):
         yield finding("sum-for-mean", 0.96, f"{figures}: W", exact, *losses)
     elif _near(factor, 1 / world):
         yield finding("mean-for-sum", 0.96, f"{figures}: 1/W", exact, *losses)
-    elif not _near(factor, passes) and not _near(factor, 1 / passes):
+    elif not of_passes:
         yield finding("gradient-scale", 0.9, figures, exact, *losses)
 
 
-def _loss_figures(matched_step: MatchedStep, factor: float) -> Iterator[str]:
+def _loss_figures(here: MatchedStep, factor: float) -> Iterator[str]:
     """Where the factor comes in: in the loss that backward starts from, or behind it.
 
     On one number of devices a loss that is divided by W cannot be told from one that is a share of the sum.
     """
-    if not matched_step.reference.losses or not all(rank.losses for rank in matched_step.ranks):
+    if not all(each.losses for each in here.all):
         return
-    whole, parts = sum(matched_step.reference.losses), [sum(rank.losses) for rank in matched_step.ranks]
-    rows = [sum(sum(each) for each in rank.rows) for rank in matched_step.ranks]
-    mean = sum(parts) / len(parts)
-    weighted = sum(part * count for part, count in zip(parts, rows, strict=True)) / (sum(rows) or 1)
-    for figure in (mean, weighted):
-        if _same(figure, factor * whole):
-            text = (
-                f"so is the loss that backward starts from: {number_text(figure)} (mean of the ranks), under "
+    losses = here.losses
+    for figure in (losses.mean, losses.weighted):
+        number = number_text(figure)
+        if _same(figure, factor * losses.whole):
+            made_of_shares = (
+                ". Divided by a number that is W here, or each rank's share of a sum? Another -n tells"
             )
-            text += f"DataParallel {number_text(whole)}: the factor is in the loss"
-            if _near(factor, 1 / len(parts)):
-                text += (
-                    ". Divided by a number that is W here, or each rank's share of a sum? Another -n tells"
-                )
-            yield text
+            yield (
+                f"so is the loss that backward starts from: {number} (mean of the ranks), under DataParallel "
+                f"{number_text(losses.whole)}: the factor is in the loss"
+                + made_of_shares
+                * _near(factor, 1 / len(losses.parts))
+            )
             return
-        if _same(figure, whole):
-            yield f"the loss that backward starts from is right ({number_text(figure)}): the factor comes behind it"
+        if _same(figure, losses.whole):
+            yield f"the loss that backward starts from is right ({number}): the factor comes behind it"
             return
-
-
-def _hidden(matched_step: MatchedStep) -> str:
-    layout = matched_step.reference.layout
-    expected, actual = (
-        projected(step.gradients, layout) for step in (matched_step.reference, matched_step.ranks[0])
-    )
-    return (
-        "; clipping hides it: behind it they are DataParallel's" if fits(distance(expected, actual)) else ""
-    )
 
 
 def _near(factor: float, number: float) -> bool:
@@ -108,70 +96,47 @@ def _kept(evidence: Evidence, target: Array, rank0: Array) -> Iterator[Finding]:
     before = evidence.before
     if before is None or not before.whole:
         return
-    layout = before.reference.layout
-    for _, vector in (("", before.unclipped()[1][0]), ("clipped ", before.ranks[0].gradients)):
-        past = projected(vector, layout)
+    for past in (before.raw_gradients[1], before.gradients[1]):
         if len(past) == len(target) and past.any() and fits(distance(rank0 - target, past)):
-            yield finding(
-                "gradients-kept",
-                0.98,
-                f"the gradient is DataParallel's plus that of step {before.number}, all but rounding",
-            )
+            text = f"the gradient is DataParallel's plus that of step {before.number}, all but rounding"
+            yield finding("gradients-kept", 0.98, text)
             return
 
 
-def _losses(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
+def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Same rows and other gradients: how do the losses of the ranks make DataParallel's?"""
-    if not matched_step.reference.losses or any(
-        len(r.losses) != len(matched_step.reference.losses) for r in matched_step.ranks
-    ):
+    passes = len(here.reference.losses)
+    if not passes or any(len(rank.losses) != passes for rank in here.ranks):
         return
-    whole = sum(matched_step.reference.losses)
-    parts = [sum(rank.losses) for rank in matched_step.ranks]
-    rows = [sum(sum(each) for each in rank.rows) for rank in matched_step.ranks]
-    losses = f"losses of the ranks {numbers_text(parts)}; DataParallel's {number_text(whole)}"
-    mean = sum(parts) / len(parts)
-    if _same(mean, whole):
-        yield from _right_losses(matched_step, losses)
+    losses, rows = here.losses, here.losses.rows
+    text = f"losses of the ranks {numbers_text(losses.parts)}; DataParallel's {number_text(losses.whole)}"
+    if _same(losses.mean, losses.whole):
+        if passes > 1:
+            words = f"{passes} backward passes before the step; the losses are right: {text}"
+            yield finding("part-of-accumulation", 0.9, words)
+        else:
+            yield finding("other-reduction", 0.7, f"the mean of the losses is right: {text}")
         return
-    if _same(mean, evidence.world * whole):
-        yield finding(
-            "other-computation", 0.7, f"losses are right, W times the whole one; gradients are not: {losses}"
-        )
+    if _same(losses.mean, evidence.world * losses.whole):
+        words = f"losses are right, W times the whole one; gradients are not: {text}"
+        yield finding("other-computation", 0.7, words)
         return
-    if sum(rows) and len(set(rows)) > 1:
-        weighted = sum(part * count for part, count in zip(parts, rows, strict=True)) / sum(rows)
-        if _same(weighted, whole):
-            yield finding(
-                "mean-of-means",
-                0.96,
-                f"rows {sum_text(rows)}: weighted by them the losses make {number_text(weighted)}, "
-                f"their plain mean is {number_text(mean)}",
-                losses,
-            )
-            return
-    passes = [
-        (expected, [rank.losses[place] for rank in matched_step.ranks])
-        for place, expected in enumerate(matched_step.reference.losses)
+    if sum(rows) and len(set(rows)) > 1 and _same(losses.weighted, losses.whole):
+        words = f"rows {sum_text(rows)}: weighted by them the losses make {number_text(losses.weighted)}"
+        plain = f"their plain mean is {number_text(losses.mean)}"
+        yield finding("mean-of-means", 0.96, f"{words}, {plain}", text)
+        return
+    each_pass: list[_Pass] = [
+        (expected, [rank.losses[place] for rank in here.ranks])
+        for place, expected in enumerate(here.reference.losses)
     ]
-    if len(passes) > 1 and _mean_of(passes[0], rows) and not _mean_of(passes[-1], rows):
-        yield finding(
-            "between-passes",
-            0.8,
-            f"{len(passes)} backward passes before the step: the ranks' losses of the first make DataParallel's, those "
-            "of the last do not",
-            losses,
-        )
+    are_means = [_same(weighted_mean(parts, rows), whole) for whole, parts in each_pass]
+    if passes > 1 and are_means[0] and not are_means[-1]:
+        words = "the ranks' losses of the first make DataParallel's, those of the last do not"
+        yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
     aligned = evidence.random_only is False
-    if not _normalises_over_rows(matched_step) or (aligned and not statistics_differ(matched_step)):
-        yield from _counted(passes, losses, aligned)
-
-
-def _mean_of(losses: _Pass, rows: Sequence[int]) -> bool:
-    """Whether DataParallel's loss is the mean of the ranks', each with its rows."""
-    whole, parts = losses
-    share = rows if sum(rows) else [1] * len(parts)
-    return _same(sum(part * count for part, count in zip(parts, share, strict=True)) / sum(share), whole)
+    if not _normalises_over_rows(here) or (aligned and not statistics_differ(here)):
+        yield from _counted(each_pass, text, aligned)
 
 
 def _counted(passes: Sequence[_Pass], losses: str, aligned: bool) -> Iterator[Finding]:
@@ -212,19 +177,8 @@ def counted(whole: float, parts: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts.tolist())
 
 
-def _right_losses(matched_step: MatchedStep, losses: str) -> Iterator[Finding]:
-    if len(matched_step.reference.losses) > 1:
-        yield finding(
-            "part-of-accumulation",
-            0.9,
-            f"{len(matched_step.reference.losses)} backward passes before the step; the losses are right: {losses}",
-        )
-    else:
-        yield finding("other-reduction", 0.7, f"the mean of the losses is right: {losses}")
-
-
-def _normalises_over_rows(matched_step: MatchedStep) -> bool:
-    buffers = matched_step.reference.buffers
+def _normalises_over_rows(here: MatchedStep) -> bool:
+    buffers = here.reference.buffers
     return buffers is not None and any(name.endswith("running_mean") for name in buffers.layout.names)
 
 

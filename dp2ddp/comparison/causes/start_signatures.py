@@ -20,17 +20,16 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if evidence.comparison.first is None:
         return
     if evidence.by_hashes:
-        yield finding(
-            "order-of-sets", 0.995, "the same ranks train the same, in float32, with one PYTHONHASHSEED"
-        )
+        text = "the same ranks train the same, in float32, with one PYTHONHASHSEED"
+        yield finding("order-of-sets", 0.995, text)
     yield from _initial(evidence)
-    if evidence.matched_step is not None:
-        yield from _layout(evidence, evidence.matched_step)
-        yield from _nothing_reached(evidence.matched_step)
+    if evidence.is_at_step:
+        yield from _layout(evidence, evidence.here)
+        yield from _nothing_reached(evidence.here)
 
 
 def _initial(evidence: Evidence) -> Iterator[Finding]:
-    expected, actual = evidence.reference.initial(), [trace.initial() for trace in evidence.ranks]
+    expected, *actual = (trace.initial() for trace in (evidence.reference, *evidence.ranks))
     names = expected.layout.names
     if not names or any(each.layout.shapes != expected.layout.shapes for each in actual):
         return
@@ -40,23 +39,14 @@ def _initial(evidence: Evidence) -> Iterator[Finding]:
     between_ranks = [names[i] for i in places if any(not _same(actual[0], each, i) for each in actual[1:])]
     differing = [names[i] for i in places if any(not _same(expected, each, i) for each in actual)]
     if between_ranks:
-        yield finding(
-            "ranks-start-apart", 0.99, f"before the first step ranks differ in {names_text(between_ranks)}"
-        )
-    elif differing and evidence.other_draw:
-        yield finding(
-            "other-seed",
-            0.99,
-            f"before the first step {names_text(differing)} of {len(places)} tensors are other than DataParallel's",
-            "they are as large, and distributed as its are; all ranks agree with each other",
-        )
+        text = f"before the first step ranks differ in {names_text(between_ranks)}"
+        yield finding("ranks-start-apart", 0.99, text)
     elif differing:
-        yield finding(
-            "initial-state",
-            0.99,
-            f"before the first step {names_text(differing)} of {len(places)} tensors are other than DataParallel's",
-            "all ranks agree with each other",
-        )
+        which = f"{names_text(differing)} of {len(places)} tensors"
+        text = f"before the first step {which} are other than DataParallel's"
+        alike = "they are as large, and distributed as its are; " * evidence.other_draw
+        code = "other-seed" if evidence.other_draw else "initial-state"
+        yield finding(code, 0.99, text, f"{alike}all ranks agree with each other")
 
 
 def _same(a: Vector, b: Vector, index: int) -> bool:
@@ -77,32 +67,27 @@ def _more_optimizers(evidence: Evidence, rank: int) -> bool:
     }
 
 
-def _layout(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
-    others = {layout.shapes for layout in evidence.reference.layouts} - {matched_step.reference.layout.shapes}
-    for rank, step in enumerate(matched_step.ranks):
-        if step.optimizer != matched_step.reference.optimizer and _more_optimizers(evidence, rank):
-            known = step.optimizer in {
-                line["optimizer"] for line in evidence.ranks[rank].lines[: matched_step.number]
-            }
+def _layout(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
+    expected = here.reference
+    others = {layout.shapes for layout in evidence.reference.layouts} - {expected.layout.shapes}
+    for rank, step in enumerate(here.ranks):
+        if step.optimizer != expected.optimizer and _more_optimizers(evidence, rank):
+            before = evidence.ranks[rank].lines[: here.number]
+            known = step.optimizer in {line["optimizer"] for line in before}
             side = "under DataParallel" if known else f"on rank {rank}"
-            yield finding(
-                "optimizer-made-anew",
-                0.99,
-                f"in step {matched_step.number} an optimizer that is new {side} steps {names_text(step.layout.names)}",
+            text = (
+                f"in step {here.number} an optimizer that is new {side} steps {names_text(step.layout.names)}"
             )
+            yield finding("optimizer-made-anew", 0.99, text)
             return
-        if step.optimizer != matched_step.reference.optimizer or step.layout.shapes in others:
-            yield finding(
-                "other-optimizer-order",
-                0.99,
-                f"in step {matched_step.number} the optimizer of {names_text(step.layout.names)} steps on rank "
-                f"{rank}, "
-                f"that of {names_text(matched_step.reference.layout.names)} under DataParallel",
-            )
+        if step.optimizer != expected.optimizer or step.layout.shapes in others:
+            own, whole = names_text(step.layout.names), names_text(expected.layout.names)
+            text = f"the optimizer of {own} steps on rank {rank}, that of {whole} under DataParallel"
+            yield finding("other-optimizer-order", 0.99, f"in step {here.number} {text}")
             return
-        expected, actual = (_shapes(each.layout) for each in (matched_step.reference, step))
-        if expected != actual and len(expected) == len(matched_step.reference.layout.names):
-            yield _other_parameters(expected, actual, rank)
+        shapes = _shapes(expected.layout), _shapes(step.layout)
+        if shapes[0] != shapes[1] and len(shapes[0]) == len(expected.layout.names):
+            yield _other_parameters(*shapes, rank)
             return
 
 
@@ -116,33 +101,23 @@ def _other_parameters(
     """Some of the other's, or another model's."""
     counts = f"the optimizer has {len(actual)} parameters on rank {rank}, {len(expected)} under DataParallel"
     only = [sorted(a.keys() - b.keys()) for a, b in ((actual, expected), (expected, actual))]
-    texts = [
-        f"only {side}: {names_text(names)}"
-        for side, names in zip((f"on rank {rank}", "under DataParallel"), only, strict=True)
-        if names
-    ]
+    sides = zip((f"on rank {rank}", "under DataParallel"), only, strict=True)
+    texts = [f"only {side}: {names_text(names)}" for side, names in sides if names]
     differing = [name for name in expected if name in actual and expected[name] != actual[name]]
     texts += [
         f"{name} is {_size(actual[name])}, under DataParallel {_size(expected[name])}"
         for name in differing[:2]
     ]
-    return finding(
-        "other-model" if all(only) or differing else "other-parameters",
-        0.991 if differing else 0.97,
-        counts,
-        *texts,
-    )
+    code = "other-model" if all(only) or differing else "other-parameters"
+    return finding(code, 0.991 if differing else 0.97, counts, *texts)
 
 
 def _size(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "one number"
 
 
-def _nothing_reached(matched_step: MatchedStep) -> Iterator[Finding]:
-    empty = [rank for rank, step in enumerate(matched_step.ranks) if not step.gradients.hashes.any()]
-    if empty and matched_step.reference.gradients.hashes.any():
-        yield finding(
-            "optimizer-of-others",
-            0.985,
-            f"no parameter of the optimizer has a gradient on {ranks_text(empty)}",
-        )
+def _nothing_reached(here: MatchedStep) -> Iterator[Finding]:
+    empty = [rank for rank, step in enumerate(here.ranks) if not step.gradients.hashes.any()]
+    if empty and here.reference.gradients.hashes.any():
+        text = f"no parameter of the optimizer has a gradient on {ranks_text(empty)}"
+        yield finding("optimizer-of-others", 0.985, text)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
-from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple, projected
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.words import names_text, number_text, numbers_text
+from dp2ddp.trace.records import Step
 
 _MOST_TIMES = 64  # a schedule that is stepped in every accumulated batch
 
@@ -17,96 +18,87 @@ _MOST_TIMES = 64  # a schedule that is stepped in every accumulated batch
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
     yield from _counts(evidence)
-    matched_step = evidence.matched_step
-    if matched_step is None:
+    if not evidence.is_at_step:
         return
-    yield from _skipped(matched_step)
-    yield from _scaler(evidence.before or matched_step)
-    yield from _rates(evidence, matched_step)
-    if matched_step.whole:
-        yield from _clipping(matched_step)
-        yield from _settings(evidence, matched_step)
+    here = evidence.here
+    yield from _skipped(here)
+    yield from _scaler(evidence.before or here)
+    yield from _rates(evidence, here)
+    if here.whole:
+        yield from _clipping(here)
+        yield from _settings(evidence, here)
 
 
 def _counts(evidence: Evidence) -> Iterator[Finding]:
-    comparison = evidence.comparison
-    counts = comparison.rank_steps
+    comparison, counts = evidence.comparison, evidence.comparison.rank_steps
     if comparison.first is None:
         return
-    text = f"steps: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
+    by_steps = comparison.first.kind == "steps"
+    what = "steps" if comparison.stepped else "backward passes"
+    text = f"{what}: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
     if not comparison.stepped:
-        if comparison.first.kind == "steps":
-            text = (
-                f"backward passes: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
-            )
+        if by_steps:
             yield finding("other-computation", 0.6, text)
     elif len(set(counts)) > 1:
         yield finding("local-decision", 0.93, text)
-    elif comparison.first.kind == "steps":
-        yield finding("fewer-steps" if counts[0] < comparison.steps else "more-steps", 0.9, text)
-    elif counts[0] != comparison.steps:
-        yield finding("fewer-steps" if counts[0] < comparison.steps else "more-steps", 0.5, text)
+    elif by_steps or counts[0] != comparison.steps:
+        code = "fewer-steps" if counts[0] < comparison.steps else "more-steps"
+        yield finding(code, 0.9 if by_steps else 0.5, text)
 
 
-def _skipped(matched_step: MatchedStep) -> Iterator[Finding]:
-    expected, actual = matched_step.reference.skipped, [rank.skipped for rank in matched_step.ranks]
-    text = (
-        f"skipped before step {matched_step.number}: {numbers_text(actual)} on the ranks, "
-        f"{expected} under DataParallel"
-    )
+def _skipped(here: MatchedStep) -> Iterator[Finding]:
+    expected, *actual = (step.skipped for step in here.all)
+    counts = f"{numbers_text(actual)} on the ranks, {expected} under DataParallel"
+    text = f"skipped before step {here.number}: {counts}"
     if len(set(actual)) > 1:
         yield finding("local-decision", 0.965, text)
     elif actual and actual[0] != expected:
         yield finding("skipped-steps", 0.965, text)
 
 
-def _scaler(matched_step: MatchedStep) -> Iterator[Finding]:
+def _scaler(here: MatchedStep) -> Iterator[Finding]:
     """Losses that one side multiplies by a power of two and the other does not."""
-    whole, parts = sum(matched_step.reference.losses), [sum(rank.losses) for rank in matched_step.ranks]
-    mean = sum(parts) / max(len(parts), 1)
-    if not mean or not math.isfinite(whole / mean):
+    losses = here.losses
+    if not losses.mean or not math.isfinite(losses.whole / losses.mean):
         return
-    factor = whole / mean
+    factor = losses.whole / losses.mean
     power = round(math.log2(abs(factor))) if factor else 0
-    if power < -3 and math.isclose(factor, 2.0**power, rel_tol=1e-6):
-        text = f"the ranks' losses are {number_text(2.0**-power)} times DataParallel's: a scale"
-        yield finding("scaler-added", 0.965, text)
-    if power > 3 and math.isclose(factor, 2.0**power, rel_tol=1e-6):
-        yield finding(
-            "no-scaler", 0.97, f"DataParallel's loss is {number_text(2.0**power)} times the ranks': its scale"
-        )
-
-
-def _rates(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
-    expected, actual = (
-        matched_step.reference.learning_rates,
-        [rank.learning_rates for rank in matched_step.ranks],
-    )
-    if all(_close(expected, each) for each in actual):
-        yield from _shorter(evidence, matched_step)
+    if abs(power) <= 3 or not math.isclose(factor, 2.0**power, rel_tol=1e-6):
         return
-    rates = f"{numbers_text(actual[0])}, under DataParallel {numbers_text(expected)}"
-    text = f"learning rate of step {matched_step.number}: {rates}"
+    scale = number_text(2.0 ** abs(power))
+    if power < 0:
+        text = f"the ranks' losses are {scale} times DataParallel's: a scale"
+        yield finding("scaler-added", 0.965, text)
+    else:
+        yield finding("no-scaler", 0.97, f"DataParallel's loss is {scale} times the ranks': its scale")
+
+
+def _rates(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
+    expected, *actual = (step.learning_rates for step in here.all)
+    if all(_close(expected, each) for each in actual):
+        yield from _shorter(evidence, here)
+        return
+    where = f"of step {here.number}"
     if len(set(actual)) > 1:
         rates = "; ".join(f"rank {rank}: {numbers_text(each)}" for rank, each in enumerate(actual))
         code = "learning-rates-apart" if evidence.before is None else "local-decision"
-        yield finding(code, 0.96, f"learning rates of step {matched_step.number}: {rates}")
+        yield finding(code, 0.96, f"learning rates {where}: {rates}")
         return
+    text = f"learning rate {where}: {numbers_text(actual[0])}, under DataParallel {numbers_text(expected)}"
     yield from _constant_factor(evidence, actual[0], expected, text)
-    times, length = _times_as_fast(evidence, matched_step)
+    times, length = _times_as_fast(evidence, here)
     if times:
-        code = "schedule-times-world" if times == evidence.world else "schedule-times"
         words = f"the schedule of the ranks is {times} times as fast, {length} steps long"
-        yield finding(code, 0.96, text, words)
-    calls = matched_step.ranks[0].scheduled, matched_step.reference.scheduled
-    if calls[0] != calls[1]:
-        yield finding(
-            "schedule-times-world" if calls[0] == evidence.world * calls[1] else "schedule-times",
-            0.93,
-            text,
-            f"scheduler.step was called {calls[0]} times, under DataParallel {calls[1]}",
-        )
+        yield finding(_schedule_code(evidence, times), 0.96, text, words)
+    whole, own = here.reference.scheduled, here.ranks[0].scheduled
+    if own != whole:
+        words = f"scheduler.step was called {own} times, under DataParallel {whole}"
+        yield finding(_schedule_code(evidence, own / whole if whole else 0), 0.93, text, words)
     yield finding("learning-rate", 0.85, text)
+
+
+def _schedule_code(evidence: Evidence, times: float) -> str:
+    return "schedule-times-world" if times == evidence.world else "schedule-times"
 
 
 def _close(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -119,16 +111,15 @@ def _constant_factor(
     """From the first step on."""
     if evidence.before is not None or not expected or not expected[0]:
         return
-    factor = actual[0] / expected[0]
-    world = evidence.world
+    factor, world = actual[0] / expected[0], evidence.world
     for name, number in (("W", world), ("1/W", 1 / world), ("the root of W", math.sqrt(world))):
         if math.isclose(factor, number, rel_tol=1e-9):
             yield finding("learning-rate-times-world", 0.97, text, f"{number_text(factor)} times: {name}")
 
 
-def _shorter(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
+def _shorter(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Rates that are the same yet: the schedule's length was counted in the batches of the ranks, which are fewer."""
-    times, _ = _times_as_fast(evidence, matched_step)
+    times, _ = _times_as_fast(evidence, here)
     expected, actual = (
         sum(line["scheduled"] for line in (*trace.lines, *trace.last_line))
         for trace in (evidence.reference, evidence.ranks[0])
@@ -140,9 +131,9 @@ def _shorter(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]
         yield finding("shorter-schedule", 0.9, words, counts)
 
 
-def _times_as_fast(evidence: Evidence, matched_step: MatchedStep) -> tuple[int, int]:
+def _times_as_fast(evidence: Evidence, here: MatchedStep) -> tuple[int, int]:
     """The m with which the ranks' rates are DataParallel's, m times as far in the schedule, and of how many steps."""
-    optimizer = matched_step.reference.optimizer
+    optimizer = here.reference.optimizer
     expected, actual = (
         _schedule(trace.lines, optimizer) for trace in (evidence.reference, evidence.ranks[0])
     )
@@ -159,73 +150,54 @@ def _schedule(lines: tuple[dict[str, object], ...], optimizer: int) -> list[tupl
     return [tuple(line["learning_rates"]) for line in lines if line["optimizer"] == optimizer]  # type: ignore[arg-type]
 
 
-def _clipping(matched_step: MatchedStep) -> Iterator[Finding]:
-    layout = matched_step.reference.layout
-    expected, actual = matched_step.unclipped()
-    norms = [rank.clips for rank in matched_step.ranks]
-    clips = matched_step.reference.clips
-    text = f"norms before clipping: {numbers_text(clips)} under DataParallel; on the ranks " + "; ".join(
-        numbers_text(each) for each in norms
-    )
+def _clipping(here: MatchedStep) -> Iterator[Finding]:
+    clips, *norms = (step.clips for step in here.all)
+    text = f"norms before clipping: {numbers_text(clips)} under DataParallel; on the ranks "
+    text += "; ".join(map(numbers_text, norms))
     if clips and all(len(each) == len(clips) for each in norms) and clips[0]:
         factor = norms[0][0] / clips[0]
-        if factor > 1.5 and math.log2(factor).is_integer() and factor != len(matched_step.ranks):
-            yield finding(
-                "clip-scaled", 0.97, text, f"{number_text(factor)} times as large: the scaler's factor"
-            )
-    target = projected(expected, layout)
-    if not all(fits(distance(target, projected(each, layout))) for each in actual):
+        if factor > 1.5 and math.log2(factor).is_integer() and factor != len(here.ranks):
+            words = f"{number_text(factor)} times as large: the scaler's factor"
+            yield finding("clip-scaled", 0.97, text, words)
+    target, *raw = here.raw_gradients
+    if not all(fits(distance(target, each)) for each in raw):
         return
-    after = projected(matched_step.reference.gradients, layout)
-    for rank, step in enumerate(matched_step.ranks):
-        factor, left = multiple(projected(step.gradients, layout), after)
-        if fits(left) and not fits(abs(factor - 1)):
-            words = f"after clipping gradients on rank {rank} are {number_text(factor)} times DataParallel's"
-            yield finding("clipping", 0.95, words, text)
-            return
+    after, *clipped = here.gradients
+    for rank, gradients in enumerate(clipped):
+        factor, left = multiple(gradients, after)
         if not fits(left):
             words = f"gradients are the same before clipping, and on rank {rank} not behind it"
             yield finding("clipping", 0.93, words, text)
             return
+        if not fits(abs(factor - 1)):
+            words = f"after clipping gradients on rank {rank} are {number_text(factor)} times DataParallel's"
+            yield finding("clipping", 0.95, words, text)
+            return
 
 
-def _settings(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
-    layout = matched_step.reference.layout
-    gradients = [projected(step.gradients, layout) for step in (matched_step.reference, *matched_step.ranks)]
-    rates = [step.learning_rates for step in matched_step.ranks]
-    if not all(fits(distance(gradients[0], each)) for each in gradients[1:]):
+def _settings(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
+    """The same gradients and rates: what the optimizer makes of them, and what it remembers for the next step."""
+    target, *gradients = here.gradients
+    if not all(fits(distance(target, each)) for each in gradients):
         return
-    if not all(_close(matched_step.reference.learning_rates, each) for each in rates):
+    if not all(_close(here.reference.learning_rates, step.learning_rates) for step in here.ranks):
         return
-    moved = [_moved(matched_step, rank) for rank in range(len(matched_step.ranks))]
-    names = next((each for each in moved if each), [])
-    if not any(moved):
-        yield from _state(evidence, matched_step)
-    elif names and all(moved):
-        yield finding(
-            "optimizer-settings",
-            0.92,
-            f"same gradients and learning rates at step {matched_step.number}; {names_text(names)} differ after it",
+    first, moved = evidence.comparison.first, [_moved(here, step) for step in here.ranks]
+    if all(moved):
+        text = (
+            f"same gradients and learning rates at step {here.number}; {names_text(moved[0])} differ after it"
         )
-
-
-def _state(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
-    """The optimizer remembers something else: what it makes of it comes in the next step."""
-    comparison = evidence.comparison
-    first = comparison.first
-    if first is not None and first.kind == "optimizer state":
-        yield finding(
-            "optimizer-settings",
-            0.92,
-            f"same gradients and parameters at step {matched_step.number}; the optimizer keeps another {first.name}",
+        yield finding("optimizer-settings", 0.92, text)
+    elif not any(moved) and first is not None and first.kind == "optimizer state":
+        words = (
+            f"same gradients and parameters at step {here.number}; the optimizer keeps another {first.name}"
         )
+        yield finding("optimizer-settings", 0.92, words)
 
 
-def _moved(matched_step: MatchedStep, rank: int) -> list[str]:
-    layout = matched_step.reference.layout
-    expected, actual = (
-        step.parameters.sketched(layout) for step in (matched_step.reference, matched_step.ranks[rank])
-    )
+def _moved(here: MatchedStep, rank: Step) -> list[str]:
+    layout = here.reference.layout
+    expected, actual = (step.parameters.sketched(layout) for step in (here.reference, rank))
     scale = np.maximum(expected[:, 0], 1e-300)
     differences = np.abs(expected[:, 1:] - actual[:, 1:]).max(axis=1) / scale
     return [name for name, size in zip(layout.names, differences, strict=True) if size > 1e-10]

@@ -32,10 +32,7 @@ def likeliest(folder: Path, *ranks: list[np.ndarray]) -> str:
 
 def causes_of(reference: Trace, *traces: Trace) -> tuple[Cause, ...]:
     found = compare(reference, traces, FLOAT64, port=True)
-    evidence = Evidence(
-        len(traces), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
-    )
-    causes = diagnose(evidence)
+    causes = diagnose(Evidence(len(traces), reference, traces, found))
     assert all(0 < cause.weight <= 1 and cause.evidence and cause.advice for cause in causes)
     return causes
 
@@ -53,6 +50,15 @@ def test_all_ranks_have_the_same_wrong_gradient(
     tmp_path: Path, gradients: list[np.ndarray], code: str
 ) -> None:
     assert likeliest(tmp_path, gradients, gradients) == code
+
+
+def test_a_factor_is_told_where_no_loss_is_known(tmp_path: Path) -> None:
+    """torch.autograd.grad, or gradients that the script sets itself."""
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT * factor)], rank=rank)
+        for name, rank, factor in (("dp", 0, 1.0), ("ddp", 0, 0.7), ("ddp", 1, 0.7))
+    )
+    assert causes_of(reference, *ranks)[0].code == "gradient-scale"
 
 
 def test_ranks_that_keep_their_own_gradients_are_not_synchronised(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2ddp.comparison.noise import without_run
-from dp2ddp.comparison.step_comparison import StepFindings, _is_put_together, _mean_loss_differences
+from dp2ddp.comparison.differences import TINY
+from dp2ddp.comparison.script_facts import mean_loss_differences
+from dp2ddp.comparison.step_table import is_put_together
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Layout, Step, Vector
 
@@ -22,10 +23,6 @@ def step(gradients: list[float], loss: float = 1.0, **options: Any) -> Step:
         number=0, optimizer=0, layout=LAYOUT, learning_rates=(), gradients=vector, parameters=vector, losses=(loss,),
         source="grad",
     )  # fmt: skip
-
-
-def findings() -> StepFindings:
-    return StepFindings(FLOAT64, without_run(FLOAT64), port=True)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ def test_the_mean_of_the_ranks_losses_is_the_whole_loss(
     whole: float, parts: tuple[float, ...], same: bool
 ) -> None:
     ranks = [step([1.0, 1.0], part) for part in parts]
-    found = list(_mean_loss_differences(findings(), step([1.0, 1.0], whole), ranks))
+    found = list(mean_loss_differences(step([1.0, 1.0], whole), ranks, TINY, FLOAT64))
     assert bool(found) != same
     assert all(not each.size <= each.allowed for each in found)
 
@@ -62,4 +59,4 @@ def test_the_mean_of_the_ranks_losses_is_the_whole_loss(
 def test_results_of_autograd_grad_are_put_together(
     whole: list[float], parts: tuple[list[float], ...], same: bool
 ) -> None:
-    assert _is_put_together(findings(), step(whole), [step(part) for part in parts]) == same
+    assert is_put_together(step(whole), [step(part) for part in parts], FLOAT64) == same

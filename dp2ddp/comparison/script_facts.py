@@ -1,0 +1,104 @@
+"""What a step's numbers of Python say: learning rates, losses, decisions, samples and their random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dp2ddp.comparison.differences import TINY, Difference
+from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.trace.records import Step
+
+
+def number_differences(
+    kind: str, expected: tuple[float, ...], actual: tuple[float, ...], step: int, rank: int, scale: float
+) -> Iterator[Difference]:
+    """The differences between two tuples of numbers, one each; a single one of size inf if their lengths differ.
+
+    Relative to the expected number, or to `scale` where that is larger.
+    """
+    if len(expected) != len(actual):
+        yield Difference(kind, np.inf, step, rank, f"({len(actual)} of them instead of {len(expected)})")
+        return
+    for a, b in zip(expected, actual, strict=True):
+        same = a == b or (np.isnan(a) and np.isnan(b))
+        size = 0.0 if same else abs(a - b) / max(abs(a), scale)
+        yield Difference(kind, size, step, rank, "", abs(a), abs(b))
+
+
+def rate_differences(step: Step, other: Step, rank: int, port: bool) -> Iterator[Difference]:
+    """The differences of learning rates; the parameter groups of a port are its own."""
+    expected, actual = step.learning_rates, other.learning_rates
+    if port and (len(expected) != len(actual) or step.layout.names != other.layout.names):
+        expected, actual = (tuple(sorted(set(rates))) for rates in (expected, actual))
+    return number_differences("learning rate", expected, actual, step.number, rank, TINY)
+
+
+def decision_differences(step: Step, other: Step, rank: int) -> Iterator[Difference]:
+    """Facts that numbers in double precision do not show."""
+    if step.skipped != other.skipped:
+        words = f"{other.skipped} steps skipped by the scaler instead of {step.skipped}"
+        yield Difference("decision", np.inf, step.number, rank, words)
+    expected, actual = (" and ".join(sorted(set(each.precision))) or "none" for each in (step, other))
+    if expected != actual:
+        words = f"autocast to {actual} instead of {expected}"
+        yield Difference("precision", np.inf, step.number, rank, words)
+
+
+def stream_differences(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
+    """Different samples that two ranks loaded with the same random numbers: half of an augmentation is lost.
+
+    The verifier gives each sample of a port a stream of its own (runtime/sample_streams.py), so gradients
+    do not show it.
+    """
+    drawn: dict[int, tuple[int, set[tuple[int, ...]]]] = {}  # stream -> the first rank, and its samples
+    for rank, step in enumerate(ranks):
+        for draw in step.draws:
+            for stream in draw.streams if draw.indices is not None else ():
+                assert draw.indices is not None
+                first, samples = drawn.setdefault(stream, (rank, set()))
+                if first == rank:  # several batches: what samples draw leaves the script's own streams alone
+                    samples.add(draw.indices)
+                elif draw.indices not in samples:
+                    words = f"the same as on rank {first}, for other samples"
+                    yield Difference("random streams", np.inf, number, rank, words)
+                    return
+
+
+def mean_loss_differences(
+    step: Step, ranks: Sequence[Step], scale: float, tolerance: Tolerance
+) -> Iterator[Difference]:
+    """Losses of a port's ranks are their own: each is DataParallel's, or their mean or sum is."""
+    whole, parts = sum(step.losses), [sum(rank.losses) for rank in ranks]
+    rows = [sum(map(sum, rank.rows)) for rank in ranks]
+    share = np.array(rows if all(rows) else [1.0] * len(parts))
+    mean = float(np.mean(parts))
+    size = max(abs(whole), scale) if np.isfinite(whole) else scale  # an inf is near to no other number
+    for together in (mean, float(share @ parts / share.sum()), float(sum(parts))):
+        both_nan = np.isnan(whole) and np.isnan(mean)
+        if together == whole or abs(together - whole) <= FACTOR * tolerance.epsilon * size or both_nan:
+            return
+    yield from number_differences("loss", (whole,), (mean,), step.number, 0, scale)
+
+
+def mean_loss(losses: Sequence[float]) -> float:
+    """The mean loss of a step with several backward passes; nan without any."""
+    return sum(losses) / len(losses) if losses else float("nan")
+
+
+def trained_rows(step: Step, ranks: Sequence[Step]) -> tuple[int, ...]:
+    """What each rank trained on; what DataParallel gave the device, where ranks do not tell."""
+    own = tuple(sum(map(sum, _trained_on(rank))) for rank in ranks)
+    given = _trained_on(step)
+    return (
+        own
+        if any(own)
+        else tuple(sum(rows[rank] for rows in given if rank < len(rows)) for rank in range(len(ranks)))
+    )
+
+
+def _trained_on(step: Step) -> list[tuple[int, ...]]:
+    """The rows of each forward that is trained on; evaluation between two steps does not count, unless the script
+    trains in evaluation mode."""
+    return [forward.rows for forward in step.forwards if forward.training] or list(step.rows)

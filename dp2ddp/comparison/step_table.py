@@ -1,0 +1,345 @@
+"""One table of two runs, filled in one pass over their records: a row for each step of DataParallel, and beside it the
+step of each rank that stands for it, and that of DataParallel moved by an ulp, where it was run.
+
+Verdict (findings.py), natural noise (noise.py) and charts (series.py) ask the rows. Tensors are compared by their
+values where both sides kept them, else by their sketches; ranks with the same hashes are the same to the bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+
+import numpy as np
+
+from dp2ddp.comparison.differences import (
+    GRADIENTS,
+    TINY,
+    Difference,
+    Doubles,
+    Mask,
+    agreeing,
+    distances_between,
+    largest,
+    named_difference,
+    norm_of,
+    relative_differences,
+    scaled,
+)
+from dp2ddp.comparison.matching import in_order_of
+from dp2ddp.comparison.script_facts import (
+    decision_differences,
+    mean_loss,
+    mean_loss_differences,
+    number_differences,
+    rate_differences,
+    stream_differences,
+    trained_rows,
+)
+from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.trace.records import Step, Vector
+
+NAN = float("nan")
+Groups = tuple[tuple[int, ...], ...]  # ranks with the same bits
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What has gathered from the first step to this one."""
+
+    noisy: int = 0  # elements whose gradient is nothing but rounding
+    noise: float = 0.0  # how far apart such parameters came
+    noise_floor: float = 0.0  # the largest such gradient or difference, as it is
+    loss_scale: float = TINY  # the largest loss: one near 0 is a difference of large numbers
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A step of DataParallel, and how far the others are from it there. Without `rows` the ranks' runs are over."""
+
+    step: int
+    names: tuple[str, ...]  # of the parameters
+    so_far: SoFar
+    losses: tuple[float, ...]  # mean of its backward passes: DataParallel, then each rank; nan: there is none
+    rows: tuple[int, ...]  # that each rank trained on
+    learning_rates: tuple[tuple[float, ...], ...]  # DataParallel, rank 0
+    worst: Mapping[str, Doubles | float]  # gradient, parameter: of all ranks; nan: cannot be compared
+    facts: tuple[Difference, ...] = ()
+    tensors: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)  # gradient, parameter
+    groups: Mapping[str, Groups] = field(default_factory=dict)
+    beside: tuple[Difference, ...] = ()  # what parameters do not show yet
+    identical: bool = False  # the same bits in every gradient and parameter, on every rank
+    natural: Mapping[str, float] | None = None  # kind -> the largest difference of the run moved by an ulp
+    nudged_loss: float = NAN
+
+
+@dataclass
+class StepTable:
+    """Fills the rows one after the other, and keeps what gathers on the way."""
+
+    tolerance: Tolerance
+    port: bool  # made by hand: what a rank computes on the way is its own
+    so_far: SoFar = SoFar()
+    is_over: bool = False  # behind the first difference nobody can tell what is rounding
+    noisy: dict[int, Mask] = field(default_factory=dict)  # optimizer -> elements
+    noisy_by_nudge: dict[int, Mask] = field(default_factory=dict)
+
+    def rows(
+        self, reference: Iterator[Step], ranks: Iterator[tuple[Step, ...]], nudged: Iterator[Step]
+    ) -> Iterator[StepRow]:
+        """As long as DataParallel goes on, and the ranks or the nudged run."""
+        for step, own, moved in zip(
+            reference, chain(ranks, repeat(())), chain(nudged, repeat(None)), strict=False
+        ):
+            if not own and moved is None:
+                return
+            row = self._row(step, own)
+            yield row if moved is None else self._with_noise(row, step, moved)
+
+    def _row(self, step: Step, ranks: tuple[Step, ...]) -> StepRow:
+        losses = (abs(loss) for loss in step.losses if np.isfinite(loss))
+        self._gather(loss_scale=max([self.so_far.loss_scale, *losses]))
+        others = [in_order_of(each, step.layout) or each for each in ranks]
+        row = StepRow(
+            step=step.number,
+            names=step.layout.names,
+            so_far=self.so_far,
+            losses=tuple(mean_loss(each.losses) for each in (step, *others)),
+            rows=trained_rows(step, others),
+            learning_rates=tuple(each.learning_rates for each in (step, *others[:1])),
+            facts=tuple(self._facts(step, ranks, others)) if ranks else (),
+            worst={"gradient": NAN, "parameter": NAN},
+        )
+        shapes = {each.layout.shapes for each in others}
+        return self._with_tensors(row, step, others) if shapes == {step.layout.shapes} else row
+
+    def _with_tensors(self, row: StepRow, step: Step, others: Sequence[Step]) -> StepRow:
+        put_together = self.port and is_put_together(step, others, self.tolerance)
+        if not put_together and not self.is_over:
+            self._note_noisy(step, others)
+        tensors, worst, groups, identical = {}, {}, {}, not put_together
+        for kind in ("gradient", "parameter"):
+            measured, worst[kind] = self._compare_tensors(kind, step, others)
+            if kind == "gradient" and put_together:
+                continue
+            vectors = [_vector(each, kind) for each in (step, *others)]
+            tensors[kind], groups[kind] = measured, agreeing(vectors[1:])
+            identical &= len(agreeing(vectors)) == 1
+        if any(each.kind == "layout" for each in row.facts):
+            return dataclasses.replace(row, worst=worst)
+        return dataclasses.replace(
+            row,
+            tensors=tensors,
+            groups=groups,
+            beside=tuple(self._beside(step, others[0])),
+            identical=identical,
+            worst=worst,
+            so_far=self.so_far,
+        )
+
+    def _gather(self, **values: float) -> None:
+        self.so_far = dataclasses.replace(self.so_far, **values)  # type: ignore[arg-type]
+
+    # ---- numbers of the script
+
+    def _facts(self, step: Step, ranks: Sequence[Step], others: Sequence[Step]) -> Iterator[Difference]:
+        """From cause to effect: layout, learning rates, losses, decisions, gradients before clipping. Another layout is
+        the last that is said."""
+        scale = self.so_far.loss_scale
+        for rank, (own, other) in enumerate(zip(ranks, others, strict=True)):
+            in_order = in_order_of(own, step.layout) is not None
+            if not in_order or (not self.port and own.optimizer != step.optimizer):
+                words = _layout_words(step, own, in_order)
+                yield Difference("layout", np.inf, step.number, rank, words)
+                return
+            yield from rate_differences(step, other, rank, self.port)
+            losses = number_differences("loss", step.losses, other.losses, step.number, rank, scale)
+            yield from (dataclasses.replace(each, judged=not self.port) for each in losses)
+            if self.port:
+                yield from decision_differences(step, other, rank)
+        if self.port:
+            yield from stream_differences(step.number, ranks)
+        yield from _before_clipping(step, others)
+        if self.port and not step.layout.names:  # no parameter has a gradient: the losses are all there is
+            yield from mean_loss_differences(step, others, scale, self.tolerance)
+
+    # ---- gradients and parameters
+
+    def _note_noisy(self, step: Step, others: Sequence[Step]) -> None:
+        """Elements whose gradient is nothing but rounding."""
+        a = step.gradients
+        for _, other in _unlike(others, "gradient"):
+            b = other.gradients
+            if a.values is None or b.values is None:
+                continue
+            noisy = noisy_elements(a, b, self.tolerance)
+            sizes = np.maximum(np.abs(a.values[noisy]), np.abs(b.values[noisy]))
+            self._gather(noise_floor=max(self.so_far.noise_floor, float(sizes.max(initial=0.0))))
+            self.noisy[step.optimizer] = _with(self.noisy.get(step.optimizer), noisy)
+        self._gather(noisy=sum(int(mask.sum()) for mask in self.noisy.values()))
+
+    def _compare_tensors(
+        self, kind: str, step: Step, others: Sequence[Step]
+    ) -> tuple[tuple[Difference, ...], Doubles]:
+        """The furthest tensor of rank 0, and of each rank that is not the same; and for each tensor the worst rank."""
+        expected, sizes, measured = _vector(step, kind), [], []
+        for rank, other in _unlike(others, kind):
+            actual = _vector(other, kind)
+            left_out = self._left_out(kind, step, actual)
+            apart = relative_differences(kind, expected, actual, left_out)
+            missing = np.flatnonzero((expected.hashes == 0) != (actual.hashes == 0)).tolist()
+            measured.append(_furthest(kind, step, actual, apart, missing, rank))
+            apart[missing] = np.inf
+            sizes.append(np.where(np.isnan(apart), np.inf, apart))
+        worst: Doubles = np.max(sizes, axis=0)
+        return tuple(measured), worst
+
+    def _left_out(self, kind: str, step: Step, actual: Vector) -> Mask | None:
+        """Parameters that follow a gradient of pure rounding; how far apart they came is noted."""
+        noisy, a = self.noisy.get(step.optimizer), step.parameters
+        if kind != "parameter" or noisy is None or a.values is None or actual.values is None:
+            return None
+        if len(noisy) != len(a.values):
+            return None
+        apart = distances_between(a.values[noisy], actual.values[noisy])
+        relative = relative_differences(kind, a, actual, ~noisy)
+        self._gather(
+            noise=max([self.so_far.noise, *relative.tolist()]),
+            noise_floor=max(self.so_far.noise_floor, float(apart.max(initial=0.0))),
+        )
+        return noisy
+
+    # ---- optimizer state and buffers
+
+    def _beside(self, step: Step, rank0: Step) -> Iterator[Difference]:
+        """On rank 0: replica 0's buffers are the ones that survive under DataParallel."""
+        room = self.tolerance.room_behind(self.so_far.noise)
+        for kind, expected, actual in (
+            ("optimizer state", step.state, rank0.state),
+            ("buffer", step.buffers, rank0.buffers),
+        ):
+            if expected is not None and actual is not None:
+                name, size = named_difference(expected, actual, together=kind == "optimizer state")
+                yield Difference(kind, size, step.number, 0, name, room=room)
+
+    # ---- natural noise
+
+    def _with_noise(self, row: StepRow, step: Step, nudged: Step) -> StepRow:
+        """With the largest differences of DataParallel moved by an ulp; what the port leaves out is left out, too."""
+        moved = in_order_of(nudged, step.layout) or nudged
+        natural = dict.fromkeys((*GRADIENTS, "parameter", "buffer"), 0.0)
+        if moved.layout.shapes == step.layout.shapes:
+            pairs = {
+                "gradient": (step.gradients, moved.gradients),
+                "gradient before clipping": (step.unclipped, moved.unclipped),
+                "parameter": (step.parameters, moved.parameters),
+            }
+            left_out = self._noise_left_out(step, moved)
+            for kind, (a, b) in pairs.items():
+                if a is not None and b is not None:
+                    sizes = relative_differences(kind, a, b, left_out if kind == "parameter" else None)
+                    sizes[(a.hashes == 0) != (b.hashes == 0)] = np.inf  # says nothing of rounding
+                    natural[kind] = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+        if step.buffers is not None and moved.buffers is not None:
+            natural["buffer"] = named_difference(step.buffers, moved.buffers, together=False)[1]
+        return dataclasses.replace(row, natural=natural, nudged_loss=mean_loss(moved.losses))
+
+    def _noise_left_out(self, step: Step, moved: Step) -> Mask | None:
+        a, b = step.gradients, moved.gradients
+        if a.values is None or b.values is None or not self.tolerance.noise:
+            return None
+        noisy = noisy_elements(a, b, self.tolerance)
+        for masks in (self.noisy, self.noisy_by_nudge):
+            noisy = _with(masks.get(step.optimizer), noisy)
+        self.noisy_by_nudge[step.optimizer] = noisy
+        return noisy
+
+
+def noisy_elements(a: Vector, b: Vector, tolerance: Tolerance) -> Mask:
+    """Those of two gradients, whose values are known, that differ and are nothing but rounding beside the largest."""
+    assert a.values is not None
+    assert b.values is not None
+    sizes = np.maximum(np.abs(a.values), np.abs(b.values))
+    noisy: Mask = (sizes <= tolerance.noise * largest(a.values)) & (distances_between(a.values, b.values) > 0)
+    return noisy
+
+
+def _with(before: Mask | None, noisy: Mask) -> Mask:
+    """Once noisy, an element stays so. add_param_group: an optimizer gets more parameters, behind the others."""
+    known = np.zeros(0, dtype=bool) if before is None else before[: len(noisy)]
+    return np.concatenate([noisy[: len(known)] | known, noisy[len(known) :]])
+
+
+def _unlike(others: Sequence[Step], kind: str) -> Iterator[tuple[int, Step]]:
+    """Rank 0, and each rank that has not its bits."""
+    first = _vector(others[0], kind).hashes
+    for rank, other in enumerate(others):
+        if rank == 0 or not np.array_equal(_vector(other, kind).hashes, first):
+            yield rank, other
+
+
+def _vector(step: Step, kind: str) -> Vector:
+    return step.gradients if kind == "gradient" else step.parameters
+
+
+def _furthest(
+    kind: str, step: Step, actual: Vector, sizes: Doubles, missing: Sequence[int], rank: int
+) -> Difference:
+    """None and zeros are different gradients: weight decay moves zeros (docs/semantics.md#unused-parameters)."""
+    if len(missing):
+        of_reference = _vector(step, kind).hashes[missing[0]] == 0
+        what = "there is none" + " under DataParallel" * bool(of_reference)
+        return Difference(kind, np.inf, step.number, rank, f"{step.layout.names[missing[0]]} ({what})")
+    return _largest_of(kind, step, _vector(step, kind), actual, sizes, rank)
+
+
+def _largest_of(kind: str, step: Step, a: Vector, b: Vector, sizes: Doubles, rank: int) -> Difference:
+    if not sizes.size:
+        return Difference(kind, 0.0, step.number, rank)
+    worst = int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))
+    norms = norm_of(a, worst), norm_of(b, worst)
+    return Difference(kind, float(sizes[worst]), step.number, rank, step.layout.names[worst], *norms)
+
+
+def _before_clipping(step: Step, others: Sequence[Step]) -> Iterator[Difference]:
+    """What clipping hides: a gradient that is W times too large is DataParallel's once both have the norm 1.
+
+    A rank that clips the sum of the ranks to W times the norm, and divides later, does the same as DataParallel:
+    gradients may be apart by as much as the limits are.
+    """
+    kind, a, first = GRADIENTS[0], step.unclipped, others[0].unclipped if others else None
+    for rank, other in enumerate(others):
+        b = other.unclipped
+        if a is None or b is None or (rank and first is not None and np.array_equal(b.hashes, first.hashes)):
+            continue
+        sizes = relative_differences(kind, a, b)
+        if (factor := _limits_apart(step, other)) != 1.0:
+            in_measure = relative_differences(kind, a, scaled(b, factor))
+            sizes = min(sizes, in_measure, key=lambda each: float(each.max(initial=0.0)))
+        yield _largest_of(kind, step, a, b, sizes, rank)
+
+
+def _limits_apart(step: Step, other: Step) -> float:
+    """How often as large the limits of clipping are as on the other side; 1 if there is no such number."""
+    expected, actual = (sorted(set(each.limits)) for each in (step, other))
+    factors = {a / b for a, b in zip(expected, actual, strict=False) if b}
+    return factors.pop() if len(expected) == len(actual) and len(factors) == 1 else 1.0
+
+
+def is_put_together(step: Step, ranks: Sequence[Step], tolerance: Tolerance) -> bool:
+    """Whether results of autograd.grad, which nothing synchronises, make DataParallel's as a mean or a sum."""
+    if step.source != "grad":
+        return False
+    expected, *actual = (each.gradients.sketched(step.layout)[:, 1:] for each in (step, *ranks))
+    allowed = FACTOR * tolerance.epsilon * largest(expected)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan, and nan is not allowed
+        joined = np.mean(actual, axis=0), np.sum(actual, axis=0)
+        return any(np.abs(each - expected).max(initial=0.0) <= allowed for each in joined)
+
+
+def _layout_words(step: Step, other: Step, in_order: bool) -> str:
+    if in_order:
+        return f"optimizer {other.optimizer} steps where optimizer {step.optimizer} did"
+    return f"optimizer {step.optimizer} has {len(other.layout.shapes)} parameters instead of {len(step.layout.shapes)}"
