@@ -71,7 +71,8 @@ def command(
     ready_to_run("bench", script, as_module, converted)
     from dp2ddp.api import BenchmarkError, bench
     from dp2ddp.report.bench_json import as_document
-    from dp2ddp.report.bench_text import print_bench
+    from dp2ddp.report.bench_report import bench_document
+    from dp2ddp.report.text_form import print_document
 
     failure = None
     with shown() as progress:
@@ -90,7 +91,7 @@ def command(
     if as_json:
         click.echo(as_document(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
-        print_bench(benchmark)
+        print_document(bench_document(benchmark, whole=False))
     write_reports(benchmark, targets, opens, "bench")
     if failure:
         raise failure

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.report.code_colours import changed_parts, painted, stretches_of
-from dp2ddp.report.conversion_markdown import markdown
-from dp2ddp.report.conversion_page import page
+from dp2ddp.report.conversion_json import conversion_json
 from dp2ddp.report.conversion_report import next_steps, rules_of
-from dp2ddp.report.conversion_text import conversion_json
 from dp2ddp.report.report_files import write_report
 from tests.codemod.scripts import converted
+from tests.report.forms import markdown, page
 from tests.report.made_up import EVIL
 from tests.report.made_up_conversions import HAZARDS, PLAIN, report
 from tests.report.test_html_page import Elements
@@ -114,12 +113,12 @@ def test_what_came_from_stdin_has_no_original_either() -> None:
 
 def test_a_notebook_starts_itself() -> None:
     *_, last = next_steps(report("plain", "train_ddp.ipynb"))
-    assert last.words.endswith("The last cell does it, when all cells are run.")
+    assert last.note == " (the last cell does, when all cells run)"
 
 
 def test_what_was_not_written_says_so() -> None:
-    first, verifying = next_steps(report("plain", None))
-    assert first.words.startswith("Nothing was written yet")
+    first, verifying, _ = next_steps(report("plain", None))
+    assert first.purpose.startswith("Nothing was written yet")
     assert verifying.command == "dp2ddp verify train.py -n 3"
 
 

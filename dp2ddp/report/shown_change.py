@@ -36,22 +36,16 @@ class Hunk:
 class ShownChange:
     """A file before and after."""
 
-    name: str
-    converted_name: str
-    anchor: str
     hunks: tuple[Hunk, ...]  # none where nothing changed
     added: int  # lines
     removed: int
 
 
-def shown_change(change: ScriptChange, anchor: str = "") -> ShownChange:
+def shown_change(change: ScriptChange) -> ShownChange:
     """Colours, and hunks with reasons."""
     lines = diff_lines(change)
     old, new = stretches_of(change.before), stretches_of(change.after)
     return ShownChange(
-        change.name,
-        change.converted_name,
-        anchor,
         tuple(_hunks(lines, old, new)),
         sum(line.kind == "new" for line in lines),
         sum(line.kind == "gone" for line in lines),
