@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from dp2ddp.report.result_document import Code, Document, Facts, Words, parts
-from dp2ddp.report.shown_change import shown_change
+from dp2ddp.report.shown_change import hunks
 
 
 def page(document: Document, data: Any) -> str:
@@ -27,7 +27,7 @@ def page(document: Document, data: Any) -> str:
     )
     environment.globals |= {
         "words": _words,
-        "shown_change": shown_change,
+        "hunks": hunks,
         "in_page": in_page,
         "data_url": _data_url,
         "linked": _linked(document),

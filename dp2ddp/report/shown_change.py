@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers.python import PythonLexer
 
-from dp2ddp.report.code_colours import Stretch, changed_parts, painted, stretches_of
 from dp2ddp.report.script_changes import DiffLine, Reason, ScriptChange, diff_lines
 
-_CHANGED = ("gone", "new")
+_KINDS = {"gone": "changed", "new": "changed", "reason": "reason"}
 
 
 @dataclass(frozen=True)
@@ -32,54 +34,35 @@ class Hunk:
     reasons: tuple[Reason, ...] = ()
 
 
-@dataclass(frozen=True)
-class ShownChange:
-    """A file before and after."""
-
-    hunks: tuple[Hunk, ...]  # none where nothing changed
-    added: int  # lines
-    removed: int
-
-
-def shown_change(change: ScriptChange) -> ShownChange:
-    """Colours, and hunks with reasons."""
-    lines = diff_lines(change)
-    old, new = stretches_of(change.before), stretches_of(change.after)
-    return ShownChange(
-        tuple(_hunks(lines, old, new)),
-        sum(line.kind == "new" for line in lines),
-        sum(line.kind == "gone" for line in lines),
-    )
+def hunks(change: ScriptChange) -> Iterator[Hunk]:
+    """In colours; none where nothing changed."""
+    old, new = coloured(change.before), coloured(change.after)
+    blocks = [(kind, list(block)) for kind, block in groupby(diff_lines(change), _kind)]
+    for (kind, block), (_, following) in zip(blocks, [*blocks[1:], ("", [])], strict=True):
+        if kind != "reason":
+            reasons = tuple(line.reason for line in following if line.reason)
+            yield Hunk(tuple(_shown(line, old, new) for line in block), reasons)
 
 
-def _hunks(
-    lines: Sequence[DiffLine], old: dict[int, list[Stretch]], new: dict[int, list[Stretch]]
-) -> Iterator[Hunk]:
-    blocks = [(kind, list(block)) for kind, block in groupby(lines, _block_of)]
-    for (kind, block), (next_kind, following) in zip(blocks, [*blocks[1:], ("", [])], strict=True):
-        if kind == "reason":
-            continue
-        reasons = [line.reason for line in following if line.reason] if next_kind == "reason" else []
-        marks = _marks(block)
-        shown = tuple(_shown(line, old, new, marks.get(at, [])) for at, line in enumerate(block))
-        yield Hunk(shown, tuple(reasons))
+def _kind(line: DiffLine) -> str:
+    return _KINDS.get(line.kind, "same")
 
 
-def _block_of(line: DiffLine) -> str:
-    return "changed" if line.kind in _CHANGED else "reason" if line.kind == "reason" else "same"
-
-
-def _marks(block: Sequence[DiffLine]) -> dict[int, list[Stretch]]:
-    """What is marked in the lines of a block, by their places in it."""
-    gone = [at for at, line in enumerate(block) if line.kind == "gone"]
-    new = [at for at, line in enumerate(block) if line.kind == "new"]
-    parts = changed_parts([block[at].text for at in gone], [block[at].text for at in new])
-    return dict(zip(gone, parts[0], strict=True)) | dict(zip(new, parts[1], strict=True))
-
-
-def _shown(
-    line: DiffLine, old: dict[int, list[Stretch]], new: dict[int, list[Stretch]], marks: Sequence[Stretch]
-) -> ShownLine:
-    stretches = new.get(line.new, []) if line.new and line.kind != "gap" else old.get(line.old, [])
-    text = painted(line.text, stretches if line.kind != "gap" else [], marks)
+def _shown(line: DiffLine, old: Sequence[Markup], new: Sequence[Markup]) -> ShownLine:
+    if line.kind == "gap":
+        return ShownLine("gap", Markup(""), line.old, line.new)
+    text = new[line.new - 1] if line.new else old[line.old - 1]
     return ShownLine(line.kind, text, line.old, line.new)
+
+
+def coloured(text: str) -> list[Markup]:
+    """The lines of Python as HTML, escaped; without colours where Pygments counts lines otherwise than `splitlines`."""
+    lines = text.splitlines()
+    lexer, formatter = (
+        PythonLexer(stripnl=False, ensurenl=False),
+        HtmlFormatter(nowrap=True, classprefix="py-"),
+    )
+    html = highlight(text, lexer, formatter).split("\n")
+    if "\n".join(lines) != text.removesuffix("\n"):  # form feeds and the like
+        return [escape(line) for line in lines]
+    return [Markup(line) for line in html[: len(lines)]]
