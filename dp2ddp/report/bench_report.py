@@ -6,61 +6,51 @@ from collections.abc import Callable, Iterator
 
 from dp2ddp.costs.figures import Figures
 from dp2ddp.costs.result import Benchmark, Measured
-from dp2ddp.report.result_document import (
-    Block,
-    Document,
-    Fold,
-    Judged,
-    Paragraph,
-    Row,
-    Section,
-    Table,
-    filled,
-)
+from dp2ddp.report import result_document as doc
 from dp2ddp.report.surroundings import surroundings_facts
 
 NAMES = {"dp": "DataParallel", "ddp": "DDP"}
 _UNITS = ("B", "KB", "MB", "GB", "TB")
-_PROOFS = {"same": Judged.GOOD, "different": Judged.BAD, "not verified": Judged.SHOWN}
+_PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified": doc.Judged.SHOWN}
 
 
-def bench_document(benchmark: Benchmark, whole: bool = True) -> Document:
+def bench_document(benchmark: Benchmark, whole: bool = True) -> doc.Document:
     """All of it; a terminal needs no charts."""
     title = benchmark.port or benchmark.script
     convert = (("convert", benchmark.convert),) if benchmark.convert else ()
     took = (("launch", benchmark.launch), ("took", f"{benchmark.seconds:.1f} s"))
     behind = surroundings_facts("Where it was measured", (*convert, *took, *benchmark.surroundings))
-    notes_of = tuple(Paragraph(note, is_remark=True) for note in notes(benchmark))
-    sections = filled(
+    notes_of = tuple(doc.Paragraph(note, is_remark=True) for note in notes(benchmark))
+    sections = doc.filled(
         *(_section(benchmark, measured, whole) for measured in benchmark.measured),
-        Section("How it was measured", notes_of, "notes"),
-        Fold("Environment", behind, "surroundings"),
+        doc.Section("How it was measured", notes_of, "notes"),
+        doc.Fold("Environment", behind, "surroundings"),
     )
     remarks = (f"It ended early: {benchmark.failure}",) if benchmark.failure else ()
-    return Document("bench", title, "", title, _judged(benchmark), sections, remarks)
+    return doc.Document("bench", title, "", title, _judged(benchmark), sections, remarks)
 
 
-def _judged(benchmark: Benchmark) -> Judged:
+def _judged(benchmark: Benchmark) -> doc.Judged:
     proofs = [measured.sameness.proof for measured in benchmark.measured]
     if benchmark.failure:
-        return Judged.UNKNOWN
-    return Judged.BAD if "different" in proofs else Judged.GOOD
+        return doc.Judged.UNKNOWN
+    return doc.Judged.BAD if "different" in proofs else doc.Judged.GOOD
 
 
-def _section(benchmark: Benchmark, measured: Measured, whole: bool) -> Section:
+def _section(benchmark: Benchmark, measured: Measured, whole: bool) -> doc.Section:
     """What is said about one number of devices."""
     world, judged = measured.world, _PROOFS[measured.sameness.proof]
-    trained = Row("training", (measured.sameness.words,), judged=judged)
-    table = Table(
+    trained = doc.Row("training", (measured.sameness.words,), judged=judged)
+    table = doc.Table(
         "In a step, unless it says otherwise", (NAMES["dp"], NAMES["ddp"]), (*rows(measured), trained)
     )
-    blocks: tuple[Block, ...] = (table,)
+    blocks: tuple[doc.Block, ...] = (table,)
     if whole:
         from dp2ddp.report.step_chart import step_chart  # numpy
 
         blocks = (table, step_chart(measured))
     short = f"{world} device{'' if world == 1 else 's'}"
-    return Section(headline(benchmark, measured), blocks, f"w{world}", short, judged)
+    return doc.Section(headline(benchmark, measured), blocks, f"w{world}", short, judged)
 
 
 def headline(benchmark: Benchmark, measured: Measured) -> str:
@@ -76,16 +66,16 @@ def headline(benchmark: Benchmark, measured: Measured) -> str:
     return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
 
 
-def rows(measured: Measured) -> tuple[Row, ...]:
+def rows(measured: Measured) -> tuple[doc.Row, ...]:
     """Everything that is known of both."""
     return tuple(_rows(measured))
 
 
-def _rows(measured: Measured) -> Iterator[Row]:
+def _rows(measured: Measured) -> Iterator[doc.Row]:
     dp, ddp = measured.dp, measured.ddp
 
-    def row(label: str, words: Callable[[Figures], str]) -> Row:
-        return Row(label, (words(dp), words(ddp)))
+    def row(label: str, words: Callable[[Figures], str]) -> doc.Row:
+        return doc.Row(label, (words(dp), words(ddp)))
 
     yield row("step, median", lambda figures: duration(figures.step.median))
     yield row("p10 to p90", lambda figures: f"{duration(figures.step.p10)} to {duration(figures.step.p90)}")
@@ -106,8 +96,8 @@ def _rows(measured: Measured) -> Iterator[Row]:
     if dp.collectives is None:
         return
     if measured.world > 1:
-        yield Row("between devices", (_sent(dp), _sent(ddp)))
-        yield from (Row(name, cells, depth=1) for name, cells in _parts(dp, ddp))
+        yield doc.Row("between devices", (_sent(dp), _sent(ddp)))
+        yield from (doc.Row(name, cells, depth=1) for name, cells in _parts(dp, ddp))
     yield row("host to devices", lambda figures: f"{size(figures.moved)} a step")
     yield row("host waits", _waits)
 

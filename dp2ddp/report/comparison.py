@@ -9,30 +9,9 @@ from typing import IO, Any
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.report.facts import counted, difference_text, facts, listed, thing_of, when_of
-from dp2ddp.report.result_document import (
-    Attachment,
-    Block,
-    Card,
-    Cards,
-    Changes,
-    Code,
-    Command,
-    Commands,
-    Diff,
-    Document,
-    Facts,
-    Fold,
-    Items,
-    Judged,
-    Output,
-    Paragraph,
-    Row,
-    Section,
-    Table,
-    Words,
-    filled,
-)
+from dp2ddp.report import result_document as doc
+from dp2ddp.report.counting import counted, listed
+from dp2ddp.report.facts import difference_text, facts, thing_of, when_of
 from dp2ddp.report.script_changes import ScriptChange, printed_diff, text_diff
 from dp2ddp.report.surroundings import surroundings_facts
 from dp2ddp.report.text_form import document_text, print_document
@@ -85,76 +64,78 @@ def print_report(report: Report, file: IO[str] | None = None) -> None:
     print_document(comparison_document(report, whole=False), file)
 
 
-def comparison_document(report: Report, whole: bool = True) -> Document:
+def comparison_document(report: Report, whole: bool = True) -> doc.Document:
     """All of it; a terminal needs no charts and no differences of files, which take their time."""
     word, sentence, judged = _outcome(report)
     causes = next((verdict.causes for verdict in report.verdicts if verdict.causes), ())
     remarks = [f"Likely cause: {causes[0].title}"] if causes else []
     remarks += [f"It ended early: {report.failure.splitlines()[0]}"] if report.failure else []
     what_failed = "Where each rank stands" if _hangs(report) else "The run that failed"
-    sections = filled(
-        Fold(
+    sections = doc.filled(
+        doc.Fold(
             what_failed,
             tuple(_failure(report.failure, report.failed or {})),
             "failed",
             "Ranks" if _hangs(report) else "Failure",
             is_open=True,
         ),
-        Fold("At a glance", _at_a_glance(report.verdicts), "glance"),
+        doc.Fold("At a glance", _at_a_glance(report.verdicts), "glance"),
         *(_section(verdict, whole) for verdict in report.verdicts),
-        Section("What to do next", tuple(_next(report)), "next", first=True),
-        Fold("What changed in the script", _changes(report), "script", "Script", is_open=True),
-        Fold(
+        doc.Section("What to do next", tuple(_next(report)), "next", first=True),
+        doc.Fold("What changed in the script", _changes(report), "script", "Script", is_open=True),
+        doc.Fold(
             "Environment",
             surroundings_facts("Where and how it was verified", report.surroundings),
             "surroundings",
         ),
     )
-    return Document("verify", f"{word} · {report.script}", word, sentence, judged, sections, tuple(remarks))
+    return doc.Document(
+        "verify", f"{word} · {report.script}", word, sentence, judged, sections, tuple(remarks)
+    )
 
 
-def _next(report: Report) -> Iterator[Block]:
+def _next(report: Report) -> Iterator[doc.Block]:
     if report.accepted:
-        yield Items(tuple(str(answer["text"]) for answer in report.accepted), label="accepted")
-    convert = [Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
+        yield doc.Items(tuple(str(answer["text"]) for answer in report.accepted), label="accepted")
+    convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
         report.convert
     )
-    yield Commands(
-        (*convert, Command("start it with", report.launch, "Trains on the GPUs, one process each."))
+    yield doc.Commands(
+        (*convert, doc.Command("start it with", report.launch, "Trains on the GPUs, one process each."))
     )
-    yield Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
+    yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
 
 
-def _changes(report: Report) -> tuple[Block, ...]:
-    return (Changes(report.changes),) if report.changes else ()
+def _changes(report: Report) -> tuple[doc.Block, ...]:
+    return (doc.Changes(report.changes),) if report.changes else ()
 
 
-def _section(verdict: Verdict, whole: bool) -> Section:
+def _section(verdict: Verdict, whole: bool) -> doc.Section:
     """What is said about one number of devices."""
-    judged = Judged.GOOD if verdict.same else Judged.BAD
+    judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
     blocks = (*_found(verdict), *(_behind(verdict) if whole else ()))
-    return Section(counted(verdict.world, "device"), blocks, f"w{verdict.world}", judged=judged)
+    return doc.Section(counted(verdict.world, "device"), blocks, f"w{verdict.world}", judged=judged)
 
 
-def _found(verdict: Verdict) -> Iterator[Block]:
-    yield Facts("What was compared", facts(verdict))
+def _found(verdict: Verdict) -> Iterator[doc.Block]:
+    yield doc.Facts("What was compared", facts(verdict))
     if verdict.causes:
         cards = (
             _card(cause, is_minor=number > 0) for number, cause in enumerate(verdict.causes[:_MOST_CAUSES])
         )
-        yield Cards(tuple(cards), caption="Likely causes")
+        yield doc.Cards(tuple(cards), caption="Likely causes")
 
 
-def _card(cause: Cause, is_minor: bool) -> Card:
-    details: list[tuple[str, Words]] = [("", each) for each in cause.evidence]
+def _card(cause: Cause, is_minor: bool) -> doc.Card:
+    details: list[tuple[str, doc.Words]] = [("", each) for each in cause.evidence]
     details.append(("to change", cause.advice))
     if cause.edits:
         details.append(("edits", "; ".join(cause.edits[:_MOST_EDITS])))
     title = f"{cause.title} [{cause.code}]"
-    return Card("or" if is_minor else "likely", title, tuple(details), is_minor=is_minor)
+    return doc.Card("or" if is_minor else "likely", title, tuple(details), is_minor=is_minor)
 
 
-def _behind(verdict: Verdict) -> Iterator[Block]:
+def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
     from dp2ddp.report.table import furthest_parameters, steps_csv
     from dp2ddp.report.verdict_charts import charts, constant_rate
@@ -162,45 +143,47 @@ def _behind(verdict: Verdict) -> Iterator[Block]:
     yield from charts(verdict)
     yield from furthest_parameters(verdict)
     if rate := constant_rate(verdict):
-        yield Paragraph(rate, is_remark=True)
+        yield doc.Paragraph(rate, is_remark=True)
     if csv := steps_csv(verdict):
-        yield Attachment("All steps as CSV", f"steps-on-{verdict.world}.csv", csv)
+        yield doc.Attachment("All steps as CSV", f"steps-on-{verdict.world}.csv", csv)
     printed = printed_diff(verdict, before=_BEFORE, most=_MOST_LINES)
     if printed:
         around = "Lines of DataParallel (−) and of DDP (+) around the first line that is not the same."
-        yield Diff("Difference of what was printed", printed, around)
+        yield doc.Diff("Difference of what was printed", printed, around)
     different = verdict.files.different
-    yield from (Diff(f"{each.path} {each.what}", text_diff(*each.texts)) for each in different[:_MOST_FILES])
+    yield from (
+        doc.Diff(f"{each.path} {each.what}", text_diff(*each.texts)) for each in different[:_MOST_FILES]
+    )
     if len(different) > _MOST_FILES:
-        yield Diff(f"{len(different) - _MOST_FILES} more files left behind", ())
+        yield doc.Diff(f"{len(different) - _MOST_FILES} more files left behind", ())
 
 
 def _hangs(report: Report) -> bool:
     return bool(report.failed and report.failed["kind"] == "hang")
 
 
-def _failure(text: str, failed: Mapping[str, Any]) -> Iterator[Block]:
+def _failure(text: str, failed: Mapping[str, Any]) -> Iterator[doc.Block]:
     """Where each rank stands, and what the run that failed said."""
     if not text:
         return
     first, *positions = text.splitlines()
-    yield Paragraph(first)
+    yield doc.Paragraph(first)
     if positions:
-        yield Items(tuple(position.strip() for position in positions))
+        yield doc.Items(tuple(position.strip() for position in positions))
     if failed.get("ranks"):
-        yield Cards(tuple(_rank(position, failed["rank"]) for position in failed["ranks"]), beside=True)
+        yield doc.Cards(tuple(_rank(position, failed["rank"]) for position in failed["ranks"]), beside=True)
     if failed.get("output"):
         of = "" if failed["rank"] is None else f" (rank {failed['rank']})"
-        yield Output(f"What it said on stderr{of}", failed["output"], is_open=failed["kind"] == "crash")
+        yield doc.Output(f"What it said on stderr{of}", failed["output"], is_open=failed["kind"] == "crash")
 
 
-def _rank(position: Mapping[str, Any], odd: int | None) -> Card:
+def _rank(position: Mapping[str, Any], odd: int | None) -> doc.Card:
     rank = position["rank"]
     title = f"rank {rank}" if rank >= 0 else "the process that starts the ranks"
-    return Card("", title, tuple(_doing(position)), position["source"] or "", is_odd=rank == odd)
+    return doc.Card("", title, tuple(_doing(position)), position["source"] or "", is_odd=rank == odd)
 
 
-def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, Words]]:
+def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, doc.Words]]:
     if position["ended"]:
         yield "", position["ended"]
     if position["collective"] or position["doing"]:
@@ -210,19 +193,19 @@ def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, Words]]:
         )
     for frame in position["frames"][:_MOST_FRAMES]:  # innermost first
         function = "" if frame["function"] == "<module>" else f" in {frame['function']}"
-        yield "", (Code(f"{frame['file']}:{frame['line']}"), function)
+        yield "", (doc.Code(f"{frame['file']}:{frame['line']}"), function)
     if position["worker"]:
         yield "", f"a worker of its loader is at {position['worker']}"
 
 
-def _at_a_glance(verdicts: Sequence[Verdict]) -> tuple[Block, ...]:
+def _at_a_glance(verdicts: Sequence[Verdict]) -> tuple[doc.Block, ...]:
     if len(verdicts) < 2:
         return ()
     columns = ("verdict", "float64, at most", "float32, at most", "stdout", "files")
-    return (Table("Each number of devices", columns, tuple(map(_glance, verdicts)), of="devices"),)
+    return (doc.Table("Each number of devices", columns, tuple(map(_glance, verdicts)), of="devices"),)
 
 
-def _glance(verdict: Verdict) -> Row:
+def _glance(verdict: Verdict) -> doc.Row:
     cells = (
         "same" if verdict.same else "different",
         _amount(verdict.float64),
@@ -230,8 +213,8 @@ def _glance(verdict: Verdict) -> Row:
         "same" if verdict.stdout.same and not verdict.printing_ranks else "different",
         "same" if verdict.files.same else "different",
     )
-    judged = Judged.GOOD if verdict.same else Judged.BAD
-    return Row(str(verdict.world), cells, judged=judged, anchor=f"w{verdict.world}")
+    judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
+    return doc.Row(str(verdict.world), cells, judged=judged, anchor=f"w{verdict.world}")
 
 
 def _amount(comparison: Comparison) -> str:
@@ -245,23 +228,23 @@ def headline(report: Report) -> str:
     return " ".join(_outcome(report)[:2])
 
 
-def _outcome(report: Report) -> tuple[str, str, Judged]:
+def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
     who, on = report.port or report.script, _devices(report.verdicts)
     if report.outcome == "nothing compared":
         nothing = "no optimizer step, no backward pass, no line, no file"
-        return "NOTHING COMPARED", f"of {who}: {nothing}", Judged.UNKNOWN
+        return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
     if report.failure and all(verdict.same for verdict in report.verdicts):
         so_far = f"is the same {on}, but could not be compared further" if on else "could not be compared"
-        return "FAILED", f"{who} {so_far}", Judged.UNKNOWN
+        return "FAILED", f"{who} {so_far}", doc.Judged.UNKNOWN
     if report.same:
         under = (
             f"as {report.script} under DataParallel" if report.port else "under DataParallel and under DDP"
         )
-        return "SAME", f"{who} {_does(report.verdicts)} {under}, {on}", Judged.GOOD
+        return "SAME", f"{who} {_does(report.verdicts)} {under}, {on}", doc.Judged.GOOD
     bad = next(verdict for verdict in report.verdicts if not verdict.same)
     other = f"{report.script} under DataParallel" if report.port else "DataParallel"
-    return "DIFFERENT", f"{who} {_parting(bad, other)}, on {counted(bad.world, 'device')}", Judged.BAD
+    return "DIFFERENT", f"{who} {_parting(bad, other)}, on {counted(bad.world, 'device')}", doc.Judged.BAD
 
 
 def _devices(verdicts: Sequence[Verdict]) -> str:

@@ -15,24 +15,8 @@ from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.acceptance import option_text
 from dp2ddp.codemod.plans.planned import Planned, listed
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.report.result_document import (
-    Block,
-    Card,
-    Cards,
-    Changes,
-    Code,
-    Command,
-    Commands,
-    Document,
-    Fact,
-    Facts,
-    Fold,
-    Items,
-    Judged,
-    Paragraph,
-    Section,
-    filled,
-)
+from dp2ddp.report import result_document as doc
+from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import changes_of
 from dp2ddp.report.surroundings import conversion_surroundings, surroundings_facts
 from dp2ddp.report.text_form import document_text
@@ -76,75 +60,66 @@ def conversion_text(conversion: Conversion, written: str | None, requested: bool
     return document_text(conversion_document(ConversionReport(conversion, written, requested=requested)))
 
 
-def conversion_document(report: ConversionReport) -> Document:
+def conversion_document(report: ConversionReport) -> doc.Document:
     """All of it: what needs somebody and what to do next is first."""
     conversion = report.conversion
     word, judged = _outcome(conversion)
-    sections = filled(
-        Section("Hazards", tuple(_hazards(conversion)), "hazards", first=True),
-        Section("What to do next", _steps(report), "next", first=True),
-        Section("What is not the same", tuple(_differences(conversion)), "differences"),
-        Section("What changed", tuple(_changes(conversion)), "script"),
-        Section("Notes", tuple(_notes(conversion)), "notes"),
-        Fold("Rules", _rules(conversion), "rules"),
-        Fold(
+    sections = doc.filled(
+        doc.Section("Hazards", tuple(_hazards(conversion)), "hazards", first=True),
+        doc.Section("What to do next", _steps(report), "next", first=True),
+        doc.Section("What is not the same", tuple(_differences(conversion)), "differences"),
+        doc.Section("What changed", tuple(_changes(conversion)), "script"),
+        doc.Section("Notes", tuple(_notes(conversion)), "notes"),
+        doc.Fold("Rules", _rules(conversion), "rules"),
+        doc.Fold(
             "Environment",
             surroundings_facts("Where and how it was converted", report.surroundings),
             "surroundings",
         ),
     )
-    return Document(
+    return doc.Document(
         command="convert", title=f"{word} · {conversion.before.name}", word=word,
         headline=verdict(conversion, report.written), judged=judged, sections=sections, says_word=True,
     )  # fmt: skip
 
 
-def _outcome(conversion: Conversion) -> tuple[str, Judged]:
+def _outcome(conversion: Conversion) -> tuple[str, doc.Judged]:
     if conversion.hazards:
-        return "OPEN", Judged.BAD
-    return ("CONVERTED", Judged.GOOD) if conversion.changed else ("UNCHANGED", Judged.SHOWN)
+        return "OPEN", doc.Judged.BAD
+    return ("CONVERTED", doc.Judged.GOOD) if conversion.changed else ("UNCHANGED", doc.Judged.SHOWN)
 
 
 def verdict(conversion: Conversion, written: str | None) -> str:
     """One line that says how it went."""
-    name, edits = conversion.before.name, len(listed(conversion.edits))
-    counts = [
-        _count(len(conversion.hazards), "hazard", "open"),
-        _count(len(conversion.accepted), "hazard", "accepted"),
-    ]
-    hazards = "".join(f", {each}" for each in counts if each)
+    name, opened, answered = conversion.before.name, len(conversion.hazards), len(conversion.accepted)
+    hazards = f", {counted(opened, 'hazard')} open" if opened else ""
+    hazards += f", {counted(answered, 'hazard')} accepted" if answered else ""
     if not conversion.changed:
-        what = "not converted" if conversion.hazards else "nothing to convert"
-        see_notes = " (see the notes)" if conversion.notes and not conversion.hazards else ""
-        return f"{name}: {what}{hazards}{see_notes}"
+        what = "not converted" if opened else "nothing to convert"
+        return f"{name}: {what}{hazards}" + " (see the notes)" * bool(conversion.notes and not opened)
     into = f" -> {written}" if written else ""
-    return f"{name}{into}: {_count(edits, 'edit')}{hazards}"
+    return f"{name}{into}: {counted(len(listed(conversion.edits)), 'edit')}{hazards}"
 
 
-def _count(number: int, noun: str, how: str = "") -> str:
-    """`2 hazards open`; "" for none."""
-    return f"{number} {noun}{'s' * (number > 1)}{f' {how}' if how else ''}" if number else ""
-
-
-def _hazards(conversion: Conversion) -> Iterator[Block]:
+def _hazards(conversion: Conversion) -> Iterator[doc.Block]:
     if conversion.hazards:
-        yield Cards(tuple(_card(conversion, each) for each in conversion.hazards))
-        yield Paragraph(_how_to_answer(conversion.hazards[0]))
+        yield doc.Cards(tuple(_card(conversion, each) for each in conversion.hazards))
+        yield doc.Paragraph(_how_to_answer(conversion.hazards[0]))
     if conversion.accepted:
         texts = tuple(accepted_text(conversion, each) for each in conversion.accepted)
-        yield Items(texts, label="accepted", caption="answered by somebody")
+        yield doc.Items(texts, label="accepted", caption="answered by somebody")
 
 
-def _card(conversion: Conversion, planned: Planned) -> Card:
+def _card(conversion: Conversion, planned: Planned) -> doc.Card:
     assert isinstance(planned.finding, Hazard)
     title = f"{_place(conversion, planned)}: {planned.because} ({planned.code})"
-    return Card("hazard", title, (("", planned.finding.advice),), _source_line(conversion, planned))
+    return doc.Card("hazard", title, (("", planned.finding.advice),), _source_line(conversion, planned))
 
 
-def _how_to_answer(first: Planned) -> tuple[str | Code, ...]:
+def _how_to_answer(first: Planned) -> tuple[str | doc.Code, ...]:
     """What a person does who has looked at a hazard and finds it harmless."""
-    comment = Code(f"# dp2ddp: accept[{first.code}] why")
-    option = Code(f"--accept {shlex.quote(option_text(first))}")
+    comment = doc.Code(f"# dp2ddp: accept[{first.code}] why")
+    option = doc.Code(f"--accept {shlex.quote(option_text(first))}")
     return (
         "answer one that is harmless with ",
         comment,
@@ -173,26 +148,26 @@ def _source_line(conversion: Conversion, planned: Planned) -> str:
     return ""
 
 
-def _differences(conversion: Conversion) -> Iterator[Block]:
+def _differences(conversion: Conversion) -> Iterator[doc.Block]:
     """What a style other than the exact one no longer has in common with DataParallel, and what it has."""
     if not conversion.changed or conversion.style == EXACT:
         return
     if conversion.differences:
         rows = [
-            Fact(each.name if each.certain else f"perhaps: {each.name}", each.text)
+            doc.Fact(each.name if each.certain else f"perhaps: {each.name}", each.text)
             for each in conversion.differences
         ]
-        yield Facts("no longer the same (dp2ddp verify says DIFFERENT for these)", tuple(rows))
+        yield doc.Facts("no longer the same (dp2ddp verify says DIFFERENT for these)", tuple(rows))
     else:
-        yield Paragraph("trains the same, as far as the text tells")
-    yield Items(conversion.kept, caption="the same as before")
+        yield doc.Paragraph("trains the same, as far as the text tells")
+    yield doc.Items(conversion.kept, caption="the same as before")
 
 
-def _changes(conversion: Conversion) -> Iterator[Block]:
+def _changes(conversion: Conversion) -> Iterator[doc.Block]:
     if not conversion.changed:
         return
     note = f"helpers: {_helpers(conversion.helpers)}" if conversion.helpers else ""
-    yield Changes(changes_of(conversion), note)
+    yield doc.Changes(changes_of(conversion), note)
 
 
 def _helpers(module: HelperModule) -> str:
@@ -208,18 +183,18 @@ def _helpers(module: HelperModule) -> str:
     return f"{name}, which is there already: {added}{kept}"
 
 
-def _notes(conversion: Conversion) -> Iterator[Block]:
+def _notes(conversion: Conversion) -> Iterator[doc.Block]:
     if conversion.notes:
         notes = (f"{_short_place(note)}  {note.because} ({note.code})" for note in conversion.notes)
-        yield Items(tuple(notes), label="note")
+        yield doc.Items(tuple(notes), label="note")
     if conversion.missing:
-        yield Paragraph(f"not found, so not looked at: {', '.join(conversion.missing)}")
-        yield Paragraph(OF_MISSING)
+        yield doc.Paragraph(f"not found, so not looked at: {', '.join(conversion.missing)}")
+        yield doc.Paragraph(OF_MISSING)
     if conversion.used_by:
-        yield Items(tuple(f"used by {entry.path}, too: {_uses(entry)}" for entry in conversion.used_by))
-        yield Paragraph(_of_users(conversion))
+        yield doc.Items(tuple(f"used by {entry.path}, too: {_uses(entry)}" for entry in conversion.used_by))
+        yield doc.Paragraph(_of_users(conversion))
     if conversion.unread:
-        yield Items(tuple(f"not read, so not looked at: {module}" for module in conversion.unread))
+        yield doc.Items(tuple(f"not read, so not looked at: {module}" for module in conversion.unread))
 
 
 def _short_place(planned: Planned) -> str:
@@ -241,16 +216,16 @@ def _of_users(conversion: Conversion) -> str:
     )
 
 
-def _steps(report: ConversionReport) -> tuple[Block, ...]:
+def _steps(report: ConversionReport) -> tuple[doc.Block, ...]:
     steps = tuple(next_steps(report))
-    return (Commands(steps),) if steps else ()
+    return (doc.Commands(steps),) if steps else ()
 
 
-def next_steps(report: ConversionReport) -> Iterator[Command]:
+def next_steps(report: ConversionReport) -> Iterator[doc.Command]:
     """In the order in which they are done."""
     conversion, written = report.conversion, report.written
     if conversion.hazards:
-        yield Command(
+        yield doc.Command(
             "",
             "",
             "Look at each hazard: change the script, or answer it where it is harmless; then convert again.",
@@ -259,14 +234,14 @@ def next_steps(report: ConversionReport) -> Iterator[Command]:
     if not conversion.changed:
         return
     if not written:
-        yield Command("", "", "Nothing was written yet: convert without --check, --diff and -o -.")
+        yield doc.Command("", "", "Nothing was written yet: convert without --check, --diff and -o -.")
     yield from _verifying(report)
     note = " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else ""
     purpose = "Trains on the GPUs, one process each."
-    yield Command("start it with", conversion.launch_of(written), purpose, note)
+    yield doc.Command("start it with", conversion.launch_of(written), purpose, note)
 
 
-def _verifying(report: ConversionReport) -> Iterator[Command]:
+def _verifying(report: ConversionReport) -> Iterator[doc.Command]:
     """The command that compares both; none where there is nothing to compare, or no original any more."""
     conversion, written = report.conversion, report.written or ""
     if written == conversion.before.name or conversion.before.path is None:
@@ -277,7 +252,7 @@ def _verifying(report: ConversionReport) -> Iterator[Command]:
             return  # verify would convert it otherwise
         options = f" --converted {shlex.quote(written)}"
     devices = conversion.world if conversion.world and conversion.world > 1 else 2
-    yield Command(
+    yield doc.Command(
         "verify it with",
         f"dp2ddp verify {_original(conversion)}{options} -n {devices}",
         f"Trains both versions on {devices} devices and compares every optimizer step. No GPU is needed.",
@@ -295,10 +270,12 @@ def _by_option(conversion: Conversion) -> Iterator[Planned]:
     return (each for each in conversion.accepted if each.acceptance and each.acceptance.by != "comment")
 
 
-def _rules(conversion: Conversion) -> tuple[Block, ...]:
-    rows = tuple(Fact(code, summary) for code, summary in rules_of(conversion))
+def _rules(conversion: Conversion) -> tuple[doc.Block, ...]:
+    rows = tuple(doc.Fact(code, summary) for code, summary in rules_of(conversion))
     return (
-        (Facts("What was at work here; dp2ddp rules CODE says more", rows, is_linked=True),) if rows else ()
+        (doc.Facts("What was at work here; dp2ddp rules CODE says more", rows, is_linked=True),)
+        if rows
+        else ()
     )
 
 

@@ -9,6 +9,7 @@ from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.report.counting import counted, listed
 from dp2ddp.report.result_document import Fact, Judged
 
 _MOST_SIZES = 4  # of batches, in the line about rows
@@ -285,12 +286,3 @@ def _paths(paths: Sequence[str]) -> str:
 
 def _shown(line: str) -> str:
     return repr(line if len(line) <= 70 else line[:67] + "...")
-
-
-def counted(number: int, noun: str, nouns: str = "") -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
-
-
-def listed(words: list[str]) -> str:
-    """`a, b and c`; "" for none."""
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -7,24 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
-from dp2ddp.report.result_document import (
-    Card,
-    Cards,
-    Changes,
-    Code,
-    Commands,
-    Diff,
-    Document,
-    Facts,
-    Fold,
-    Items,
-    Judged,
-    Paragraph,
-    Section,
-    Table,
-    Words,
-    parts,
-)
+from dp2ddp.report import result_document as doc
 from dp2ddp.report.script_changes import DiffLine, diff_lines
 
 # What Markdown or HTML would take for more than a letter; on GitHub @, # and : call people, issues, pictures and links.
@@ -35,16 +18,16 @@ _SPECIAL = re.compile(
 _MOST_LETTERS, _WIDE = 8_000, 200  # of a difference, of a line
 _MOST_CHANGES = 5  # files
 _MOST = 30  # items of a list
-_HEADS = {Judged.GOOD: "✅ ", Judged.BAD: "❌ ", Judged.SHOWN: "– ", Judged.UNKNOWN: "⚠️ "}
-_MARKS = {Judged.GOOD: "ok", Judged.BAD: "**no**", Judged.SHOWN: "–"}
+_HEADS = {doc.Judged.GOOD: "✅ ", doc.Judged.BAD: "❌ ", doc.Judged.SHOWN: "– ", doc.Judged.UNKNOWN: "⚠️ "}
+_MARKS = {doc.Judged.GOOD: "ok", doc.Judged.BAD: "**no**", doc.Judged.SHOWN: "–"}
 
 
-def markdown(document: Document) -> str:
+def markdown(document: doc.Document) -> str:
     """The whole text."""
     return "\n".join(_lines(document)) + "\n"
 
 
-def _lines(document: Document) -> Iterator[str]:
+def _lines(document: doc.Document) -> Iterator[str]:
     word = f"{document.word}: " if document.word else ""
     yield f"## {_HEADS[document.judged]}{word}{plain(document.headline)}"
     for remark in document.remarks:
@@ -54,12 +37,12 @@ def _lines(document: Document) -> Iterator[str]:
         yield from _section(section)
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: doc.Section) -> Iterator[str]:
     blocks = [lines for block in section.blocks if (lines := list(_block(block)))]
     lines = [line for block in blocks for line in (*block, "")][:-1]
     if not lines:
         return
-    if isinstance(section, Fold) and not section.is_open:
+    if isinstance(section, doc.Fold) and not section.is_open:
         yield from _folded(section.title, lines)
         return
     yield f"### {_HEADS[section.judged] if section.judged else ''}{plain(section.title)}"
@@ -74,12 +57,12 @@ def _block(block: object) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Paragraph) -> Iterator[str]:
+def _(block: doc.Paragraph) -> Iterator[str]:
     yield _words(block.words)
 
 
 @_block.register
-def _(block: Items) -> Iterator[str]:
+def _(block: doc.Items) -> Iterator[str]:
     if block.caption and block.items:
         yield from (f"{plain(block.caption)}:", "")
     yield from (f"- {_words(each)}" for each in block.items[:_MOST])
@@ -87,10 +70,10 @@ def _(block: Items) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Facts) -> Iterator[str]:
+def _(block: doc.Facts) -> Iterator[str]:
     if any(row.judged for row in block.rows):
         rows = [
-            (_MARKS[row.judged or Judged.SHOWN], plain(row.label), plain(row.words)) for row in block.rows
+            (_MARKS[row.judged or doc.Judged.SHOWN], plain(row.label), plain(row.words)) for row in block.rows
         ]
         yield from _table(("", "of", "found"), rows)
     else:
@@ -98,7 +81,7 @@ def _(block: Facts) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Table) -> Iterator[str]:
+def _(block: doc.Table) -> Iterator[str]:
     rows = [
         ("&nbsp;" * 2 * row.depth + plain(row.name), *map(plain, row.cells)) for row in block.rows[:_MOST]
     ]
@@ -119,7 +102,7 @@ def _left_out(items: Sequence[object]) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Cards) -> Iterator[str]:
+def _(block: doc.Cards) -> Iterator[str]:
     """Cards to be compared need more room than a comment has; what they say stands beside them in short."""
     if block.beside:
         return
@@ -130,7 +113,7 @@ def _(block: Cards) -> Iterator[str]:
     yield from _left_out(block.cards)
 
 
-def _card(card: Card) -> Iterator[str]:
+def _card(card: doc.Card) -> Iterator[str]:
     label = f"{plain(card.label.capitalize())}: " if card.label else ""
     yield f"**{label}{plain(card.title)}**"
     yield ""
@@ -141,14 +124,14 @@ def _card(card: Card) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Commands) -> Iterator[str]:
+def _(block: doc.Commands) -> Iterator[str]:
     for each in block.commands:
         texts = (_code(each.command) + each.note if each.command else "", plain(each.purpose))
         yield f"- {': '.join(filter(None, texts))}"
 
 
 @_block.register
-def _(block: Changes) -> Iterator[str]:
+def _(block: doc.Changes) -> Iterator[str]:
     if block.note:
         yield from (plain(block.note), "")
     for change in block.files[:_MOST_CHANGES]:
@@ -159,7 +142,7 @@ def _(block: Changes) -> Iterator[str]:
 
 
 @_block.register
-def _(block: Diff) -> Iterator[str]:
+def _(block: doc.Diff) -> Iterator[str]:
     yield from _folded_diff(block.title, block.lines) if block.lines else (f"- {plain(block.title)}",)
 
 
@@ -193,9 +176,9 @@ def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
     yield "</details>"
 
 
-def _words(words: Words) -> str:
+def _words(words: doc.Words) -> str:
     return "".join(
-        _code(part.text) if isinstance(part, Code) else _spaced(part) for part in parts(words)
+        _code(part.text) if isinstance(part, doc.Code) else _spaced(part) for part in doc.parts(words)
     ).strip()
 
 

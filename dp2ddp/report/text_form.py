@@ -6,28 +6,19 @@ from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import IO
 
-from dp2ddp.report.result_document import (
-    Card,
-    Cards,
-    Changes,
-    Commands,
-    Document,
-    Facts,
-    Items,
-    Judged,
-    Paragraph,
-    Section,
-    Table,
-    text_of,
-)
+from dp2ddp.report import result_document as doc
 from dp2ddp.report.script_changes import reason_lines
 
-_MARKS = {Judged.GOOD: ("ok", "green"), Judged.BAD: ("!!", "bold red"), Judged.SHOWN: ("--", "dim")}
+_MARKS = {
+    doc.Judged.GOOD: ("ok", "green"),
+    doc.Judged.BAD: ("!!", "bold red"),
+    doc.Judged.SHOWN: ("--", "dim"),
+}
 _HEADS = {
-    Judged.GOOD: "bold green",
-    Judged.BAD: "bold red",
-    Judged.SHOWN: "bold",
-    Judged.UNKNOWN: "bold red",
+    doc.Judged.GOOD: "bold green",
+    doc.Judged.BAD: "bold red",
+    doc.Judged.SHOWN: "bold",
+    doc.Judged.UNKNOWN: "bold red",
 }
 _LABEL = 11  # letters of a fact's label
 _ITEM = 8  # the least of an item's or a card's
@@ -35,12 +26,12 @@ _Styled = tuple[tuple[str, str], ...]  # a line: texts with styles of rich
 _INNER = ("  ", "")
 
 
-def document_text(document: Document) -> str:
+def document_text(document: doc.Document) -> str:
     """What print_document prints, without colours."""
     return "".join("".join(text for text, _ in line) + "\n" for line in _lines(document))
 
 
-def print_document(document: Document, file: IO[str] | None = None) -> None:
+def print_document(document: doc.Document, file: IO[str] | None = None) -> None:
     """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
     from rich.console import Console
     from rich.text import Text
@@ -50,7 +41,7 @@ def print_document(document: Document, file: IO[str] | None = None) -> None:
         console.print(Text.assemble(*line))
 
 
-def _lines(document: Document) -> Iterator[_Styled]:
+def _lines(document: doc.Document) -> Iterator[_Styled]:
     last: list[_Styled] = []
     if document.word:
         word = "" if document.says_word else f"{document.word} "
@@ -71,7 +62,7 @@ def _is_inner(lines: list[_Styled]) -> bool:
     return bool(lines) and lines[-1][0] == _INNER
 
 
-def _section(section: Section) -> Iterator[_Styled]:
+def _section(section: doc.Section) -> Iterator[_Styled]:
     if section.judged:
         yield ((section.title, "bold"),)
     for block in section.blocks:
@@ -86,34 +77,35 @@ def _block(block: object) -> Iterator[_Styled]:
 
 
 @_block.register
-def _(block: Paragraph) -> Iterator[_Styled]:
-    yield ((text_of(block.words), "dim" if block.is_remark else ""),)
+def _(block: doc.Paragraph) -> Iterator[_Styled]:
+    yield ((doc.text_of(block.words), "dim" if block.is_remark else ""),)
 
 
 @_block.register
-def _(block: Items) -> Iterator[_Styled]:
-    if block.caption and block.items:
+def _(block: doc.Items) -> Iterator[_Styled]:
+    is_named = bool(block.caption) and not block.label
+    if is_named and block.items:
         yield _INNER, (f"{block.caption}:", "")
     width = max(_ITEM, len(block.label) + 2) if block.label else 0
-    inner = (_INNER,) * 2 if block.caption else ()
+    inner = (_INNER,) * 2 if is_named else ()
     for words in block.items:
-        yield *inner, (f"{block.label:<{width}}", ""), (text_of(words), "")
+        yield *inner, (f"{block.label:<{width}}", ""), (doc.text_of(words), "")
 
 
 @_block.register
-def _(block: Facts) -> Iterator[_Styled]:
+def _(block: doc.Facts) -> Iterator[_Styled]:
     if not any(row.judged for row in block.rows):
         yield _INNER, (f"{block.caption}:", "")
         yield from ((_INNER, _INNER, (f"{row.label}: {row.words}", "")) for row in block.rows)
         return
     for row in block.rows:
-        mark, style = _MARKS[row.judged or Judged.SHOWN]
-        bold = "bold" if row.judged is Judged.BAD else ""
+        mark, style = _MARKS[row.judged or doc.Judged.SHOWN]
+        bold = "bold" if row.judged is doc.Judged.BAD else ""
         yield (f"{mark}  ", style), (f"{row.label:<{_LABEL}}", bold), (row.words, "")
 
 
 @_block.register
-def _(block: Table) -> Iterator[_Styled]:
+def _(block: doc.Table) -> Iterator[_Styled]:
     label = max(len(row.name) + 2 * row.depth for row in block.rows) + 2
     wide = [max(map(len, column)) + 2 for column in zip(block.columns, *_whole_rows(block), strict=True)][:-1]
     yield ((" " * label + _aligned(block.columns, wide), "dim"),)
@@ -125,7 +117,7 @@ def _(block: Table) -> Iterator[_Styled]:
         )
 
 
-def _whole_rows(table: Table) -> Iterator[tuple[str, ...]]:
+def _whole_rows(table: doc.Table) -> Iterator[tuple[str, ...]]:
     """Those with a cell in each column."""
     return (row.cells for row in table.rows if len(row.cells) == len(table.columns))
 
@@ -135,30 +127,30 @@ def _aligned(cells: Sequence[str], wide: Sequence[int]) -> str:
 
 
 @_block.register
-def _(block: Cards) -> Iterator[_Styled]:
+def _(block: doc.Cards) -> Iterator[_Styled]:
     labels = [label for card in block.cards for label in (card.label, *(label for label, _ in card.details))]
     width = max(_ITEM, *(len(label) + 2 for label in labels))
     for card in block.cards:
         yield from _card(card, width)
 
 
-def _card(card: Card, width: int) -> Iterator[_Styled]:
+def _card(card: doc.Card, width: int) -> Iterator[_Styled]:
     label = (f"{card.label:<{width}}", "")
     if card.is_minor:
-        first = "".join(f" {text_of(words)}" for _, words in card.details[:1])
+        first = "".join(f" {doc.text_of(words)}" for _, words in card.details[:1])
         yield label, (f"{card.title}{first}", "")
         return
     yield (label[0], "bold"), (card.title, "bold")
-    yield from (((f"{name:<{width}}", ""), (text_of(words), "")) for name, words in card.details)
+    yield from (((f"{name:<{width}}", ""), (doc.text_of(words), "")) for name, words in card.details)
 
 
 @_block.register
-def _(block: Commands) -> Iterator[_Styled]:
+def _(block: doc.Commands) -> Iterator[_Styled]:
     yield from (((f"{each.how}: {each.command}{each.note}", ""),) for each in block.commands if each.command)
 
 
 @_block.register
-def _(block: Changes) -> Iterator[_Styled]:
+def _(block: doc.Changes) -> Iterator[_Styled]:
     if block.note:
         yield _INNER, (block.note, "")
     yield from ((_INNER, (text, "")) for text in reason_lines(block.files))
