@@ -33,7 +33,8 @@ def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], ope
     check_targets(targets)  # not after an hour
     ready_to_run("bench", options.script, options.as_module, options.port)
     from dp2ddp.report.bench_json import as_document
-    from dp2ddp.report.bench_text import print_bench
+    from dp2ddp.report.bench_report import bench_document
+    from dp2ddp.report.text_form import print_document
     from dp2ddp.trial.timing import bench
 
     with shown() as progress:
@@ -41,7 +42,7 @@ def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], ope
     if as_json:
         click.echo(as_document(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
-        print_bench(benchmark)
+        print_document(bench_document(benchmark, whole=False))
     write_reports(benchmark, targets, opens, "bench")
     if failure:
         raise failure

@@ -135,10 +135,11 @@ def command(
             raise click.UsageError(str(error)) from error
     if to_stdout and not show_diff and not check:
         _print(conversion, notebook)
-    _report(conversion, written, show_diff, as_json, to_stdout)
-    if targets or opens:
-        requested = bool(select or ignore)
-        write_reports(_as_report(conversion, written, requested), targets, opens, "convert")
+    from dp2ddp.report.conversion_report import conversion_report
+
+    report = conversion_report(conversion, written, requested=bool(select or ignore))
+    _print_report(report, show_diff, as_json, to_stdout)
+    write_reports(report, targets, opens, "convert")
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
 
@@ -162,22 +163,18 @@ def _print(conversion: Conversion, notebook: bool) -> None:
     click.echo(conversion.entry.data, nl=False)
 
 
-def _report(
-    conversion: Conversion, written: str | None, show_diff: bool, as_json: bool, to_stdout: bool
-) -> None:
+def _print_report(report: ConversionReport, show_diff: bool, as_json: bool, to_stdout: bool) -> None:
     """Results go to stdout, remarks to stderr: with --diff, or a script on stdout, the report is a remark."""
-    from dp2ddp.report.conversion_text import conversion_json, conversion_text
+    from dp2ddp.report.conversion_json import conversion_json
+    from dp2ddp.report.conversion_report import conversion_document
+    from dp2ddp.report.text_form import print_document
 
     if show_diff:
-        click.echo(_shown(conversion), nl=False)
-    report = conversion_json(conversion, written) if as_json else conversion_text(conversion, written)
-    click.echo(report, nl=False, err=to_stdout or show_diff and not as_json)
-
-
-def _as_report(conversion: Conversion, written: str | None, requested: bool) -> ConversionReport:
-    from dp2ddp.report.conversion_report import conversion_report
-
-    return conversion_report(conversion, written, requested)
+        click.echo(_shown(report.conversion), nl=False)
+    if as_json:
+        click.echo(conversion_json(report.conversion, report.written), nl=False, err=to_stdout)
+    else:
+        print_document(conversion_document(report), sys.stderr if to_stdout or show_diff else sys.stdout)
 
 
 def _shown(conversion: Conversion) -> str | bytes:

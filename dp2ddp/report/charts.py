@@ -1,109 +1,173 @@
-"""Charts as inline SVG: a square of 1000 x 1000 that the page stretches; the words stand beside it, as HTML.
+"""Line charts as inline SVG: a square of 1000 x 1000 that the page stretches; the words stand beside it, as HTML.
 
-Plotting libraries bring megabytes into a page or into the installation, for three kinds of chart.
+Plotting libraries bring megabytes into a page or into the installation, for one kind of chart.
 Lines keep their width however the square is stretched (vector-effect), and words are never stretched.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
-from dp2ddp.report.bins import Bins, Doubles
+from dp2ddp.report.bins import Bins, Doubles, bins_of
+from dp2ddp.report.result_document import Row, Table
 from dp2ddp.report.scales import SIDE, Scale, Tick, step_ticks
 
-COLUMNS = 360  # of a chart with lines: about one for each two pixels on a screen
+COLUMNS = 360  # about one for each two pixels on a screen
 TABLE_ROWS = 40
-_RIMS = 60  # bars that are told apart by a line between them
 
 
 @dataclass(frozen=True)
-class ChartLine:
-    """A curve: where it goes in each column, and between which values its steps lie."""
+class Curve:
+    """A figure for each step."""
 
     name: str
     style: str  # a class of page.css: colour, dashes and width
     values: Doubles
-    lows: Doubles
-    highs: Doubles
-
-    def words(self, form: str) -> list[str]:
-        """The value of each column as text; with the range, where a column has several values."""
-        each = zip(self.values.tolist(), self.lows.tolist(), self.highs.tolist(), strict=True)
-        return [
-            _word(value, form)
-            if not low < high
-            else f"{_word(value, form)} ({_word(low, form)} to {_word(high, form)})"
-            for value, low, high in each
-        ]
-
-
-def peaks(name: str, style: str, values: Doubles, bins: Bins) -> ChartLine:
-    """The largest value of each column."""
-    highs = bins.highs(values)
-    return ChartLine(name, style, highs, highs, highs)
-
-
-def means(name: str, style: str, values: Doubles, bins: Bins) -> ChartLine:
-    """The mean of each column, in the area that all its steps lie in."""
-    return ChartLine(name, style, bins.means(values), bins.lows(values), bins.highs(values))
-
-
-def _word(value: float, form: str) -> str:
-    """`-` for what there is not."""
-    return "-" if math.isnan(value) else "0" if value == 0 else form.format(value)
 
 
 @dataclass(frozen=True)
-class Table:
-    """The figures behind a chart, for those who cannot see it, or want to know."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Everything that the page says about one chart."""
+class Plot:
+    """What is to be drawn."""
 
     key: str  # unique in the page
     title: str
     summary: str  # what it shows, in words: the chart's description
+    note: str
+    steps: npt.NDArray[np.int64]
+    curves: Sequence[Curve]
+    scale: Scale
+    form: str  # of a value in words, "{:.1e}"
+    peaks: bool = (
+        False  # a column shows the largest of its steps; else their mean, in the area that they cover
+    )
+    band: Curve | None = None  # what is allowed: everything under it
+    mark: tuple[int, str] | None = None  # a step, and what happens there
+    words: tuple[str, Sequence[str]] | None = None  # a name, and a word for each step of the last curve
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Everything that a page says about one chart."""
+
+    key: str
+    title: str
+    note: str
     svg: Markup
     heights: tuple[Tick, ...]
     steps: tuple[Tick, ...]
     legend: tuple[tuple[str, str], ...]  # (style, words)
-    table: Table
-    points: dict[str, Any] = field(default_factory=dict)  # what page.js shows of the column pointed at
-    note: str = ""
-    kind: str = "lines"
-    rows: tuple[Tick, ...] = ()  # names of a heat map's rows
-    axis: str = "step"  # what lies along the bottom
-
-    def starting_at(self, column: int) -> Chart:
-        """Whose figures are the first to be shown."""
-        return dataclasses.replace(self, points={**self.points, "start": column})
+    table: Table  # the figures, for those who cannot see it, or want to know
+    points: dict[str, Any]  # what page.js shows of the column pointed at
 
 
-def svg(key: str, title: str, summary: str, *parts: Markup, size: tuple[int, int] = (SIDE, SIDE)) -> Markup:
+def chart(plot: Plot) -> Chart:
+    """The picture and its figures."""
+    bins, rough = bins_of(plot.steps, COLUMNS), bins_of(plot.steps, TABLE_ROWS)
+    lines = [_columns(curve, bins, plot.peaks) for curve in plot.curves]
+    column = _column(plot, bins)
+    legend = [(curve.style, curve.name) for curve in plot.curves]
+    legend += [(plot.band.style, plot.band.name)] if plot.band else []
+    legend += [("parted", plot.mark[1])] if plot.mark and column is not None else []
+    points: dict[str, Any] = {"steps": bins.names(), "lines": list(map(list, _texts(plot, bins)))}
+    return Chart(
+        key=plot.key,
+        title=plot.title,
+        note=plot.note,
+        svg=_svg(plot, list(_drawn(plot, bins, lines, column))),
+        heights=plot.scale.ticks(),
+        steps=step_ticks(bins.steps.tolist()),
+        legend=tuple(legend),
+        table=_table(plot, rough),
+        points=points if column is None else {**points, "start": column},
+    )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A curve where it goes in each column, and between which values the column's steps lie."""
+
+    style: str
+    values: Doubles
+    lows: Doubles
+    highs: Doubles
+
+
+def _columns(curve: Curve, bins: Bins, peaks: bool) -> _Columns:
+    highs = bins.highs(curve.values)
+    if peaks:
+        return _Columns(curve.style, highs, highs, highs)
+    return _Columns(curve.style, bins.means(curve.values), bins.lows(curve.values), highs)
+
+
+def _column(plot: Plot, bins: Bins) -> int | None:
+    """The column of the marked step, if it is one of these."""
+    if plot.mark is None or not plot.steps[0] <= plot.mark[0] <= plot.steps[-1]:
+        return None
+    return int(np.searchsorted(bins.steps[bins.starts], plot.mark[0], side="right")) - 1
+
+
+def _texts(plot: Plot, bins: Bins) -> Iterator[tuple[str, list[str]]]:
+    """(name, a text for each column)."""
+    for curve in plot.curves:
+        line = _columns(curve, bins, plot.peaks)
+        values = zip(line.values.tolist(), line.lows.tolist(), line.highs.tolist(), strict=True)
+        yield curve.name, [_text(plot.form, *each) for each in values]
+    if plot.words:
+        name, words = plot.words
+        sizes = np.nan_to_num(plot.curves[-1].values, nan=-1.0)
+        peaks = (first + int(sizes[first : last + 1].argmax()) for first, last in bins.spans())
+        yield name, [words[at] or "-" for at in peaks]
+
+
+def _text(form: str, value: float, low: float, high: float) -> str:
+    """With the range, where a column has several values."""
+    text = _number(form, value)
+    return f"{text} ({_number(form, low)} to {_number(form, high)})" if low < high else text
+
+
+def _number(form: str, value: float) -> str:
+    """`-` for what there is not."""
+    return "-" if math.isnan(value) else "0" if value == 0 else form.format(value)
+
+
+def _table(plot: Plot, bins: Bins) -> Table:
+    names, texts = zip(*_texts(plot, bins), strict=True)
+    cells = zip(*texts, strict=True)
+    rows = tuple(Row(name, each) for name, each in zip(bins.names(), cells, strict=True))
+    return Table(plot.title, names, rows, of="step" if bins.whole else "steps")
+
+
+def _svg(plot: Plot, parts: Sequence[Markup]) -> Markup:
     """A picture with a name and a description."""
     head = Markup(
-        '<svg role="img" aria-labelledby="{0}-t {0}-d" viewBox="0 0 {3} {4}" preserveAspectRatio="none">'
+        '<svg role="img" aria-labelledby="{0}-t {0}-d" viewBox="0 0 {3} {3}" preserveAspectRatio="none">'
         '<title id="{0}-t">{1}</title><desc id="{0}-d">{2}</desc>'
     )
-    return head.format(key, title, summary, *size) + Markup("").join(parts) + Markup("</svg>")
+    return head.format(plot.key, plot.title, plot.summary, SIDE) + Markup("").join(parts) + Markup("</svg>")
 
 
-def curve(line: ChartLine, scale: Scale) -> Markup:
-    """One path."""
-    path = "".join(_strokes(line.values, scale))
-    return Markup('<path class="line {}" d="{}"/>').format(line.style, path) if path else Markup("")
+def _drawn(plot: Plot, bins: Bins, lines: Sequence[_Columns], column: int | None) -> Iterator[Markup]:
+    scale, count = plot.scale, len(bins)
+    if plot.band:
+        yield _path(plot.band.style, _below(bins.highs(plot.band.values), scale))
+    yield _path("grid", "".join(f"M0 {_short(tick.place * 10)}h1000" for tick in scale.ticks()))
+    if column is not None:
+        yield _path("parted", f"M{_across(column, count)} 0V1000")
+    for line in lines:
+        yield _path(f"area {line.style}", "".join(_spans(line, scale)))
+    for line in lines:
+        yield _path(f"line {line.style}", "".join(_strokes(line.values, scale)))
+
+
+def _path(style: str, path: str) -> Markup:
+    return Markup('<path class="{}" d="{}"/>').format(style, path) if path else Markup("")
 
 
 def _strokes(values: Doubles, scale: Scale) -> Iterator[str]:
@@ -111,128 +175,28 @@ def _strokes(values: Doubles, scale: Scale) -> Iterator[str]:
     drawn = False
     for column, value in enumerate(values.tolist()):
         if not math.isnan(value):
-            yield f"{'L' if drawn else 'M'}{across(column, len(values))} {_short(scale.height(value))}h0"
+            yield f"{'L' if drawn else 'M'}{_across(column, len(values))} {_short(scale.height(value))}h0"
         drawn = not math.isnan(value)
 
 
-def area(line: ChartLine, scale: Scale) -> Markup:
+def _spans(line: _Columns, scale: Scale) -> Iterator[str]:
     """From the lowest to the highest value of each column; nothing where each has one."""
-    path = "".join(
-        f"M{across(column, len(line.highs))} {_short(scale.height(low))}V{_short(scale.height(high))}"
-        for column, (low, high) in enumerate(zip(line.lows.tolist(), line.highs.tolist(), strict=True))
-        if low < high
-    )
-    return Markup('<path class="area {}" d="{}"/>').format(line.style, path) if path else Markup("")
+    for column, (low, high) in enumerate(zip(line.lows.tolist(), line.highs.tolist(), strict=True)):
+        if low < high:
+            across = _across(column, len(line.highs))
+            yield f"M{across} {_short(scale.height(low))}V{_short(scale.height(high))}"
 
 
-def across(column: int, count: int) -> str:
+def _below(tops: Doubles, scale: Scale) -> str:
+    """Everything under a curve, from edge to edge."""
+    heights = [_short(scale.height(top)) for top in tops.tolist()]
+    path = "".join(f"L{_across(column, len(heights))} {height}" for column, height in enumerate(heights))
+    return f"M0 1000V{heights[0]}{path}H1000V1000z"
+
+
+def _across(column: int, count: int) -> str:
     return _short((column + 0.5) / count * SIDE)
 
 
 def _short(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
-
-
-def grid(scale: Scale) -> Markup:
-    path = "".join(f"M0 {_short(tick.place * 10)}h1000" for tick in scale.ticks())
-    return Markup('<path class="grid" d="{}"/>').format(path)
-
-
-def below(style: str, tops: Doubles, scale: Scale) -> Markup:
-    """Everything under a curve, from edge to edge."""
-    heights = [_short(scale.height(top)) for top in tops.tolist()]
-    path = "".join(f"L{across(column, len(heights))} {height}" for column, height in enumerate(heights))
-    return Markup('<path class="{}" d="M0 1000V{}{}H1000V1000z"/>').format(style, heights[0], path)
-
-
-def upright(style: str, column: int, count: int) -> Markup:
-    """A line across the whole height, at one column."""
-    return Markup('<path class="{}" d="M{} 0V1000"/>').format(style, across(column, count))
-
-
-def stacks(parts: Doubles, most: float) -> Markup:
-    """Bars, one part upon the other; (columns, parts)."""
-    drawn = []
-    width = SIDE / max(len(parts), 1)
-    rim = " rim" if len(parts) <= _RIMS else ""
-    below = parts.cumsum(axis=1) - parts
-    for part in range(parts.shape[1]):
-        path = "".join(
-            f"M{_short(column * width)} {_short(SIDE * (1 - low / most))}v{_short(-SIDE * high / most)}h{_short(width)}"
-            f"v{_short(SIDE * high / most)}z"
-            for column, (low, high) in enumerate(zip(below[:, part], parts[:, part], strict=True))
-            if high
-        )
-        drawn.append(Markup('<path class="fill part{}{}" d="{}"/>').format(part % 6, rim, path))
-    return Markup("").join(drawn)
-
-
-def mosaic(levels: Sequence[str]) -> Markup:
-    """A heat map in units of its cells: a text for each row, a digit for each column; 0 is not drawn.
-
-    Cells of one level that touch are one stroke, one unit wide.
-    """
-    paths: dict[str, list[str]] = {}
-    for row, text in enumerate(levels):
-        for level, start, length in _runs(text):
-            if level != "0":
-                paths.setdefault(level, []).append(f"M{start} {row}.5h{length}")
-    drawn = (
-        Markup('<path class="cell level{}" d="{}"/>').format(level, "".join(path))
-        for level, path in sorted(paths.items())
-    )
-    return Markup("").join(drawn)
-
-
-def _runs(text: str) -> Iterator[tuple[str, int, int]]:
-    start = 0
-    for end in range(1, len(text) + 1):
-        if end == len(text) or text[end] != text[start]:
-            yield text[start], start, end - start
-            start = end
-
-
-def sample(style: str) -> Markup:
-    """The line of a legend; a dot, where the chart has dots."""
-    path = "M15 5h0" if style == "other" else "M1 5h28"
-    return Markup(
-        '<svg class="sample" viewBox="0 0 30 10" aria-hidden="true"><path class="line {}" d="{}"/></svg>'
-    ).format(style, path)
-
-
-def legend_words(lines: Sequence[ChartLine]) -> tuple[tuple[str, str], ...]:
-    return tuple((line.style, line.name) for line in lines)
-
-
-def dots(style: str, points: Sequence[tuple[int, float]], count: int) -> Markup:
-    """(column, height) each."""
-    path = "".join(f"M{across(column, count)} {_short(height)}h0" for column, height in points)
-    return Markup('<path class="{}" d="{}"/>').format(style, path)
-
-
-def table_of(caption: str, bins: Bins, columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
-    """A row for each column of the bins."""
-    head = ("step" if bins.whole else "steps", *(name for name, _ in columns))
-    cells = zip(bins.names(), *(texts for _, texts in columns), strict=True)
-    return Table(caption, head, tuple(tuple(row) for row in cells))
-
-
-def finished(
-    key: str,
-    title: str,
-    summary: str,
-    note: str,
-    picture: Markup,
-    scale: Scale,
-    legend: tuple[tuple[str, str], ...],
-    drawn: tuple[Bins, Sequence[ChartLine]],
-    in_table: tuple[Bins, Sequence[ChartLine]],
-    form: str,
-    kind: str = "lines",
-) -> Chart:
-    """A chart with lines, and its figures: all that are `drawn` for who points at them, `told` ones in a table."""
-    bins, lines = drawn
-    points = {"steps": bins.names(), "lines": [[line.name, line.words(form)] for line in lines]}
-    table = table_of(title, in_table[0], [(line.name, line.words(form)) for line in in_table[1]])
-    steps = step_ticks(bins.steps.tolist())
-    return Chart(key, title, summary, picture, scale.ticks(), steps, legend, table, points, note, kind)

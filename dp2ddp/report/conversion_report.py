@@ -1,4 +1,4 @@
-"""What the reports of `convert` tell in every form: how it went, what to do next, which files, which rules."""
+"""A conversion in words: how it went, what to look at, what changed and why, what to do next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.acceptance import option_text
-from dp2ddp.codemod.plans.planned import Planned
+from dp2ddp.codemod.plans.planned import Planned, listed
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.report.conversion_text import verdict
-from dp2ddp.report.surroundings import conversion_surroundings
+from dp2ddp.report import result_document as doc
+from dp2ddp.report.counting import counted
+from dp2ddp.report.script_changes import changes_of
+from dp2ddp.report.surroundings import conversion_surroundings, surroundings_facts
+from dp2ddp.report.text_form import document_text
+from dp2ddp.source.entries import OtherEntry
+
+OF_MISSING = (
+    "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "
+    "installed here"
+)
+_MOST_USES = 3  # files, of each other script
 
 
 @dataclass(frozen=True)
@@ -24,18 +37,6 @@ class ConversionReport:
     written: str | None  # the script to start; None: nothing was written
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words)
     requested: bool = False  # with choices or rules that verify would not take by itself
-
-    @property
-    def word(self) -> str:
-        """How it went."""
-        if self.conversion.hazards:
-            return "OPEN"
-        return "CONVERTED" if self.conversion.changed else "UNCHANGED"
-
-    @property
-    def verdict(self) -> str:
-        """The same in a line."""
-        return verdict(self.conversion, self.written)
 
 
 def conversion_report(
@@ -54,19 +55,178 @@ def conversion_report(
     return ConversionReport(conversion, written, rows, requested)
 
 
-@dataclass(frozen=True)
-class NextStep:
-    """Something to do now: a command, or "", and what for."""
-
-    command: str
-    words: str
+def conversion_text(conversion: Conversion, written: str | None, requested: bool = False) -> str:
+    """What a terminal shows."""
+    return document_text(conversion_document(ConversionReport(conversion, written, requested=requested)))
 
 
-def next_steps(report: ConversionReport) -> Iterator[NextStep]:
+def conversion_document(report: ConversionReport) -> doc.Document:
+    """All of it: what needs somebody and what to do next is first."""
+    conversion = report.conversion
+    word, judged = _outcome(conversion)
+    sections = doc.filled(
+        doc.Section("Hazards", tuple(_hazards(conversion)), "hazards", first=True),
+        doc.Section("What to do next", _steps(report), "next", first=True),
+        doc.Section("What is not the same", tuple(_differences(conversion)), "differences"),
+        doc.Section("What changed", tuple(_changes(conversion)), "script"),
+        doc.Section("Notes", tuple(_notes(conversion)), "notes"),
+        doc.Fold("Rules", _rules(conversion), "rules"),
+        doc.Fold(
+            "Environment",
+            surroundings_facts("Where and how it was converted", report.surroundings),
+            "surroundings",
+        ),
+    )
+    return doc.Document(
+        command="convert", title=f"{word} · {conversion.before.name}", word=word,
+        headline=verdict(conversion, report.written), judged=judged, sections=sections, says_word=True,
+    )  # fmt: skip
+
+
+def _outcome(conversion: Conversion) -> tuple[str, doc.Judged]:
+    if conversion.hazards:
+        return "OPEN", doc.Judged.BAD
+    return ("CONVERTED", doc.Judged.GOOD) if conversion.changed else ("UNCHANGED", doc.Judged.SHOWN)
+
+
+def verdict(conversion: Conversion, written: str | None) -> str:
+    """One line that says how it went."""
+    name, opened, answered = conversion.before.name, len(conversion.hazards), len(conversion.accepted)
+    hazards = f", {counted(opened, 'hazard')} open" if opened else ""
+    hazards += f", {counted(answered, 'hazard')} accepted" if answered else ""
+    if not conversion.changed:
+        what = "not converted" if opened else "nothing to convert"
+        return f"{name}: {what}{hazards}" + " (see the notes)" * bool(conversion.notes and not opened)
+    into = f" -> {written}" if written else ""
+    return f"{name}{into}: {counted(len(listed(conversion.edits)), 'edit')}{hazards}"
+
+
+def _hazards(conversion: Conversion) -> Iterator[doc.Block]:
+    if conversion.hazards:
+        yield doc.Cards(tuple(_card(conversion, each) for each in conversion.hazards))
+        yield doc.Paragraph(_how_to_answer(conversion.hazards[0]))
+    if conversion.accepted:
+        texts = tuple(accepted_text(conversion, each) for each in conversion.accepted)
+        yield doc.Items(texts, label="accepted", caption="answered by somebody")
+
+
+def _card(conversion: Conversion, planned: Planned) -> doc.Card:
+    assert isinstance(planned.finding, Hazard)
+    title = f"{_place(conversion, planned)}: {planned.because} ({planned.code})"
+    return doc.Card("hazard", title, (("", planned.finding.advice),), _source_line(conversion, planned))
+
+
+def _how_to_answer(first: Planned) -> tuple[str | doc.Code, ...]:
+    """What a person does who has looked at a hazard and finds it harmless."""
+    comment = doc.Code(f"# dp2ddp: accept[{first.code}] why")
+    option = doc.Code(f"--accept {shlex.quote(option_text(first))}")
+    return (
+        "answer one that is harmless with ",
+        comment,
+        " on its line, or ",
+        option,
+        "; dp2ddp verify shows if it is",
+    )
+
+
+def accepted_text(conversion: Conversion, planned: Planned) -> str:
+    """A hazard with its answer, in one line."""
+    return f"{_place(conversion, planned)}: {planned.because} ({planned.code}), by {planned.acceptance}"
+
+
+def _place(conversion: Conversion, planned: Planned) -> str:
+    """As an editor opens it."""
+    return planned.place.in_file(planned.file or conversion.before.name, planned.column)
+
+
+def _source_line(conversion: Conversion, planned: Planned) -> str:
+    """The line of the original that a hazard is about; "" where it is about none."""
+    for file in conversion.files:
+        if file.plan and any(planned is each for each in file.plan.hazards):
+            lines = file.before.text.splitlines()
+            return lines[planned.line - 1].strip() if 0 < planned.line <= len(lines) else ""
+    return ""
+
+
+def _differences(conversion: Conversion) -> Iterator[doc.Block]:
+    """What a style other than the exact one no longer has in common with DataParallel, and what it has."""
+    if not conversion.changed or conversion.style == EXACT:
+        return
+    if conversion.differences:
+        rows = [
+            doc.Fact(each.name if each.certain else f"perhaps: {each.name}", each.text)
+            for each in conversion.differences
+        ]
+        yield doc.Facts("no longer the same (dp2ddp verify says DIFFERENT for these)", tuple(rows))
+    else:
+        yield doc.Paragraph("trains the same, as far as the text tells")
+    yield doc.Items(conversion.kept, caption="the same as before")
+
+
+def _changes(conversion: Conversion) -> Iterator[doc.Block]:
+    if not conversion.changed:
+        return
+    note = f"helpers: {_helpers(conversion.helpers)}" if conversion.helpers else ""
+    yield doc.Changes(changes_of(conversion), note)
+
+
+def _helpers(module: HelperModule) -> str:
+    """The module that the script imports, and what became of it."""
+    name, lines = Path(module.before.name).name, f"{len(module.after.splitlines()):,} lines"
+    if module.is_new:
+        return f"{name} beside it, {lines}"
+    if module.is_renewed:
+        dropped = f"; gone, or other than they were: {', '.join(module.dropped)}" if module.dropped else ""
+        return f"{name}, written anew, {lines}{dropped}"
+    added = f"{len(module.added)} added" if module.added else "nothing to add"
+    kept = f"; as you changed them: {', '.join(module.kept)}" if module.kept else ""
+    return f"{name}, which is there already: {added}{kept}"
+
+
+def _notes(conversion: Conversion) -> Iterator[doc.Block]:
+    if conversion.notes:
+        notes = (f"{_short_place(note)}  {note.because} ({note.code})" for note in conversion.notes)
+        yield doc.Items(tuple(notes), label="note")
+    if conversion.missing:
+        yield doc.Paragraph(f"not found, so not looked at: {', '.join(conversion.missing)}")
+        yield doc.Paragraph(OF_MISSING)
+    if conversion.used_by:
+        yield doc.Items(tuple(f"used by {entry.path}, too: {_uses(entry)}" for entry in conversion.used_by))
+        yield doc.Paragraph(_of_users(conversion))
+    if conversion.unread:
+        yield doc.Items(tuple(f"not read, so not looked at: {module}" for module in conversion.unread))
+
+
+def _short_place(planned: Planned) -> str:
+    return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
+
+
+def _uses(entry: OtherEntry) -> str:
+    more = ", ..." * (len(entry.uses) > _MOST_USES)
+    return ", ".join(map(str, entry.uses[:_MOST_USES])) + more
+
+
+def _of_users(conversion: Conversion) -> str:
+    """What becomes of other scripts that get changed files."""
+    if conversion.style != EXACT:
+        return "what was changed asks for a rank, so they need torchrun, too; convert into a copy: -o FOLDER"
+    return (
+        "started with python, they run as before, on one device; to run one on several, convert the project as it "
+        "was for that one: dp2ddp convert SCRIPT -o FOLDER"
+    )
+
+
+def _steps(report: ConversionReport) -> tuple[doc.Block, ...]:
+    steps = tuple(next_steps(report))
+    return (doc.Commands(steps),) if steps else ()
+
+
+def next_steps(report: ConversionReport) -> Iterator[doc.Command]:
     """In the order in which they are done."""
     conversion, written = report.conversion, report.written
     if conversion.hazards:
-        yield NextStep(
+        yield doc.Command(
+            "",
             "",
             "Look at each hazard: change the script, or answer it where it is harmless; then convert again.",
         )
@@ -74,30 +234,29 @@ def next_steps(report: ConversionReport) -> Iterator[NextStep]:
     if not conversion.changed:
         return
     if not written:
-        yield NextStep("", "Nothing was written yet: convert without --check, --diff and -o -.")
-    verifying = _verifying(report)
-    if verifying:
-        yield verifying
-    if written:
-        in_notebook = " The last cell does it, when all cells are run." if written.endswith(".ipynb") else ""
-        yield NextStep(conversion.launch_of(written), f"trains on the GPUs, one process each.{in_notebook}")
+        yield doc.Command("", "", "Nothing was written yet: convert without --check, --diff and -o -.")
+    yield from _verifying(report)
+    note = " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else ""
+    purpose = "Trains on the GPUs, one process each."
+    yield doc.Command("start it with", conversion.launch_of(written), purpose, note)
 
 
-def _verifying(report: ConversionReport) -> NextStep | None:
-    """The command that compares both; None where there is nothing to compare, or no original any more."""
-    conversion, written = report.conversion, report.written
+def _verifying(report: ConversionReport) -> Iterator[doc.Command]:
+    """The command that compares both; none where there is nothing to compare, or no original any more."""
+    conversion, written = report.conversion, report.written or ""
     if written == conversion.before.name or conversion.before.path is None:
-        return None
+        return
+    options = "".join(f" --accept {shlex.quote(option_text(each))}" for each in _by_option(conversion))
+    if report.requested or conversion.style != EXACT or conversion.helpers and conversion.helpers.kept:
+        if not written.endswith(".py"):
+            return  # verify would convert it otherwise
+        options = f" --converted {shlex.quote(written)}"
     devices = conversion.world if conversion.world and conversion.world > 1 else 2
-    command = f"dp2ddp verify {_original(conversion)}"
-    kept = conversion.helpers.kept if conversion.helpers else ()  # helpers that their owner has changed
-    as_written = report.requested or conversion.style != "exact" or kept
-    if written and written.endswith(".py") and as_written:
-        command += f" --converted {shlex.quote(written)}"
-    else:
-        command += "".join(f" --accept {shlex.quote(option_text(each))}" for each in _by_option(conversion))
-    words = f"trains both versions on {devices} devices and compares every optimizer step. No GPU is needed."
-    return NextStep(f"{command} -n {devices}", words)
+    yield doc.Command(
+        "verify it with",
+        f"dp2ddp verify {_original(conversion)}{options} -n {devices}",
+        f"Trains both versions on {devices} devices and compares every optimizer step. No GPU is needed.",
+    )
 
 
 def _original(conversion: Conversion) -> str:
@@ -111,46 +270,13 @@ def _by_option(conversion: Conversion) -> Iterator[Planned]:
     return (each for each in conversion.accepted if each.acceptance and each.acceptance.by != "comment")
 
 
-def how_to_answer(hazard: Planned) -> tuple[str, str]:
-    """The comment, and the option, by which somebody says that a hazard is harmless."""
-    return f"# dp2ddp: accept[{hazard.code}] why", f"--accept {shlex.quote(option_text(hazard))}"
-
-
-def place_of(conversion: Conversion, planned: Planned) -> str:
-    """The line as a person looks for it."""
-    return planned.place.in_file(planned.file or conversion.before.name, planned.column)
-
-
-def source_line(conversion: Conversion, planned: Planned) -> str:
-    """The line of the original that a finding is about; "" where it is about none."""
-    for file in conversion.files:
-        if file.plan and any(planned is each for each in (*file.plan.hazards, *file.plan.accepted)):
-            lines = file.before.text.splitlines()
-            return lines[planned.line - 1].strip() if 0 < planned.line <= len(lines) else ""
-    return ""
-
-
-def written_files(report: ConversionReport) -> Iterator[tuple[str, str]]:
-    """(file, what it is) of what belongs to the result."""
-    conversion, written = report.conversion, report.written
-    if not conversion.changed:
-        return
-    yield written or Path(conversion.before.name).name, _what_it_is(written)
-    for module in conversion.modules:
-        if module.changed:
-            yield module.before.name, "a module of yours, with the changes below"
-    helpers = conversion.helpers
-    if helpers and not (written or "").endswith(".ipynb"):
-        lines = f"{len(helpers.after.splitlines()):,} lines"
-        kept = f"; as you changed them: {', '.join(helpers.kept)}" if helpers.kept else ""
-        what = "what the script imports: yours now, needs torch alone"
-        yield Path(helpers.before.name).name, f"{what}; {lines}{kept}"
-
-
-def _what_it_is(written: str | None) -> str:
-    if written is None:
-        return "the script, not written"
-    return "the notebook that writes the script and starts it" if written.endswith(".ipynb") else "the script"
+def _rules(conversion: Conversion) -> tuple[doc.Block, ...]:
+    rows = tuple(doc.Fact(code, summary) for code, summary in rules_of(conversion))
+    return (
+        (doc.Facts("What was at work here; dp2ddp rules CODE says more", rows, is_linked=True),)
+        if rows
+        else ()
+    )
 
 
 def rules_of(conversion: Conversion) -> list[tuple[str, str]]:

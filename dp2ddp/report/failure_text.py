@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.report.counting import counted
 from dp2ddp.runtime.run import Failure, Run
 from dp2ddp.runtime.stacks import RankPosition
 
@@ -116,13 +117,9 @@ def _what(failure: Failure) -> str:
 
 def _where(run: Run, failure: Failure) -> str:
     if run.stage.mode == "dp":
-        return f"in dp mode on {_count(run.stage.world, 'device')}"
+        return f"in dp mode on {counted(run.stage.world, 'device')}"
     rank = "" if failure.rank is None else f"on rank {failure.rank} of "
-    return f"in ddp mode {rank or 'on '}{_count(run.stage.world, 'rank') if not rank else run.stage.world}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"in ddp mode {rank or 'on '}{counted(run.stage.world, 'rank') if not rank else run.stage.world}"
 
 
 def _advice(failure: Failure) -> str:

@@ -49,7 +49,7 @@ def _of_numpy(number: Any) -> object:
 
 
 Count = Annotated[int, Meta(ge=0)]
-Code = Annotated[str, said("its entry in docs/causes.md")]
+Code = Annotated[str, said("its entry in dp2ddp/comparison/causes/entries")]
 Convert = Annotated[
     str | None, said("the command that writes our conversion; null for a version of the user's own")
 ]

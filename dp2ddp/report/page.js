@@ -12,26 +12,20 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const slider = make("input", reading, {type: "range", id: id, min: 0, max: points.steps.length - 1, value: 0});
   const output = make("output", reading, {htmlFor: id});
   slider.setAttribute("aria-label", "Step to read in: " + figure.querySelector("h3").textContent);
-  const words = (column, row) => {
-    if (points.lines) return points.lines.map(([name, texts]) => name + " " + texts[column]).join(" · ");
-    if (row === undefined) row = points.levels.reduce((best, text, at) => Number(text[column]) % 9 > Number(points.levels[best][column]) % 9 ? at : best, 0);
-    return points.rows[row] + ": " + points.words[points.levels[row][column]];
-  };
-  const show = (column, row) => {
+  const words = column => points.lines.map(([name, texts]) => name + " " + texts[column]).join(" · ");
+  const show = column => {
     slider.value = column;
     cursor.hidden = false;
     cursor.style.left = (column + 0.5) / points.steps.length * 100 + "%";
-    output.textContent = "step " + points.steps[column] + " · " + words(column, row);
+    output.textContent = "step " + points.steps[column] + " · " + words(column);
     slider.setAttribute("aria-valuetext", output.textContent);
   };
   show(points.start ?? points.steps.length - 1);
   cursor.hidden = true;
   slider.addEventListener("input", () => show(Number(slider.value)));
   slider.addEventListener("focus", () => show(Number(slider.value)));
-  const share = (from, size, count) => Math.min(count - 1, Math.max(0, Math.floor(from / size * count)));
   plot.addEventListener("pointermove", event => {
-    const box = plot.getBoundingClientRect();
-    const row = points.rows && share(event.clientY - box.top, box.height, points.rows.length);
-    show(share(event.clientX - box.left, box.width, points.steps.length), row);
+    const box = plot.getBoundingClientRect(), count = points.steps.length;
+    show(Math.min(count - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * count))));
   });
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dp2ddp.errors import SourceError
 from dp2ddp.report.conversion_report import ConversionReport
+from dp2ddp.report.markdown_form import markdown
 from dp2ddp.source.writing import write_together
 
 if TYPE_CHECKING:
@@ -21,13 +23,13 @@ ENDINGS = (*PAGES, ".md")
 _FIRST_LINE = (
     "<!-- a report of dp2ddp, which the next one overwrites -->\n"  # of Markdown, which shows none of it
 )
-_GENERATOR = '<meta name="generator" content="dp2ddp">'  # report/base.html.j2
+_GENERATOR = '<meta name="generator" content="dp2ddp">'  # report/page.html.j2
 _HEAD = 4096  # bytes of a page, in which that stands
-# What each kind of result is made into: (module, function). Loaded when it is needed: converting has no numpy.
-_WRITERS = {
-    "ConversionReport": ("conversion_page", "conversion_markdown"),
-    "Report": ("html_page", "markdown"),
-    "Benchmark": ("bench_page", "bench_markdown"),
+# What each kind of result is made into: a document, and JSON. Loaded when it is needed: converting has no numpy.
+_MAKERS = {
+    "ConversionReport": (("conversion_report", "conversion_document"), ("conversion_json", "report_data")),
+    "Report": (("comparison", "comparison_document"), ("comparison_json", "document")),
+    "Benchmark": (("bench_report", "bench_document"), ("bench_json", "document")),
 }
 
 
@@ -77,8 +79,16 @@ def _refuse_foreign(path: Path, content: bytes) -> None:
 
 def report_text(result: ConversionReport | Report | Benchmark, ending: str) -> str:
     """The whole file that ends so."""
-    page, markdown = _WRITERS[type(result).__name__]
-    is_page = ending in PAGES
-    name, function = (page, "page") if is_page else (markdown, "markdown")
-    text: str = getattr(importlib.import_module(f"dp2ddp.report.{name}"), function)(result)
-    return text if is_page else _FIRST_LINE + text
+    words, data = _MAKERS[type(result).__name__]
+    document = _function(*words)(result)
+    if ending not in PAGES:
+        return _FIRST_LINE + markdown(document)
+    text: str = _function("html_form", "page")(
+        document, _function(*data)(result)
+    )  # jinja2 is loaded for pages only
+    return text
+
+
+def _function(module: str, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(importlib.import_module(f"dp2ddp.report.{module}"), name)
+    return function

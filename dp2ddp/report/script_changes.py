@@ -24,6 +24,7 @@ class Reason:
     place: str  # the line as a person looks for it: of the file, or of a notebook's cell
     code: str
     because: str
+    file: str = ""  # a local module, where it is not the entry script
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,29 @@ def changes_of(conversion: Conversion) -> tuple[ScriptChange, ...]:
 
 def _change(file: FileConversion) -> ScriptChange:
     planned = file.plan.edits if file.plan else ()
-    reasons = dict.fromkeys(Reason(edit.line, str(edit.place), edit.code, edit.because) for edit in planned)
+    reasons = dict.fromkeys(
+        Reason(edit.line, str(edit.place), edit.code, edit.because, edit.file or "") for edit in planned
+    )
     name = file.before.name
     return ScriptChange(name, f"{name} (converted)", file.before.text, file.after, tuple(reasons))
+
+
+def reason_lines(changes: Sequence[ScriptChange]) -> Iterator[str]:
+    """Why each line changed, those with the same reason together."""
+    groups: dict[tuple[str, str, str], list[Reason]] = {}
+    for reason in (reason for change in changes for reason in change.reasons):
+        groups.setdefault((reason.file, reason.code, reason.because), []).append(reason)
+    for (file, code, because), reasons in groups.items():
+        yield f"{_places(file, reasons)}  {because} ({code})"
+
+
+def _places(file: str, reasons: Sequence[Reason]) -> str:
+    lines = ", ".join(str(reason.line) for reason in reasons)
+    if file:
+        return f"{file}:{lines}"
+    if len(reasons) > 1 and all(reason.place.startswith("line") for reason in reasons):
+        return f"lines {lines}:"
+    return "; ".join(reason.place for reason in reasons) + ":"
 
 
 def diff_lines(change: ScriptChange) -> tuple[DiffLine, ...]:

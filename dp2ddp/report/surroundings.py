@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dp2ddp
 from dp2ddp.masks import masked
+from dp2ddp.report.result_document import Block, Fact, Facts
 
 _PACKAGES = ("torch", "numpy")
 
@@ -29,6 +30,12 @@ def conversion_surroundings(
 ) -> tuple[tuple[str, str], ...]:
     """The same of a conversion, which runs nothing; `files` are originals and results, by name."""
     return *_tool(command), *_digests(files)
+
+
+def surroundings_facts(caption: str, rows: Sequence[tuple[str, str]]) -> tuple[Block, ...]:
+    """As a document shows them; none where there are none."""
+    facts = tuple(Fact(label, words) for label, words in rows)
+    return (Facts(caption, facts),) if facts else ()
 
 
 def _tool(command: Sequence[str]) -> Iterator[tuple[str, str]]:

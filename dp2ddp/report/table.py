@@ -12,6 +12,9 @@ from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.bins import Doubles
 from dp2ddp.report.limits import worst
+from dp2ddp.report.result_document import Row, Table
+
+_MOST_PARAMETERS = 40
 
 
 def steps_csv(verdict: Verdict) -> str:
@@ -27,6 +30,31 @@ def steps_csv(verdict: Verdict) -> str:
     return file.getvalue()
 
 
+def furthest_parameters(verdict: Verdict) -> Iterator[Table]:
+    """Which parameters come apart, the furthest first, and when; none where all have the same bits."""
+    series = verdict.float64.series
+    if series is None or not len(series.steps):
+        return
+    both = np.nan_to_num(np.fmax(series.gradients, series.parameters), nan=0.0)
+    peaks = both.max(axis=0, initial=0.0)
+    order = [at for at in np.argsort(-peaks, kind="stable").tolist() if peaks[at] > 0]
+    if order:
+        caption = f"Parameters that come apart in float64: {len(order)} of {len(series.names)}"
+        rows = tuple(_furthest(series, at) for at in order[:_MOST_PARAMETERS])
+        yield Table(
+            caption, ("gradient, at most", "at step", "value, at most", "at step"), rows, of="parameter"
+        )
+
+
+def _furthest(series: Series, at: int) -> Row:
+    cells: list[str] = []
+    for values in (series.gradients[:, at], series.parameters[:, at]):
+        known = np.nan_to_num(values, nan=0.0)
+        step = int(known.argmax())
+        cells += [f"{known[step]:.1e}", str(series.steps[step])] if known[step] > 0 else ["the same bits", ""]
+    return Row(series.names[at], tuple(cells))
+
+
 def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[str]]]:
     count, world = len(double.steps), double.rows.shape[1]
     yield "step", [str(step) for step in double.steps]
@@ -40,7 +68,7 @@ def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[
     for label, series in (("float64", double), ("float32", single)):
         if series is not None:
             yield from _differences(label, series, count)
-    yield "furthest gradient in float64", _names(double, double.gradients)
+    yield "furthest gradient in float64", furthest_names(double)
 
 
 def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -50,10 +78,11 @@ def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, 
         yield f"{label} natural noise", _words(series.noise, count, 3)
 
 
-def _names(series: Series, values: Doubles) -> list[str]:
-    """The parameter that is furthest apart; none where nothing is."""
+def furthest_names(series: Series) -> list[str]:
+    """At each step the parameter whose gradient is furthest apart; "" where none is."""
+    values = series.gradients
     furthest = np.nan_to_num(values, nan=-1.0).argmax(axis=1) if values.size else []
-    return [series.names[at] if row[at] > 0 else "" for row, at in zip(values, furthest, strict=True)]
+    return [series.names[at] if row[at] > 0 else "" for row, at in zip(values, furthest, strict=False)]
 
 
 def _words(values: Doubles, count: int, digits: int = 7) -> list[str]:

@@ -11,7 +11,7 @@ from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import ranks_text
 from dp2ddp.comparison.compare import Comparison, compare_known_steps
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
-from dp2ddp.report.comparison import difference_text
+from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats

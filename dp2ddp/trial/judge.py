@@ -29,7 +29,7 @@ from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, HIDING, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
-from dp2ddp.report.comparison import difference_text
+from dp2ddp.report.facts import difference_text
 from dp2ddp.runtime.collectives import read_calls
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_status, unseeded_places

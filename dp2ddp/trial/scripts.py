@@ -81,7 +81,7 @@ def conversion_of(
     from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
-    from dp2ddp.report.conversion_text import conversion_text
+    from dp2ddp.report.conversion_report import conversion_text
 
     options = Options(helpers=helpers or HelperPlace.BESIDE, renew_helpers=renews_helpers, accept=accept)
     conversion = convert(project, options)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.conversion_text import accepted_data
+from dp2ddp.report.conversion_json import accepted_data
 from dp2ddp.report.script_changes import ScriptChange, changes_of
 from dp2ddp.report.surroundings import surroundings
 from dp2ddp.source.files import read_source

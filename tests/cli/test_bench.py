@@ -19,7 +19,7 @@ from dp2ddp.runtime.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import TRAIN, script, variables
 from tests.report.schema import validate
-from tests.report.test_bench_text import SCHEMA
+from tests.report.test_bench_report import SCHEMA
 
 torchrun = pytest.mark.torchrun
 QUICK = ["--rounds", "1", "--warm-up", "1", "--steps", "5"]

@@ -10,7 +10,7 @@ import pytest
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.report.conversion_text import conversion_text
+from dp2ddp.report.conversion_report import conversion_text
 from dp2ddp.source.files import decode_source
 from dp2ddp.source.projects import Project
 

@@ -11,7 +11,7 @@ from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.plans.acceptance import accept_option
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError
-from dp2ddp.report.conversion_text import conversion_text
+from dp2ddp.report.conversion_report import conversion_text
 from dp2ddp.review.data_parallel import check_entry
 from dp2ddp.review.problems import Level
 from tests.codemod.programs import WRAP, converted, said

@@ -11,10 +11,12 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.report.comparison import Judged, Report, causes_text, facts, headline, rows_text
+from dp2ddp.report.comparison import Report, headline, report_text
 from dp2ddp.report.comparison_json import as_document
-from dp2ddp.report.markdown import markdown
+from dp2ddp.report.facts import facts, rows_text
+from dp2ddp.report.result_document import Fact, Judged
 from dp2ddp.trace.unchecked import Unchecked
+from tests.report.forms import markdown
 
 GOOD = Comparison(
     steps=4, rank_steps=(4, 4), largest=None, first=None, also=(), identical_steps=4, identical_buffers=True,
@@ -34,7 +36,7 @@ def report(*verdicts: Verdict) -> Report:
 
 
 def lines(verdict: Verdict) -> dict[str, str]:
-    return {label: text for label, text, _ in facts(verdict)}
+    return {fact.label: fact.words for fact in facts(verdict)}
 
 
 def test_the_first_word_is_the_verdict() -> None:
@@ -48,17 +50,17 @@ def test_the_first_word_is_the_verdict() -> None:
 
 def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
     marked = facts(dataclasses.replace(SAME, float64=PARTED))
-    texts = [text for _, text, judged in marked if judged is Judged.BAD]
+    texts = [fact.words for fact in marked if fact.judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts
 
 
 def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
     later = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=3))
-    marks = {label: judged for label, _, judged in facts(dataclasses.replace(SAME, float32=later))}
+    marks = {fact.label: fact.judged for fact in facts(dataclasses.replace(SAME, float32=later))}
     assert marks["float64"] is Judged.GOOD
     assert marks["float32"] is Judged.SHOWN
-    judged = {label: each for label, _, each in facts(dataclasses.replace(SAME, only_gradients=True))}
+    judged = {fact.label: fact.judged for fact in facts(dataclasses.replace(SAME, only_gradients=True))}
     assert judged["stdout"] is Judged.SHOWN
 
 
@@ -67,8 +69,9 @@ def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their
         "mean-for-sum", "Too small.", ("0.5 times: 1/W",), "Multiply by 2.", 0.9, ("DDP201 line 3",)
     )
     other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5)
-    lines = [text for text, _ in causes_text((first, other))]
-    assert [line.split(maxsplit=1) for line in lines] == [
+    text = report_text(report(dataclasses.replace(SAME, causes=(first, other))))
+    lines = text.partition("  likely  ")[2].splitlines()[:5]
+    assert [line.split(maxsplit=1) for line in (f"likely {lines[0]}", *lines[1:])] == [
         ["likely", "Too small. [mean-for-sum]"],
         ["0.5", "times: 1/W"],
         ["to", "change  Multiply by 2."],
@@ -210,7 +213,7 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
     asked = (Unchecked.COMPILE, Unchecked.TF32)
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, unchecked=asked))
     text = "not checked: torch.compile (it ran as plain Python), TF32"
-    assert ("note", text, Judged.SHOWN) in facts(verdict)
+    assert Fact("note", text, Judged.SHOWN) in facts(verdict)
     assert json.loads(as_document(report(verdict)))["verdicts"][0]["unchecked"] == [
         each.value for each in asked
     ]
@@ -224,7 +227,7 @@ def test_many_files_that_differ_are_a_few_short_lines() -> None:
         FileDifference(f"log{number}.txt", f"line {number}: 'a' under DataParallel") for number in range(9)
     ]
     verdict = dataclasses.replace(SAME, files=FilesComparison(25, (*alone, *texts)))
-    told = [(label, text) for label, text, judged in facts(verdict) if judged is Judged.BAD]
+    told = [(fact.label, fact.words) for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert told == [
         ("files", "epoch00.pt (and epoch01.pt, epoch02.pt, epoch03.pt and 12 more) is written by DDP only"),
         ("", "log0.txt line 0: 'a' under DataParallel"),
@@ -238,7 +241,7 @@ def test_the_last_words_of_an_original_that_ends_with_a_code_are_shown() -> None
     verdict = dataclasses.replace(
         SAME, codes=(2, 2), last_words=("usage: train.py", "train.py: error: no --data")
     )
-    told = [(text, judged) for label, text, judged in facts(verdict) if label == "on stderr"]
+    told = [(fact.words, fact.judged) for fact in facts(verdict) if fact.label == "on stderr"]
     assert told == [
         ("of DataParallel: usage: train.py", Judged.SHOWN),
         ("of DataParallel: train.py: error: no --data", Judged.SHOWN),

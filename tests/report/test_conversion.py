@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.report.conversion_text import conversion_json, conversion_text, verdict
+from dp2ddp.report.conversion_json import conversion_json
+from dp2ddp.report.conversion_report import conversion_text, verdict
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
 
 SCRIPT = "import os\nimport torch\nnet = torch.nn.DataParallel(Net(), [0, 1])\nos.mkdir('out')\nname = breakpoint()\n"
+HARMLESS = SCRIPT.replace("breakpoint()", "1")
 
 
 def report(conversion: Conversion) -> list[str]:
@@ -21,14 +25,15 @@ def report(conversion: Conversion) -> list[str]:
 
 
 def test_it_begins_with_the_verdict_and_ends_with_the_launch_line() -> None:
-    lines = report(converted(SCRIPT))
-
-    assert lines[0] == "<stdin> -> train_ddp.py: 3 edits, 1 hazard open"
+    assert report(converted(SCRIPT))[0] == "<stdin> -> train_ddp.py: 3 edits, 1 hazard open"
+    lines = report(converted(HARMLESS))
+    assert lines[0] == "<stdin> -> train_ddp.py: 3 edits"
     assert lines[-1] == "start it with: torchrun --standalone --nproc-per-node 2 train_ddp.py"
 
 
-def test_what_was_not_written_because_of_a_hazard_is_not_launched() -> None:
-    assert "start it with" not in conversion_text(converted(SCRIPT), None)
+@pytest.mark.parametrize("written", [None, "train_ddp.py"])
+def test_while_a_hazard_is_open_nothing_is_launched(written: str | None) -> None:
+    assert "start it with" not in conversion_text(converted(SCRIPT), written)
 
 
 def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
@@ -43,13 +48,13 @@ def test_a_hazard_has_a_place_and_an_advice() -> None:
 
 
 def test_a_path_with_a_blank_is_quoted_in_the_launch_line() -> None:
-    text = conversion_text(converted(SCRIPT), "my script.py")
+    text = conversion_text(converted(HARMLESS), "my script.py")
 
     assert text.endswith("--nproc-per-node 2 'my script.py'\n")
 
 
 def test_a_script_whose_own_name_has_a_blank_is_named_once() -> None:
-    text = conversion_text(convert(Project(SourceFile(Path("a b.py"), SCRIPT))), "a b_ddp.py")
+    text = conversion_text(convert(Project(SourceFile(Path("a b.py"), HARMLESS))), "a b_ddp.py")
 
     assert text.endswith("\nstart it with: torchrun --standalone --nproc-per-node 2 'a b_ddp.py'\n")
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.report.code_colours import changed_parts, painted, stretches_of
-from dp2ddp.report.conversion_markdown import markdown
-from dp2ddp.report.conversion_page import page
+from dp2ddp.report.conversion_json import conversion_json
 from dp2ddp.report.conversion_report import next_steps, rules_of
-from dp2ddp.report.conversion_text import conversion_json
 from dp2ddp.report.report_files import write_report
+from dp2ddp.report.shown_change import coloured
 from tests.codemod.scripts import converted
+from tests.report.forms import markdown, page
 from tests.report.made_up import EVIL
 from tests.report.made_up_conversions import HAZARDS, PLAIN, report
 from tests.report.test_html_page import Elements
@@ -114,12 +113,12 @@ def test_what_came_from_stdin_has_no_original_either() -> None:
 
 def test_a_notebook_starts_itself() -> None:
     *_, last = next_steps(report("plain", "train_ddp.ipynb"))
-    assert last.words.endswith("The last cell does it, when all cells are run.")
+    assert last.note == " (the last cell does, when all cells run)"
 
 
 def test_what_was_not_written_says_so() -> None:
-    first, verifying = next_steps(report("plain", None))
-    assert first.words.startswith("Nothing was written yet")
+    first, verifying, _ = next_steps(report("plain", None))
+    assert first.purpose.startswith("Nothing was written yet")
     assert verifying.command == "dp2ddp verify train.py -n 3"
 
 
@@ -154,37 +153,24 @@ def test_endings_say_the_form(tmp_path: Path) -> None:
 
 class TestColours:
     def test_what_stands_where(self) -> None:
-        line = "for x in range(3):  # three"
-        stretches = [(line[stretch.start : stretch.end], stretch.kind) for stretch in stretches_of(line)[1]]
-        assert stretches == [
-            ("for", "keyword"), ("in", "keyword"), ("range", "builtin"), ("3", "number-ink"), ("# three", "comment"),
-        ]  # fmt: skip
+        (line,) = coloured("for x in range(3):  # three")
+        shown = re.findall(r'<span class="py-(\w)\w*">(.*?)</span>', line)
+        assert {text: kind for kind, text in shown if kind in "kmc" or text == "range"} == {
+            "for": "k", "range": "n", "3": "m", "# three": "c"
+        }  # fmt: skip
 
     def test_a_long_string_is_coloured_in_all_its_lines(self) -> None:
-        assert [stretches[0].kind for stretches in stretches_of('"""a\nb\n c"""\n').values()] == [
-            "string"
-        ] * 3
+        assert [line.startswith('<span class="py-s') for line in coloured('"""a\nb\n c"""\n')] == [True] * 3
 
     def test_what_counts_lines_otherwise_has_no_colours(self) -> None:
-        assert stretches_of("a\x0cb\n'c'") == {}
+        assert coloured("a\x0cb\n'c'") == ["a", "b", "&#39;c&#39;"]
 
-    @pytest.mark.parametrize("text", ["def (", "'''", "x = $1"])
+    @pytest.mark.parametrize("text", ["def (", "'''", "x = $1", "", "\n\n", "a = 1\n\n\n"])
     def test_what_is_no_python_loses_nothing(self, text: str) -> None:
-        assert Elements(str(painted(text, stretches_of(text).get(1, [])))).text == text
+        assert [Elements(str(line)).text for line in coloured(text)] == text.splitlines()
 
     def test_no_letter_is_lost_or_acts(self) -> None:
-        for number, line in enumerate((PLAIN + HAZARDS).splitlines(), 1):
-            stretches = stretches_of(PLAIN + HAZARDS).get(number, [])
-            html = painted(line, stretches, changed_parts([line[:-3]], [line])[1][0])
+        text = PLAIN + HAZARDS
+        for line, html in zip(text.splitlines(), coloured(text), strict=True):
             assert Elements(str(html)).text == line
-            assert {tag for tag, _ in Elements(str(html)).found} <= {"span", "mark"}
-
-    def test_marked_is_what_the_other_version_does_not_have(self) -> None:
-        gone, new = ["net = DataParallel(net)", "x = 1"], ["net = WholeBatchDDP(net)"]
-        of_gone, of_new = changed_parts(gone, new)
-        assert [gone[0][stretch.start : stretch.end] for stretch in of_gone[0]] == ["DataParallel"]
-        assert [new[0][stretch.start : stretch.end] for stretch in of_new[0]] == ["WholeBatchDDP"]
-        assert of_gone[1] == []
-
-    def test_lines_that_have_nothing_in_common_are_not_marked(self) -> None:
-        assert changed_parts(["import os"], ["net = wrapped(1)"]) == ([[]], [[]])
+            assert {tag for tag, _ in Elements(str(html)).found} <= {"span"}

@@ -196,7 +196,7 @@ def test_a_conversion_says_first_what_is_open_then_what_to_do(opened: Callable[.
     heads = [head.inner_text() for head in opened("converted").locator("h2").all()]
     assert heads[:2] == ["What to do next", "What changed"]
     heads = [head.inner_text() for head in opened("idiomatic").locator("h2").all()]
-    assert heads[:3] == ["What to do next", "What was decided", "What changed"]
+    assert heads[:3] == ["What to do next", "What is not the same", "What changed"]
 
 
 def test_texts_of_scripts_run_nothing_and_build_nothing(opened: Callable[..., Page]) -> None:
@@ -205,8 +205,8 @@ def test_texts_of_scripts_run_nothing_and_build_nothing(opened: Callable[..., Pa
     assert page.evaluate("document.scripts.length") == 2 + page.locator("figure").count()
     for slider in page.locator("input[type=range]").all():
         slider.focus()
-        page.keyboard.press("ArrowLeft")
-    assert "<script>alert(1)</script>" in page.inner_text("output >> nth=2")
+        page.keyboard.press("ArrowRight")
+    assert "<script>alert(1)</script>" in page.inner_text("output >> nth=0")  # the furthest parameter
 
 
 @pytest.mark.parametrize("name", ["same", "different", "large"])
@@ -230,7 +230,7 @@ def test_headings_go_down_step_by_step(opened: Callable[..., Page]) -> None:
         assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
 
 
-@pytest.mark.parametrize(("name", "most"), [("different", 8), ("open", 3)])
+@pytest.mark.parametrize(("name", "most"), [("different", 8), ("open", 2)])
 def test_every_table_has_a_caption_and_heads(opened: Callable[..., Page], name: str, most: int) -> None:
     tables = opened(name).evaluate(
         "[...document.querySelectorAll('table')].map(t => [t.caption?.textContent, t.querySelectorAll('th').length])"
@@ -295,4 +295,4 @@ def test_all_steps_come_out_of_the_page_as_csv(opened: Callable[..., Page]) -> N
 def test_a_large_run_makes_a_page_that_a_browser_holds_easily(opened: Callable[..., Page]) -> None:
     page = opened("large")
     assert page.evaluate("document.querySelectorAll('*').length") < 5000
-    assert page.locator("figure").count() == 6
+    assert page.locator("figure").count() == 3

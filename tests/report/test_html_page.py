@@ -15,10 +15,9 @@ import pytest
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.errors import SourceError
 from dp2ddp.report.bins import bins_of
-from dp2ddp.report.html_page import page
-from dp2ddp.report.markdown import markdown
 from dp2ddp.report.report_files import check_target, write_report
 from dp2ddp.report.script_changes import diff_lines
+from tests.report.forms import markdown, page
 from tests.report.made_up import CHANGE, EVIL, different, evil, report, same
 
 

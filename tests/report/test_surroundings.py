@@ -6,9 +6,8 @@ import json
 
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import as_document
-from dp2ddp.report.html_page import page
-from dp2ddp.report.markdown import markdown
 from dp2ddp.report.surroundings import conversion_surroundings, surroundings
+from tests.report.forms import markdown, page
 
 COMMAND = ["/bin/dp2ddp", "verify", "train.py", "--", "--api-key", "SECRET", "hf_token=SECRET", "--lr", "0.1"]
 SHOWN = "dp2ddp verify train.py -- --api-key '***' 'hf_token=***' --lr 0.1"

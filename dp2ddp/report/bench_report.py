@@ -2,60 +2,55 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import IO
 
 from dp2ddp.costs.figures import Figures
 from dp2ddp.costs.result import Benchmark, Measured
+from dp2ddp.report import result_document as doc
+from dp2ddp.report.surroundings import surroundings_facts
 
 NAMES = {"dp": "DataParallel", "ddp": "DDP"}
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+_PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified": doc.Judged.SHOWN}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: what it is, and what it is for DataParallel and for DDP."""
+def bench_document(benchmark: Benchmark, whole: bool = True) -> doc.Document:
+    """All of it; a terminal needs no charts."""
+    title = benchmark.port or benchmark.script
+    convert = (("convert", benchmark.convert),) if benchmark.convert else ()
+    took = (("launch", benchmark.launch), ("took", f"{benchmark.seconds:.1f} s"))
+    behind = surroundings_facts("Where it was measured", (*convert, *took, *benchmark.surroundings))
+    notes_of = tuple(doc.Paragraph(note, is_remark=True) for note in notes(benchmark))
+    sections = doc.filled(
+        *(_section(benchmark, measured, whole) for measured in benchmark.measured),
+        doc.Section("How it was measured", notes_of, "notes"),
+        doc.Fold("Environment", behind, "surroundings"),
+    )
+    remarks = (f"It ended early: {benchmark.failure}",) if benchmark.failure else ()
+    return doc.Document("bench", title, "", title, _judged(benchmark), sections, remarks)
 
-    label: str
-    dp: str
-    ddp: str
+
+def _judged(benchmark: Benchmark) -> doc.Judged:
+    proofs = [measured.sameness.proof for measured in benchmark.measured]
+    if benchmark.failure:
+        return doc.Judged.UNKNOWN
+    return doc.Judged.BAD if "different" in proofs else doc.Judged.GOOD
 
 
-def bench_text(benchmark: Benchmark) -> str:
-    """What print_bench prints, without colours."""
-    written = io.StringIO()
-    print_bench(benchmark, written)
-    return written.getvalue()
+def _section(benchmark: Benchmark, measured: Measured, whole: bool) -> doc.Section:
+    """What is said about one number of devices."""
+    world, judged = measured.world, _PROOFS[measured.sameness.proof]
+    trained = doc.Row("training", (measured.sameness.words,), judged=judged)
+    table = doc.Table(
+        "In a step, unless it says otherwise", (NAMES["dp"], NAMES["ddp"]), (*rows(measured), trained)
+    )
+    blocks: tuple[doc.Block, ...] = (table,)
+    if whole:
+        from dp2ddp.report.step_chart import step_chart  # numpy
 
-
-def print_bench(benchmark: Benchmark, file: IO[str] | None = None) -> None:
-    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True, file=file)
-    for number, measured in enumerate(benchmark.measured):
-        if number:
-            console.print()
-        console.print(Text(headline(benchmark, measured), style="bold"))
-        lines = rows(measured)
-        label = max(len(row.label) for row in lines) + 2
-        width = max(len(cell) for row in lines for cell in (row.dp, NAMES["dp"])) + 2
-        console.print(Text(f"  {'':<{label}}{NAMES['dp']:<{width}}{NAMES['ddp']}", style="dim"))
-        for row in lines:
-            console.print(
-                Text.assemble("  ", (f"{row.label:<{label}}", "bold"), f"{row.dp:<{width}}{row.ddp}")
-            )
-        bad = measured.sameness.proof == "different"
-        style = "bold red" if bad else "green" if measured.sameness.proof == "same" else ""
-        console.print(
-            Text.assemble("  ", (f"{'training':<{label}}", "bold"), (measured.sameness.words, style))
-        )
-    console.print()
-    for note in notes(benchmark):
-        console.print(Text(note, style="dim"))
+        blocks = (table, step_chart(measured))
+    short = f"{world} device{'' if world == 1 else 's'}"
+    return doc.Section(headline(benchmark, measured), blocks, f"w{world}", short, judged)
 
 
 def headline(benchmark: Benchmark, measured: Measured) -> str:
@@ -71,16 +66,16 @@ def headline(benchmark: Benchmark, measured: Measured) -> str:
     return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
 
 
-def rows(measured: Measured) -> tuple[Row, ...]:
+def rows(measured: Measured) -> tuple[doc.Row, ...]:
     """Everything that is known of both."""
     return tuple(_rows(measured))
 
 
-def _rows(measured: Measured) -> Iterator[Row]:
+def _rows(measured: Measured) -> Iterator[doc.Row]:
     dp, ddp = measured.dp, measured.ddp
 
-    def row(label: str, words: Callable[[Figures], str]) -> Row:
-        return Row(label, words(dp), words(ddp))
+    def row(label: str, words: Callable[[Figures], str]) -> doc.Row:
+        return doc.Row(label, (words(dp), words(ddp)))
 
     yield row("step, median", lambda figures: duration(figures.step.median))
     yield row("p10 to p90", lambda figures: f"{duration(figures.step.p10)} to {duration(figures.step.p90)}")
@@ -101,9 +96,8 @@ def _rows(measured: Measured) -> Iterator[Row]:
     if dp.collectives is None:
         return
     if measured.world > 1:
-        yield Row("between devices", _sent(dp), _sent(ddp))
-        for label, dp_text, ddp_text in _parts(dp, ddp):
-            yield Row(f"  {label}", dp_text, ddp_text)
+        yield doc.Row("between devices", (_sent(dp), _sent(ddp)))
+        yield from (doc.Row(name, cells, depth=1) for name, cells in _parts(dp, ddp))
     yield row("host to devices", lambda figures: f"{size(figures.moved)} a step")
     yield row("host waits", _waits)
 
@@ -118,11 +112,11 @@ def _sent(figures: Figures) -> str:
     return f"{size(sent.bytes)} a rank in {_count(sent.calls, 'collective')} a step"
 
 
-def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, str, str]]:
+def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, tuple[str, str]]]:
     for name, each in sorted(dp.copies.items(), key=lambda item: -item[1].bytes):
-        yield name, f"{size(each.bytes)}", ""
+        yield name, (size(each.bytes), "")
     for name, each in sorted((ddp.collectives or {}).items(), key=lambda item: -item[1].bytes):
-        yield name, "", f"{size(each.bytes)} in {_number(each.calls)}"
+        yield name, ("", f"{size(each.bytes)} in {_number(each.calls)}")
 
 
 def _waits(figures: Figures) -> str:

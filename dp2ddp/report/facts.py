@@ -1,0 +1,288 @@
+"""What is found about both runs on one number of devices, in words: a fact for each line of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dp2ddp.comparison.aligned import unlike_text
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
+from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.report.counting import counted, listed
+from dp2ddp.report.result_document import Fact, Judged
+
+_MOST_SIZES = 4  # of batches, in the line about rows
+_MOST_FILES = 4
+
+
+_Found = tuple[str, str, Judged]  # a fact
+
+
+def facts(verdict: Verdict) -> tuple[Fact, ...]:
+    """One for each line of the report."""
+    return tuple(Fact(*each) for each in _all(verdict))
+
+
+def _all(verdict: Verdict) -> Iterator[_Found]:
+    double = verdict.float64
+    yield from (("original", sentence, Judged.SHOWN) for sentence in verdict.unshared)
+    yield "steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps})
+    if double.rows:
+        rows = rows_text(double.rows, verdict.world)
+        if double.rank_rows:
+            rows += f" under DataParallel; the ranks have {rows_text(double.rank_rows, verdict.world)}"
+        yield "rows", rows, _judged(double.same or not double.rank_rows)
+    if verdict.trained:
+        yield "float64", _float64(double), _judged(double.same)
+        yield from (("", text, Judged.BAD) for text in _beside(double))
+        yield from (("", sentence, Judged.BAD) for sentence in verdict.hidden)
+        yield from _aligned(verdict)
+        if single := verdict.float32:
+            ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
+            yield _or_shown(
+                "float32",
+                _float32(single) + ordered,
+                not verdict.single_only,
+                shown=single.first is not None and not verdict.single_only,
+            )
+    shown = verdict.only_gradients
+    yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.printing_ranks, shown)
+    yield from (
+        (
+            "",
+            f"line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}",
+            Judged.SHOWN if shown else Judged.BAD,
+        )
+        for number, expected, actual in verdict.stdout.others
+    )
+    first, *others = _files(verdict)
+    yield _or_shown("files", first, verdict.files.same, shown)
+    yield from (("", text, Judged.SHOWN if shown else Judged.BAD) for text in others)
+    codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
+    yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
+    yield from (("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
+    seconds = "DataParallel {:.1f} s, torchrun {:.1f} s".format(*verdict.seconds)
+    beside = "not all runs at once, for want of memory" if verdict.in_turn else "both at once"
+    yield "time", f"{seconds} (float64, {beside})", Judged.SHOWN
+    if double.unchecked:
+        yield "note", "not checked: " + ", ".join(each.value for each in double.unchecked), Judged.SHOWN
+    yield from (("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
+
+
+def _judged(good: bool) -> Judged:
+    return Judged.GOOD if good else Judged.BAD
+
+
+def _or_shown(label: str, text: str, good: bool, shown: bool) -> _Found:
+    return (label, f"{text} (shown, not judged)", Judged.SHOWN) if shown else (label, text, _judged(good))
+
+
+def _aligned(verdict: Verdict) -> Iterator[_Found]:
+    """What became of a port with DataParallel's batches and dropout."""
+    if verdict.aligned is None:
+        return
+    aligned = verdict.aligned
+    text = _float64(aligned.comparison) if aligned.comparison.steps else "no step to compare"
+    given = "random numbers and initial weights" if aligned.taken else "random numbers"
+    yield "aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same)
+    yield from (("", sentence, Judged.BAD) for sentence in aligned.unshared)
+    if aligned.unlike:
+        yield "", unlike_text(aligned.unlike), Judged.BAD
+
+
+def _steps(comparison: Comparison) -> str:
+    if not comparison.stepped:
+        return _passes(comparison)
+    if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
+        return (
+            "no optimizer takes one: what models hold at the end is compared"
+            + (", and the losses of " if "loss" in comparison.parts else "; there were ")
+            + counted(comparison.unstepped_losses, "backward pass", "backward passes")
+        )
+    if not comparison.steps and not any(comparison.rank_steps):
+        return "none: the script takes no optimizer step, so lines, files and exit codes are compared"
+    if set(comparison.rank_steps) == {comparison.steps}:
+        return f"{comparison.steps} on every rank"
+    ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(comparison.rank_steps))
+    return f"{comparison.steps} under DataParallel; {ranks}"
+
+
+def _passes(comparison: Comparison) -> str:
+    """The fact on steps, for a script whose optimizers take none."""
+    counts = {comparison.steps, *comparison.rank_steps}
+    what = "gradients" if "gradient" in comparison.parts else "losses"
+    count = " or ".join(map(str, sorted(counts)))
+    passes = "backward pass" if counts == {1} else "backward passes"
+    return f"no optimizer takes one: the {what} of {count} {passes} are compared"
+
+
+def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
+    """`32 rows over 2 ranks: 16 + 16; 6: 3 + 3`, each size of batch once, as they came."""
+    sizes = list(dict.fromkeys(rows))
+    texts = [f"{sum(each)}: {_sum(each, world)}" for each in sizes[1:_MOST_SIZES]]
+    more = [f"{len(sizes) - _MOST_SIZES} more sizes"] if len(sizes) > _MOST_SIZES else []
+    first = f"{counted(sum(sizes[0]), 'row')} over {counted(world, 'rank')}: {_sum(sizes[0], world)}"
+    return "; ".join([first, *texts, *more])
+
+
+def _sum(rows: tuple[int, ...], world: int) -> str:
+    return " + ".join(str(row) for row in (*rows, *[0] * (world - len(rows))))
+
+
+def _float64(comparison: Comparison) -> str:
+    if comparison.first is not None:
+        return _found(comparison.first, comparison)
+    if comparison.identical and comparison.parts:
+        exact, rounded = _exact_parts(comparison)
+        text = f"every {listed(exact)} is the same to the last bit"
+        return f"{text}, each {listed(rounded)} but for rounding" if rounded else text
+    text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
+    if comparison.noisy and comparison.noise:
+        text += (
+            f". {counted(comparison.noisy, 'number')} with a gradient of pure rounding"
+            f" (a bias in front of a normalisation?) came {comparison.noise:.0e} apart"
+        )
+    return text
+
+
+def _exact_parts(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """What was compared: to the last bit the same; but for rounding."""
+    largest = comparison.largest
+    inexact = {largest.kind} if largest is not None and largest.size else set()
+    exact = [part for part in comparison.parts if part not in inexact]
+    return exact, [part for part in comparison.parts if part in inexact]
+
+
+def _float32(comparison: Comparison) -> str:
+    if comparison.identical:
+        steps = f" in all {_steps_counted(comparison)}" if comparison.steps else ""
+        return f"bit for bit the same{steps}"
+    if comparison.first is not None:
+        first = comparison.first
+        return f"beyond natural noise: {_found(first, comparison)}"
+    same = f"{comparison.identical_steps} of {_steps_counted(comparison)} bit for bit the same"
+    if comparison.largest is None or comparison.largest.size == 0:  # 0.0 and -0.0
+        return f"{same}, and every number equal in the others"
+    return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
+
+
+def _steps_counted(comparison: Comparison) -> str:
+    words = ("step", "steps") if comparison.stepped else ("backward pass", "backward passes")
+    return counted(comparison.steps, *words)
+
+
+def _beside_noise(comparison: Comparison) -> str:
+    """How large the differences are beside what rounding alone would make of this training."""
+    if comparison.worst is None:
+        return "as it should be"
+    if comparison.noise_ratio is None:
+        return (
+            f"at most {comparison.worst.ulps:.2g} ulps: rounding (up to {FACTOR:g} ulps need no second look)"
+        )
+    return f"at most {comparison.noise_ratio:.2g} x natural noise (allowed {FACTOR:g} x)"
+
+
+def _largest(difference: Difference | None) -> str:
+    if difference is None or difference.size == 0:
+        return "0"
+    return f"{difference.size:.1e} ({thing_of(difference)}, {when_of(difference)})"
+
+
+def when_of(difference: Difference, comparison: Comparison | None = None) -> str:
+    if difference.kind in AT_END:
+        return "at the end"
+    passes = comparison is not None and not comparison.stepped
+    return f"{'in backward pass' if passes else 'at step'} {difference.step}"
+
+
+def thing_of(difference: Difference) -> str:
+    if difference.kind == "unstepped parameter":
+        return f"parameter {difference.name} (which no optimizer steps)" + _on_rank(difference)
+    named = difference.kind in (*GRADIENTS, "parameter", "final parameter", "final buffer")
+    joint = " of " if named else ": " if difference.kind in FACTS else " "
+    what = f"{difference.kind}{joint}{difference.name}" if difference.name else difference.kind
+    return what + _on_rank(difference)
+
+
+def _on_rank(difference: Difference) -> str:
+    return f" on rank {difference.rank}" if difference.rank else ""
+
+
+def _found(difference: Difference, comparison: Comparison) -> str:
+    """What differs, where, and how far; a fact is no number."""
+    text = f"{thing_of(difference)} {when_of(difference, comparison)}"
+    return text if difference.kind in FACTS else f"{text}: {_amount(difference)}"
+
+
+def difference_text(difference: Difference) -> str:
+    """What differs, where, and how far, where no natural noise was measured."""
+    text = f"{thing_of(difference)} {when_of(difference)}"
+    exact = difference.kind in FACTS or difference.size == float("inf")
+    return text if exact else f"{text}, {difference.size:.1e} apart"
+
+
+def _amount(difference: Difference) -> str:
+    return (
+        "missing on one side"
+        if difference.size == float("inf")
+        else f"{difference.size:.1e} apart ({difference.ulps:.2g} ulps), {difference.noise_ratio:.2g} x natural noise"
+    )
+
+
+def _beside(comparison: Comparison) -> Iterator[str]:
+    if comparison.first is None:
+        return
+    gradient = next((each for each in (comparison.first, *comparison.also) if each.kind in GRADIENTS), None)
+    if gradient is not None and gradient.ratio is not None:
+        yield f"gradients are {gradient.ratio:.6g} times as long as under DataParallel"
+    loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
+    if loss is not None and loss.size != float("inf"):
+        yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
+    if len(comparison.agreeing_ranks) == 1:
+        yield "at that step all ranks have the same gradients and parameters"
+    elif comparison.agreeing_ranks:
+        groups = (listed([str(rank) for rank in group]) for group in comparison.agreeing_ranks)
+        yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
+
+
+def _stdout(verdict: Verdict) -> str:
+    text = verdict.stdout
+    if verdict.printing_ranks:
+        ranks = listed([str(rank) for rank in verdict.printing_ranks])
+        return f"rank {ranks} prints as well, DataParallel speaks once"
+    if text.first is not None:
+        number, expected, actual = text.first
+        order = "the same lines in another order; " if text.only_order else ""
+        return f"{order}line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}"
+    details = [f"{text.rounded} but for rounding"] * bool(text.rounded) + [
+        f"{text.masked} but for times"
+    ] * bool(text.masked)
+    return f"{counted(text.lines, 'line')}, the same" + (f" ({', '.join(details)})" if details else "")
+
+
+def _files(verdict: Verdict) -> list[str]:
+    """A line for each file that differs, or for all of which one thing is to say; those that are too many, counted."""
+    files = verdict.files
+    if files.same:
+        return [
+            f"{counted(files.files, 'file')} left behind, the same" if files.files else "none left behind"
+        ]
+    paths: dict[str, list[str]] = {}
+    for each in files.different:
+        paths.setdefault(each.what, []).append(each.path)
+    lines = [f"{_paths(those)} {what}" for what, those in paths.items()]
+    left = sum(map(len, list(paths.values())[_MOST_FILES:]))
+    return [*lines[:_MOST_FILES], *[f"and {left} more"] * bool(left)]
+
+
+def _paths(paths: Sequence[str]) -> str:
+    """`a.pt`, or `a.pt (and b.pt, c.pt, d.pt and 12 more)`: what is said behind it holds for each."""
+    if len(paths) == 1:
+        return paths[0]
+    more = f" and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else ""
+    return f"{paths[0]} (and {', '.join(paths[1:_MOST_FILES])}{more})"
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= 70 else line[:67] + "...")

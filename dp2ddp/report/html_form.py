@@ -1,0 +1,75 @@
+"""A document as one HTML file that needs nothing else, readable offline, without JavaScript, on paper.
+
+Each kind of block has a macro of its name in blocks.html.j2. Whatever comes from a script is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import urllib.parse
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from dp2ddp.report.result_document import Code, Document, Facts, Words, parts
+from dp2ddp.report.shown_change import hunks
+
+
+def page(document: Document, data: Any) -> str:
+    """The whole file; `data`, the result as JSON, is its last element."""
+    script = _text_of("page.js")
+    environment = Environment(
+        loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {
+        "words": _words,
+        "hunks": hunks,
+        "in_page": in_page,
+        "data_url": _data_url,
+        "linked": _linked(document),
+    }
+    macros = environment.get_template("blocks.html.j2").module
+    return environment.get_template("page.html.j2").render(
+        document=document,
+        data=data,
+        show=lambda block: getattr(macros, type(block).__name__.lower())(block),
+        style=Markup(_text_of("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _words(words: Words) -> Markup:
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part.text) if isinstance(part, Code) else part
+        for part in parts(words)
+    )
+
+
+def _linked(document: Document) -> frozenset[str]:
+    """Labels of facts that other parts of the page lead to."""
+    blocks = (block for section in document.sections for block in section.blocks)
+    return frozenset(
+        row.label for block in blocks if isinstance(block, Facts) and block.is_linked for row in block.rows
+    )
+
+
+def _text_of(name: str) -> str:
+    """The text of a file in this package."""
+    return files("dp2ddp.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _data_url(text: str) -> str:
+    return "data:text/csv;charset=utf-8," + urllib.parse.quote(text, safe=",.+-:()[]/ ")
+
+
+def in_page(data: Any) -> Markup:
+    """In few letters, and unable to end the element it stands in, whatever names and lines it holds."""
+    document = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        document = document.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(document)

@@ -1,0 +1,156 @@
+"""A document on a terminal: few lines, the ones that matter last; colours where somebody sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+from typing import IO
+
+from dp2ddp.report import result_document as doc
+from dp2ddp.report.script_changes import reason_lines
+
+_MARKS = {
+    doc.Judged.GOOD: ("ok", "green"),
+    doc.Judged.BAD: ("!!", "bold red"),
+    doc.Judged.SHOWN: ("--", "dim"),
+}
+_HEADS = {
+    doc.Judged.GOOD: "bold green",
+    doc.Judged.BAD: "bold red",
+    doc.Judged.SHOWN: "bold",
+    doc.Judged.UNKNOWN: "bold red",
+}
+_LABEL = 11  # letters of a fact's label
+_ITEM = 8  # the least of an item's or a card's
+_Styled = tuple[tuple[str, str], ...]  # a line: texts with styles of rich
+_INNER = ("  ", "")
+
+
+def document_text(document: doc.Document) -> str:
+    """What print_document prints, without colours."""
+    return "".join("".join(text for text, _ in line) + "\n" for line in _lines(document))
+
+
+def print_document(document: doc.Document, file: IO[str] | None = None) -> None:
+    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True, file=file)
+    for line in _lines(document):
+        console.print(Text.assemble(*line))
+
+
+def _lines(document: doc.Document) -> Iterator[_Styled]:
+    last: list[_Styled] = []
+    if document.word:
+        word = "" if document.says_word else f"{document.word} "
+        last = [((word, _HEADS[document.judged]), (document.headline, ""))]
+        yield from last
+    is_titled = False
+    for section in document.on_terminal():
+        lines = list(_section(section))
+        outside = not (_is_inner(last) or _is_inner(lines))
+        if lines and last and (section.judged or is_titled or outside):
+            yield ()
+        yield from lines
+        last, is_titled = lines or last, bool(section.judged)
+
+
+def _is_inner(lines: list[_Styled]) -> bool:
+    """Whether what they belong to stands above them, so that they need no empty line."""
+    return bool(lines) and lines[-1][0] == _INNER
+
+
+def _section(section: doc.Section) -> Iterator[_Styled]:
+    if section.judged:
+        yield ((section.title, "bold"),)
+    for block in section.blocks:
+        for line in _block(block):
+            yield (_INNER, *line) if section.judged else line
+
+
+@singledispatch
+def _block(block: object) -> Iterator[_Styled]:
+    """Nothing of what a terminal does not show."""
+    return iter(())
+
+
+@_block.register
+def _(block: doc.Paragraph) -> Iterator[_Styled]:
+    yield ((doc.text_of(block.words), "dim" if block.is_remark else ""),)
+
+
+@_block.register
+def _(block: doc.Items) -> Iterator[_Styled]:
+    is_named = bool(block.caption) and not block.label
+    if is_named and block.items:
+        yield _INNER, (f"{block.caption}:", "")
+    width = max(_ITEM, len(block.label) + 2) if block.label else 0
+    inner = (_INNER,) * 2 if is_named else ()
+    for words in block.items:
+        yield *inner, (f"{block.label:<{width}}", ""), (doc.text_of(words), "")
+
+
+@_block.register
+def _(block: doc.Facts) -> Iterator[_Styled]:
+    if not any(row.judged for row in block.rows):
+        yield _INNER, (f"{block.caption}:", "")
+        yield from ((_INNER, _INNER, (f"{row.label}: {row.words}", "")) for row in block.rows)
+        return
+    for row in block.rows:
+        mark, style = _MARKS[row.judged or doc.Judged.SHOWN]
+        bold = "bold" if row.judged is doc.Judged.BAD else ""
+        yield (f"{mark}  ", style), (f"{row.label:<{_LABEL}}", bold), (row.words, "")
+
+
+@_block.register
+def _(block: doc.Table) -> Iterator[_Styled]:
+    label = max(len(row.name) + 2 * row.depth for row in block.rows) + 2
+    wide = [max(map(len, column)) + 2 for column in zip(block.columns, *_whole_rows(block), strict=True)][:-1]
+    yield ((" " * label + _aligned(block.columns, wide), "dim"),)
+    for row in block.rows:
+        name = f"{'  ' * row.depth}{row.name}"
+        yield (
+            (f"{name:<{label}}", "bold"),
+            (_aligned(row.cells, wide), _HEADS[row.judged] if row.judged else ""),
+        )
+
+
+def _whole_rows(table: doc.Table) -> Iterator[tuple[str, ...]]:
+    """Those with a cell in each column."""
+    return (row.cells for row in table.rows if len(row.cells) == len(table.columns))
+
+
+def _aligned(cells: Sequence[str], wide: Sequence[int]) -> str:
+    return "".join(f"{cell:<{width}}" for cell, width in zip(cells, [*wide, 0], strict=False)).rstrip()
+
+
+@_block.register
+def _(block: doc.Cards) -> Iterator[_Styled]:
+    labels = [label for card in block.cards for label in (card.label, *(label for label, _ in card.details))]
+    width = max(_ITEM, *(len(label) + 2 for label in labels))
+    for card in block.cards:
+        yield from _card(card, width)
+
+
+def _card(card: doc.Card, width: int) -> Iterator[_Styled]:
+    label = (f"{card.label:<{width}}", "")
+    if card.is_minor:
+        first = "".join(f" {doc.text_of(words)}" for _, words in card.details[:1])
+        yield label, (f"{card.title}{first}", "")
+        return
+    yield (label[0], "bold"), (card.title, "bold")
+    yield from (((f"{name:<{width}}", ""), (doc.text_of(words), "")) for name, words in card.details)
+
+
+@_block.register
+def _(block: doc.Commands) -> Iterator[_Styled]:
+    yield from (((f"{each.how}: {each.command}{each.note}", ""),) for each in block.commands if each.command)
+
+
+@_block.register
+def _(block: doc.Changes) -> Iterator[_Styled]:
+    if block.note:
+        yield _INNER, (block.note, "")
+    yield from ((_INNER, (text, "")) for text in reason_lines(block.files))
