@@ -10,6 +10,9 @@ from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
+from tests.diffs import scripts
+
+PORTS = Path(__file__).resolve().parents[1] / "pairs" / "ports.diff"
 
 HEAD = """\
 import os
@@ -57,8 +60,7 @@ PLANTED = {  # faults in ports of this repository, which verify finds by running
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_is_found(name: str, request: pytest.FixtureRequest) -> None:
-    path = request.config.rootpath / "tests" / "pairs" / "tutorial" / f"{name}.py"
-    script = OwnFile(SourceFile(path, path.read_text(encoding="utf-8")))
+def test_a_planted_fault_is_found(name: str) -> None:
+    script = OwnFile(SourceFile(Path(f"{name}.py"), scripts(PORTS)[f"tutorial/{name}"].text))
 
     assert {rule.code for rule, _ in problems_of(script, check_rules())} == PLANTED[name]
