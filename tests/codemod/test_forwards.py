@@ -24,7 +24,7 @@ CAUGHT = {  # of the corpus
     *("loss/nce_memory_bank", "effects/exported_notebook"),  # print
     *("models/codebook_in_forward", "models/hooks_distill", "models/saved_outputs_hooks"),
     *("models/state_between_forwards", "models/synced_bn_inactive", "models/synced_bn_patched"),
-    *("models/synced_bn_with_callback", "projects/synced_generator"),
+    "models/synced_bn_with_callback",
 }
 COMPUTES = {
     "its own list": "parts = []\nfor layer in self.layers:\n    parts.append(layer(x))\nreturn torch.cat(parts, 1)",
