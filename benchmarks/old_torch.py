@@ -22,21 +22,8 @@ from dp2ddp.runtime.meeting import free_port
 ROOT = Path(__file__).resolve().parent.parent
 RANK = Path(__file__).with_name("old_torch_rank.py")
 SCRIPTS = (
-    *(
-        "accumulate_remainder",
-        "center_loss",
-        "cifar_style_augmented",
-        "dcgan_three_backwards",
-        "gan_two_wrapped",
-    ),
-    *(
-        "lbfgs_closure",
-        "lstm_dim1",
-        "masked_lm_noam",
-        "mixup_cutmix",
-        "kd_frozen_teacher",
-        "engine_with_hooks",
-    ),
+    *("augmented_with_workers", "sparse_word2vec", "center_loss", "gan_two_wrapped", "lbfgs_closure"),
+    *("lstm_dim1", "wgan_gp", "subclass_passthrough", "engine_with_hooks"),
 )
 Numbers = list[list[float]]
 CLOSE = 1e-9

@@ -6,7 +6,13 @@ import warnings
 
 import pytest
 
-OURS = ("dp2ddp.runtime.distributed", "dp2ddp.templates.ddp", "templates.ddp", "tests.runtime.test_nccl", "ranks")
+OURS = (
+    "dp2ddp.runtime.distributed",
+    "dp2ddp.templates.ddp",
+    "templates.ddp",
+    "tests.runtime.test_nccl",
+    "ranks",
+)
 DEPRECATED = "`torch.distributed.all_gather_into_tensor` is deprecated"
 
 

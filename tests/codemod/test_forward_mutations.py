@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 from covering import covering, slow_but_for
+from verdicts import forked_verdict
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.errors import RunError
-from dp2ddp.options import VerifyOptions
-from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.subject import Subject, Version
-from dp2ddp.trial.trial import run_trial
 from tests.codemod.forward_mutations import ALL, LOST, Mutation
 from tests.codemod.scripts import project_of
 
-TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 NEEDLESS = {"anew", "number_in_dict"}  # they take turns for what is lost
 
 
@@ -50,12 +46,7 @@ def test_ranks_take_turns_for_what_it_fills(mutation: Mutation) -> None:
 @pytest.mark.torchrun
 @pytest.mark.parametrize("mutation", slow_but_for(covering(SHARED, kind), SHARED, lambda one: one.name))
 def test_it_trains_the_same(mutation: Mutation, server: Server, tmp_path: Path) -> None:
-    folder, scratch = tmp_path / "folder", tmp_path / "scratch"
-    folder.mkdir()
-    scratch.mkdir()
-    script = folder / "train.py"
-    script.write_text(mutation.text, encoding="utf-8")
-    verdict = run_trial(_subject(script, convert(read_project(script))), 2, server, scratch, SILENT)
+    verdict = forked_verdict(server, converted_in(tmp_path, mutation), tmp_path)
     assert verdict.same
     assert verdict.trained
 
@@ -64,20 +55,11 @@ def test_it_trains_the_same(mutation: Mutation, server: Server, tmp_path: Path) 
 @pytest.mark.parametrize("name", slow_but_for(["cycle"], sorted(REFUSED), str))
 def test_what_ranks_cannot_share_ends_the_run(name: str, server: Server, tmp_path: Path) -> None:
     (mutation,) = (one for one in ALL if one.name == name)
-    scratch, script = tmp_path / "scratch", tmp_path / "train.py"
-    scratch.mkdir()
-    script.write_text(mutation.text, encoding="utf-8")
     with pytest.raises(RunError, match="a forward .* ranks cannot share"):
-        run_trial(_subject(script, convert(read_project(script))), 2, server, scratch, SILENT)
+        forked_verdict(server, converted_in(tmp_path, mutation), tmp_path)
 
 
-def _subject(script: Path, conversion: Conversion) -> Subject:
-    return Subject(
-        options=VerifyOptions(script, timeout=TIMEOUT),
-        script=script,
-        name=script.name,
-        version=Version(conversion.entry.data, "train_ddp.py", conversion.files_beside),
-        folder=script.parent,
-        torchrun=False,
-        float32=False,
-    )
+def converted_in(folder: Path, mutation: Mutation) -> Conversion:
+    script = folder / "train.py"
+    script.write_text(mutation.text, encoding="utf-8")
+    return convert(read_project(script))

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.source.files import read_source
+from dp2ddp.source.projects import Project, read_project
 
 HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "projects", "notebooks", "negatives")
@@ -50,6 +52,18 @@ class Case:
         """That of a project, with all that its script imports and reads; None for a script of its own."""
         group, *folders, _ = self.path.relative_to(HERE).parts
         return HERE / group / folders[0] if folders else None
+
+    def copied_to(self, folder: Path) -> Path:
+        """The script (`train.py`, of one of its own) in a new folder with all of its project."""
+        if self.folder:
+            shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+            return folder / self.path.relative_to(self.folder)
+        folder.mkdir()
+        return Path(shutil.copy(self.path, folder / f"train{self.path.suffix}"))
+
+    def project(self, script: Path | None = None) -> Project:
+        """What is read to convert it, or a copy of it."""
+        return read_project(script or self.path, as_module=self.module is not None)
 
 
 def read_case(path: Path) -> Case:

@@ -9,7 +9,6 @@ from corpus.cases import Case
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
-from dp2ddp.source.projects import read_project
 
 # What tells conversions apart: what runs on ranks, and who loads. The others are wherever a file is written.
 DISTINCTIVE = (
@@ -50,7 +49,7 @@ class Outcome:
 
 @functools.cache  # the claims about the corpus share its conversions (shared_runs.py)
 def outcome(case: Case) -> Outcome:
-    conversion = convert(read_project(case.path, as_module=case.module is not None))
+    conversion = convert(case.project())
     needed = conversion.helpers.needed if conversion.helpers else frozenset()
     return Outcome(
         hazards=tuple(one.because for one in conversion.hazards),

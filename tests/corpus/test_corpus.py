@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus.cases import Case, all_cases
-from corpus.features import Run, features
 from corpus.outcomes import outcome
 from covering import covering
+from verdicts import forked_verdict
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.options import VerifyOptions
-from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.old_code import mended_files
-from dp2ddp.source.projects import read_project
-from dp2ddp.trial.subject import Subject, Version
-from dp2ddp.trial.trial import run_trial
+
+Run = tuple[Case, int]  # a script, and on how many devices
+
+
+def features(run: Run) -> set[Hashable]:
+    """What a run shows: idioms, its helpers, and its group on so many devices."""
+    case, world = run
+    group = case.name.partition("/")[0]
+    return {
+        *case.idioms,
+        group,
+        world,
+        case.helpers,
+        ("module", case.module is not None),
+        ("trains", case.trains),
+    }
+
 
 CASES = all_cases()
 TRAINING = [(case, world) for case in CASES if case.answer is None and case.runs for world in case.worlds]
 COVERING = set(covering(TRAINING, features))
-TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 
 
 def as_parameter(run: Run) -> Any:
@@ -51,33 +62,17 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
 @pytest.mark.parametrize(("case", "world"), [as_parameter(run) for run in TRAINING])
 def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    if case.folder:
-        shutil.copytree(case.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        script = folder / case.path.relative_to(case.folder)
-    else:
-        folder.mkdir()
-        script = folder / f"train{case.path.suffix}"
-        script.write_bytes(case.path.read_bytes())
-    project = read_project(script, as_module=case.module is not None)
-    conversion = convert(project)
-    subject = Subject(
-        options=VerifyOptions(script, arguments=case.arguments, timeout=TIMEOUT),
-        script=script,
-        name=str(script.relative_to(folder)),
-        version=Version(
-            conversion.entry.data,
-            script.name if conversion.is_project else "train_ddp.py",
-            conversion.files_beside,
-        ),
+    project = case.project(case.copied_to(folder))
+    verdict = forked_verdict(
+        server,
+        convert(project),
+        folder,
+        world,
         module=case.module,
-        folder=folder,
+        arguments=case.arguments,
         mended=mended_files(project),
-        torchrun=False,
         float32=world == min(case.worlds),  # what doubles hide does not hang on the number of devices
     )
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    verdict = run_trial(subject, world, server, scratch, SILENT)
     print_report(Report(case.name, (verdict,), "", 0.0))  # pytest shows it where one of these is false
     assert verdict.same
     assert verdict.trained is case.trains

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from corpus.features import features
-from corpus.test_corpus import COVERING, TRAINING
+from corpus.test_corpus import COVERING, TRAINING, features
 from covering import covering
 
 ROOT = Path(__file__).resolve().parent.parent.parent

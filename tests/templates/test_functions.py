@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from dp2ddp.templates import functions
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.torchrun
@@ -70,3 +73,19 @@ def test_tensors_with_gradients_in_objects_are_refused_on_all_ranks(found: Any, 
 @pytest.mark.parametrize("world", [2, 3])
 def test_rank_0_alone_computes_all_replicas(found: Any, world: int) -> None:
     assert all(each["of_rank_0_alone"] for each in found[world])
+
+
+def test_gathered_dicts_keep_their_kind_and_keys() -> None:
+    """As torch's own, which gathers from GPUs alone: numbers make a vector, rows follow one another."""
+    ranks = [
+        OrderedDict(loss=torch.tensor(float(rank)), pair=(torch.full((2, 3), rank), None), rows=torch.ones(1))
+        for rank in range(2)
+    ]
+    gathered = functions.gather_on_ranks(ranks)
+
+    assert type(gathered) is OrderedDict
+    assert list(gathered) == ["loss", "pair", "rows"]
+    assert gathered["loss"].tolist() == [0.0, 1.0]
+    assert gathered["pair"][0][:, 0].tolist() == [0, 0, 1, 1]
+    assert gathered["pair"][1] is None
+    assert gathered["rows"].shape == (2,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -22,7 +21,6 @@ from dp2ddp.runtime.run import Run, watch  # noqa: E402
 from dp2ddp.runtime.server import Server  # noqa: E402
 from dp2ddp.runtime.stage import Stage  # noqa: E402
 from dp2ddp.source.old_code import mended_files  # noqa: E402
-from dp2ddp.source.projects import read_project  # noqa: E402
 from dp2ddp.trace.records import read_trace  # noqa: E402
 from dp2ddp.trial.runs import environment  # noqa: E402
 
@@ -44,17 +42,10 @@ def scripts() -> list[Case]:
 
 def converted_here(case: Case, folder: Path) -> Conversion:
     """A copy of the script and its project in a folder, converted in place there."""
-    if case.folder:
-        shutil.copytree(case.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        script = folder / case.path.relative_to(case.folder)
-    else:
-        folder.mkdir()
-        script = folder / "train.py"
-        shutil.copy(case.path, script)
-    for path, data in mended_files(read_project(script, as_module=case.module is not None)).items():
+    script = case.copied_to(folder)
+    for path, data in mended_files(case.project(script)).items():
         path.write_bytes(data)
-    project = read_project(script, as_module=case.module is not None)
-    conversion = convert_idiomatic(project, Options(style="idiomatic"))
+    conversion = convert_idiomatic(case.project(script), Options(style="idiomatic"))
     for file in conversion.changed_files:
         assert file.before.path
         file.before.path.write_bytes(file.data)

@@ -1,2 +1,0 @@
-from . import pretrain
-from .loop import train
