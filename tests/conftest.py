@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -62,13 +63,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skip_without_devices(item, present)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported and collected stays: each search for garbage walked over all of it."""
+    gc.collect()
+    gc.freeze()
+
+
+# where most tests read, write and compare in this process
+QUICK = ("codemod", "comparison", "report", "review", "source", "test_docs.py", "test_words.py")
+
+
 def mark_quick(items: list[pytest.Item]) -> None:
-    """`-m quick`: of each test that starts no ranks the first case."""
+    """`-m quick`: there, of each test that starts no ranks the first case."""
     seen: set[tuple[Path, str]] = set()
     for item in items:
-        test = (item.path, item.nodeid.partition("[")[0])
         ranks = any(item.get_closest_marker(mark) for mark in ("torchrun", "gpu", "slow"))
-        if not ranks and test not in seen:
+        ranks = ranks or "server" in getattr(item, "fixturenames", ())
+        test = (item.path, item.nodeid.partition("[")[0])
+        if item.path.relative_to(ROOT / "tests").parts[0] in QUICK and not ranks and test not in seen:
             seen.add(test)
             item.add_marker(pytest.mark.quick)
 

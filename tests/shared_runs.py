@@ -18,6 +18,7 @@ SHARED_BY_FILE = {
     "tests/cli/test_verify.py",
     "tests/codemod/test_held.py",
     "tests/hidden/test_trainer_page.py",
+    "tests/costs/test_clock.py",
     "tests/costs/test_counter.py",
     "tests/hangs/test_hangs.py",
     "tests/new/test_new.py",

@@ -124,11 +124,13 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_has_counted_lets_its_reducers_go() -> None:
     """One that outlives the interpreter aborts it now and then, and a port by hand keeps its model to the end."""
     subprocess.run([sys.executable, "-c", ENDS], cwd=ROOT / "benchmarks" / "counted", check=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_port_that_fails_is_no_measurement(ports: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit(3)", encoding="utf-8")
     with pytest.raises(RuntimeError, match="train ended with 3"):
@@ -138,6 +140,7 @@ def test_a_port_that_fails_is_no_measurement(ports: ModuleType, tmp_path: Path) 
 # ---- gpu.py
 
 
+@pytest.mark.slow
 @pytest.mark.torchrun
 def test_what_waits_for_a_gpu_runs_on_the_processor(tmp_path: Path) -> None:
     """The same code: a conversion's weights are those of DataParallel, and its sums are seen by the profile."""

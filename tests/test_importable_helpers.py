@@ -19,9 +19,10 @@ SOURCE = ROOT / "dp2ddp" / "helpers.py"
 OTHER_WORDS = {"clear", "exact", "plain"}
 
 
-def modules_after(code: str) -> set[str]:
-    """All modules that a fresh interpreter holds after running `code`."""
-    report = f"{code}\nimport json, sys\nprint(json.dumps([*sys.modules]))"
+def modules_after(code: str, before: str = "") -> set[str]:
+    """The modules that `code` loads in a fresh interpreter, beyond those of `before`."""
+    report = "print(json.dumps([*({*sys.modules} - known)]))"
+    report = f"import json, sys\n{before}\nknown = {{*sys.modules}}\n{code}\n{report}"
     run = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
     return set(json.loads(run.stdout.splitlines()[-1]))
 
@@ -58,9 +59,9 @@ def test_an_unknown_name_is_refused_in_the_usual_words() -> None:
 
 
 def test_what_it_imports_is_torch_and_pythons_own() -> None:
-    torchs = modules_after("import torch, torch.distributed, torch.utils.data, torch.nn.parallel, torch.func")
-    every = modules_after(f"from dp2ddp.helpers import {', '.join(names_of_rules())}")
-    others = {name.split(".")[0] for name in every - torchs} - set(sys.stdlib_module_names)
+    torchs = "import torch, torch.distributed, torch.utils.data, torch.nn.parallel, torch.func"
+    every = modules_after(f"from dp2ddp.helpers import {', '.join(names_of_rules())}", torchs)
+    others = {name.split(".")[0] for name in every} - set(sys.stdlib_module_names)
     assert others - {"torch"} == {"dp2ddp"}
     own = {name for name in every if name.startswith("dp2ddp")}
     assert {".".join(name.split(".")[:2]) for name in own} == {"dp2ddp", "dp2ddp.helpers", "dp2ddp.templates"}

@@ -110,8 +110,15 @@ def ended(folder: Path, texts: tuple[str, str]) -> list[subprocess.CompletedProc
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("wrapper", sorted(PENALTIES))
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("workers", "wrapper"),
+    [
+        (0, "WholeBatchDDP"),
+        (1, "WholeBatchParallel"),
+        pytest.param(1, "WholeBatchDDP", marks=pytest.mark.slow),
+        pytest.param(0, "WholeBatchParallel", marks=pytest.mark.slow),
+    ],
+)
 def test_all_that_the_owner_adds_is_right(tmp_path: Path, workers: int, wrapper: str) -> None:
     alone, ranks = ended(tmp_path, both(tmp_path, workers, wrapper))
     assert ranks.returncode == 0, ranks.stderr

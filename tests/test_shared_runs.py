@@ -41,6 +41,7 @@ def test_a_group_is_a_file_a_parameter_or_a_test() -> None:
     }
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_share_a_group() -> None:
     tests = "tests/test_examples.py::test_a_second_conversion_finds_nothing_to_do"
     today = "tests/test_examples.py::test_the_checked_in_conversion_is_todays"

@@ -164,10 +164,6 @@ class TestFolder:
         assert convert("train.py", "-o", "../ddp", "--force").exit_code == 0
         assert contents(project.parent / "ddp").keys() == {*FILES, "ddp_helpers.py", "mine.txt", RECORD}
 
-    def test_a_copy_inside_the_project_does_not_copy_itself(self, project: Path) -> None:
-        assert convert("train.py", "-o", "ddp").exit_code == 0
-        assert contents(project / "ddp").keys() == {*FILES, "ddp_helpers.py", RECORD}
-
     def test_a_second_conversion_changes_nothing(
         self, project: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -237,27 +237,3 @@ def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.M
     ]
     assert problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")
     assert read == [str(script)]
-
-
-@pytest.mark.parametrize(
-    ("line", "goes"),
-    [
-        ("from torch.utils.data import DataLoader", True),
-        ("from torch.utils.data import DataLoader  # noqa", False),
-        (
-            "from torch.utils.data import DataLoader\nkind = DataLoader if x else None\nisinstance(x, DataLoader)",
-            False,
-        ),
-        ("from torch.utils.data import DataLoader\n__all__ = ['DataLoader']", False),
-    ],
-)
-def test_imports_that_nothing_uses_any_more_go(line: str, goes: bool) -> None:
-    after = converted(f"{WRAP}{line}\nloader = DataLoader(data, num_workers=2)\n").after
-    assert ("from torch.utils.data import DataLoader" not in after) is goes
-
-
-def test_an_import_stays_that_another_file_takes_from_there() -> None:
-    data = "from torch.utils.data import DataLoader\nloader = DataLoader(data, num_workers=2)\n"
-    text = f"import data\n{WRAP}print(data.loader)\n"
-    assert "import DataLoader" not in converted(text, {"data": data}).modules[0].after
-    assert "import DataLoader" in converted(f"{text}data.DataLoader\n", {"data": data}).modules[0].after

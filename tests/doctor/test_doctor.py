@@ -74,7 +74,13 @@ def test_ranks_that_wait_for_each_other_are_ended(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["kill", "kill -9"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, id="kill"),
+        pytest.param(signal.SIGKILL, id="kill -9", marks=pytest.mark.slow),  # also runtime/test_processes.py
+    ],
+)
 def test_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     hang(tmp_path, monkeypatch)
     temporary = tmp_path / "temporary"

@@ -22,47 +22,6 @@ from tests.cli.scripts import TRAIN, script, variables
 
 pytestmark = pytest.mark.torchrun
 
-# Trains on from its own checkpoint; ranks that are named die once.
-SCRIPT = """
-import os
-import signal
-import sys
-from pathlib import Path
-
-import torch
-from torch import nn
-
-from dp2ddp.templates.checkpoints import save_on_rank0
-from dp2ddp.templates.ddp import WholeBatchDDP
-from dp2ddp.templates.ranks import init_distributed
-
-RANK, VICTIMS = os.environ["RANK"], sys.argv[1:]
-init_distributed()
-torch.manual_seed(0)
-net = WholeBatchDDP(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3)))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-x, y = torch.randn(24, 8), torch.randint(0, 3, (24,))
-start = 0
-if Path("last.pt").exists():
-    state = torch.load("last.pt")
-    net.load_state_dict(state["net"])
-    optimizer.load_state_dict(state["optimizer"])
-    start = state["epoch"] + 1
-    print("from epoch", start)
-for epoch in range(start, 4):
-    torch.manual_seed(epoch)
-    for rows in torch.randperm(24).split(8):
-        marker = Path(f"killed in {epoch}")
-        if epoch > 1 and VICTIMS[epoch - 2 :][:1] == [RANK] and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-        optimizer.step()
-    save_on_rank0({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "last.pt")
-print(sum(p.double().sum().item() for p in net.parameters()))
-"""
-
 # the node it is on, as a file; Ray has no number for it
 NODE = "import os\nopen(f'node {os.environ.get(\"GROUP_RANK\")}', 'w').close()\n"
 

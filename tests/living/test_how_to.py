@@ -13,10 +13,17 @@ from tests.living.verifying import findings, verified
 
 pytestmark = pytest.mark.torchrun
 SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "how_to").glob("*/train.py"))
+LEFT_TO_ALL = {"hf_trainer"}  # tests/trial/test_hidden.py trains one of these, too
 
 
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("script", [pytest.param(path, id=path.parent.name) for path in SCRIPTS])
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, id=path.parent.name, marks=[pytest.mark.slow] * (path.parent.name in LEFT_TO_ALL))
+        for path in SCRIPTS
+    ],
+)
 def test_the_script_of_a_page_trains_the_same(
     server: Server, script: Path, world: int, tmp_path: Path
 ) -> None:

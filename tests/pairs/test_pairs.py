@@ -31,10 +31,14 @@ from dp2ddp.trial.launcher import starts_its_ranks
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 from tests.diffs import Script, scripts
+from tests.mutations.faults import FAULTS
 
 HERE = Path(__file__).resolve().parent
 HEAD = {"verify", "random", "cause", "also", "worlds", "arguments"}
 STARTS = ("spawn(", "Process(", "notebook_launcher(", "accelerate", "lightning")  # ranks
+PLANTED = {
+    code for fault in FAULTS for code in fault.causes.split("|")
+}  # tests/mutations plants each of these
 TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 
 
@@ -84,7 +88,7 @@ RUNS = [(port, world) for port in PORTS for world in port.worlds]
 def features(run: tuple[Port, int]) -> set[Hashable]:
     """What is said of a port, of which original, how it starts its ranks, with which library."""
     port, world = run
-    said = {*port.causes, *port.also, port.answer, ("random only", port.random_only)}
+    said = {*port.causes, *port.also, port.answer, ("random only", port.random_only)} - PLANTED
     starts = {word for word in STARTS if word in port.script.body}
     return {*said, *starts, (port.original, port.answer == "same"), world}
 

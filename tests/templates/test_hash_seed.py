@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import os, sys
-from dp2ddp.templates.ranks import have_one_hash_seed
+from dp2ddp.codemod.lift import Library
+
+HELPER = Library().lift(
+    ["have_one_hash_seed"]
+)  # as a script gets it; torch, which it does not need, takes seconds
+PROGRAM = (
+    "\n".join([*(line.text for line in HELPER.imports), *HELPER.definitions])
+    + """
 have_one_hash_seed()
 print(hash("dog"), [*{"a", "quick", "brown", "fox"}], sys.argv[1:], __name__, os.environ.get("PYTHONHASHSEED"))
 """
+)
 
 
 def told(folder: Path, *words: str, **variables: str) -> str:
@@ -24,7 +29,7 @@ def told(folder: Path, *words: str, **variables: str) -> str:
     run = subprocess.run(
         [sys.executable, "-u", *words],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables},
+        env={**kept, "OMP_NUM_THREADS": "1", **variables},
         capture_output=True,
         text=True,
         timeout=100,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,14 @@ from torch import nn
 from dp2ddp.comparison.differences import array_difference
 from dp2ddp.trace.recorder import Recorder, StepLimit
 from dp2ddp.trace.records import FinalKind, Trace, gaps, read_trace
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_other_tests_is_searched() -> Iterator[None]:
+    """The recorder looks for models among all objects: behind thousands of tests that takes seconds, each time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Net(nn.Module):

