@@ -68,7 +68,7 @@ class RankConditions:
     def _find(self, node: ast.AST) -> Ranks:
         if condition := self._one_rank_condition(node):
             return Ranks(condition)
-        if any(isinstance(each, ast.If) and self.may_ask(each.test) for each in self.module.around(node)):
+        if any(self.may_ask(each.test) for each in self.file.around(node, ast.If)):
             return Ranks(are_some=True)
         return Ranks(are_all=self._on_all_ranks(node, set()))
 

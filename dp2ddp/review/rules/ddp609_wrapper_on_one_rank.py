@@ -16,7 +16,17 @@ https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, Wrap, corrected, literal, wrong
+from dp2ddp.review.check_rule import (
+    CheckRule,
+    DDPScript,
+    Found,
+    Problem,
+    Wrap,
+    corrected,
+    inside,
+    literal,
+    wrong,
+)
 
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 
@@ -86,5 +96,4 @@ def _run_in(script: DDPScript, call: ast.Call, place: int) -> ast.Call | None:
     if not isinstance(function, ast.FunctionDef) or place >= len(function.args.args):
         return None
     name = function.args.args[place].arg
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return next((node for node in calls if isinstance(node.func, ast.Name) and node.func.id == name), None)
+    return next((each for each in inside(function, ast.Call) if getattr(each.func, "id", "") == name), None)

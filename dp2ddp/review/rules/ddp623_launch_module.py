@@ -57,8 +57,7 @@ def _commands(script: DDPScript) -> Iterator[ast.AST]:
         if not isinstance(node.value, str) or LAUNCH not in node.value:
             continue
         parent = script.module.parents[node]
-        calls = (around for around in script.module.around(node) if isinstance(around, ast.Call))
-        names = (script.module.name(call.func) or "" for call in calls)
+        names = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
         is_run = any(name == "os.system" or name.startswith("subprocess.") for name in names)
         if isinstance(parent, (ast.List, ast.Tuple)) and node.value == LAUNCH:
             is_run = any(isinstance(each, ast.Constant) and each.value == "-m" for each in parent.elts)

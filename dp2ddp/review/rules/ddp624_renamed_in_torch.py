@@ -41,7 +41,6 @@ class RenamedInTorch(CheckWarning):
     shown_once = True
     examples = (
         mended("""
-              import torch.distributed as dist
             - dist.all_reduce(x, op=dist.reduce_op.SUM)
             + dist.all_reduce(x, op=dist.ReduceOp.SUM)
         """),
@@ -89,5 +88,5 @@ def _is_chosen(script: DDPScript, node: ast.AST, name: str) -> bool:
         for statement in script.module.nodes(*IMPORTS)
         if any((alias.asname or alias.name) == word for alias in getattr(statement, "names", ()))
     ]
-    around = (parent for place in (node, *imports) for parent in script.module.around(place))
-    return len(imports) > 1 or any(isinstance(parent, ast.Try) and parent.handlers for parent in around)
+    tried = (each for place in (node, *imports) for each in script.file.around(place, ast.Try))
+    return len(imports) > 1 or any(each.handlers for each in tried)

@@ -12,7 +12,7 @@ https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/mo
 
 import ast
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, right
 
 
 class ForwardOutsideNoSync(CheckWarning):
@@ -70,13 +70,9 @@ def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
         script.file.loop_around(block) or script.file.function_of(block),
         script.file.text_of(wrapper),
     )
-    for node in ast.walk(turn):
-        if (
-            isinstance(node, ast.Call)
-            and node.lineno < block.lineno
-            and script.file.text_of(node.func) == text
-        ):
-            blocks = (each for each in script.module.around(node) if isinstance(each, ast.With))
+    for node in inside(turn, ast.Call):
+        if node.lineno < block.lineno and script.file.text_of(node.func) == text:
+            blocks = script.file.around(node, ast.With)
             if not any(_unsynced(item) for each in blocks for item in each.items):
                 return True
     return False

@@ -22,27 +22,22 @@ init_distributed()
 
 
 class SamplerUnderWholeBatches(CheckRule):
+    start = CONVERTED
     examples = (
-        *corrected(
-            """
+        *corrected("""
             # cut twice
               model = WholeBatchDDP(net)
             - loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
             + loader = DataLoader(data, batch_size=32, shuffle=True)
               for x, y in loader:
                   criterion(model(x), y).backward()
-            """,
-            start=CONVERTED,
-        ),
-        right(
-            """
+        """),
+        right("""
             from torch.nn.parallel import DistributedDataParallel
             model = DistributedDataParallel(net)
             for x, y in DataLoader(data, batch_size=32, sampler=DistributedSampler(data)):
                 criterion(model(x), y).backward()
-            """,
-            start=CONVERTED,
-        ),
+        """),
     )
 
     def find(self, script: DDPScript) -> Found:

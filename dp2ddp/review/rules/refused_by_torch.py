@@ -118,7 +118,7 @@ class AttributeOfTheWrapper(CheckRule):
             if node.attr in OF_WRAPPERS or node.attr in stored or node.attr.startswith("_"):
                 continue
             wrap = script.wrap_of(node.value)
-            in_try = any(isinstance(parent, ast.Try) for parent in script.module.around(node))
+            in_try = any(script.file.around(node, ast.Try))
             if wrap and (wrap.call.name or "").startswith("torch.") and not in_try:
                 text = f"{script.file.text_of(node.value)}.module.{node.attr}"
                 advice = f"ask the model inside: {text}; what trains belongs into its forward"
@@ -233,7 +233,7 @@ class SamplerAndShuffle(CheckRule):
     )
     examples = (
         mended("""
-              from torch.utils.data import DataLoader, DistributedSampler
+              from torch.utils.data import DistributedSampler
               sampler = DistributedSampler(data)
             - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
             + loader = DataLoader(data, batch_size=8, sampler=sampler)
@@ -261,7 +261,7 @@ class SamplerAndShuffle(CheckRule):
 def _never_ran(script: DDPScript, loader: Loader) -> bool:
     """Whether the loader always gets a sampler that shuffles, and nothing catches the error that it then raises."""
     sampler = loader.certain_sampler
-    is_tried = any(isinstance(parent, ast.Try) for parent in script.module.around(loader.call.node))
+    is_tried = any(script.file.around(loader.call.node, ast.Try))
     return sampler is not None and sampler.argument(3, "shuffle") is None and not is_tried
 
 
