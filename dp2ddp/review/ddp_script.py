@@ -89,10 +89,8 @@ class Loader:
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
         values = self.flow.values(given)
-        may_be = [
-            each for each in self.samplers if each.node in values and self.flow.may_mean(given, each.node)
-        ]
-        return may_be[-1] if may_be else None
+        made = (each for each in self.samplers if each.node in values)
+        return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
     @property
     def certain_sampler(self) -> Call | None:
@@ -103,10 +101,8 @@ class Loader:
 
     @cached_property
     def loops(self) -> list[Loop]:
-        return [
-            Loop(node, self.flow.trains_in(node), self.flow.repeats(use))
-            for node, use in self.flow.loops_over(self.call.node)
-        ]
+        loops = self.flow.loops_over(self.call.node)
+        return [Loop(node, self.flow.trains_in(node), self.flow.repeats(use)) for node, use in loops]
 
     @property
     def trains(self) -> bool:
@@ -225,9 +221,8 @@ class DDPScript:
     @cached_property
     def whole_batch_wraps(self) -> tuple[Wrap, ...]:
         """The calls of helpers that wrap a model, and take whole batches."""
-        return tuple(
-            Wrap(call, self.flow, self.helper_calls[call]) for call in self._certain_helpers(WRAPPERS)
-        )
+        calls = self._certain_helpers(WRAPPERS)
+        return tuple(Wrap(call, self.flow, self.helper_calls[call]) for call in calls)
 
     @cached_property
     def helper_meetings(self) -> tuple[Call, ...]:

@@ -131,9 +131,8 @@ class Flow:
                 yield loop, use
 
     def _loops_over_parameter(self, function: ast.AST, call: ast.Call, given: ast.AST) -> Iterator[ast.For]:
-        names = [
-            each.arg for each, argument in zip(places(function), call.args, strict=False) if argument is given
-        ]
+        by_place = zip(places(function), call.args, strict=False)
+        names = [each.arg for each, argument in by_place if argument is given]
         names += [each.arg for each in call.keywords if each.arg and each.value is given]
         for mention in self.module.by_word.get(names[0], ()) if names else ():
             is_own = isinstance(mention, ast.Name) and self.file.function_of(mention) is function

@@ -54,11 +54,10 @@ class OwnFile:
 
     def values(self, node: ast.Name) -> list[ast.AST | None]:
         """What a name is set to, wherever it is; None for what is no plain `name = expression`."""
-        return [
-            each.node if each.how is Binds.VALUE else None
-            for each in self.module.bindings(node)
-            if each.how not in (Binds.IMPORT, Binds.DEFINITION)
-        ]
+        bindings = (
+            each for each in self.module.bindings(node) if each.how not in (Binds.IMPORT, Binds.DEFINITION)
+        )
+        return [each.node if each.how is Binds.VALUE else None for each in bindings]
 
     def variable(self, node: ast.AST) -> Variable:
         """What a name, an attribute or an item means: two mentions of one thing have equal variables.
@@ -152,9 +151,8 @@ class OwnFile:
 
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""
-        nearest = next(
-            (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS))), None
-        )
+        around = (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS)))
+        nearest = next(around, None)
         return nearest if isinstance(nearest, LOOPS) else None
 
     def function_of(self, node: ast.AST) -> ast.AST:
