@@ -30,7 +30,7 @@ from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
 from dp2ddp.review.own_file import inside, literal, values_of
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Problem", "Wrap"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
 __all__ += ["corrected", "inside", "literal", "mended", "right", "values_of", "wrong"]
 
 HEADINGS = ("What it does", "Why", "Safety", "References")
@@ -66,7 +66,7 @@ class CheckRule(DescribedRule):
 
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
-    message: ClassVar[str]  # what most rules say of each place
+    message: ClassVar[str]  # what is said of each place, with {holes} for words
     advice: ClassVar[str]
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
     shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
@@ -82,8 +82,8 @@ class CheckRule(DescribedRule):
         """The problems of one script, each proven from its text."""
         raise NotImplementedError
 
-    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = ()) -> Problem:
-        return Problem(node, self.message, self.advice, fix)
+    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = (), **words: object) -> Problem:
+        return Problem(node, self.message.format(**words), self.advice.format(**words), fix)
 
     @classmethod
     def page(cls) -> str:

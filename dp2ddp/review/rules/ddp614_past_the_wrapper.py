@@ -16,7 +16,7 @@ import ast
 import re
 
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, inside, right
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, right
 
 REDUCES = re.compile(r"reduce|average|sync")
 OF_MODULES = {  # methods of every module that compute nothing
@@ -46,6 +46,8 @@ OF_MODULES = {  # methods of every module that compute nothing
 
 
 class PastTheWrapper(CheckRule):
+    message = "this pass goes past the wrapper, so its gradients are not summed over the ranks"
+    advice = "call {name}(...); what it should do belongs into its forward"
     examples = (
         *corrected("""
             # not summed
@@ -72,11 +74,7 @@ class PastTheWrapper(CheckRule):
                 continue
             trains = _is_differentiated(script, call)
             if trains and not _calls(script, call, wrapper) and not _reduces(script):
-                yield Problem(
-                    call.node,
-                    "this pass goes past the wrapper, so its gradients are not summed over the ranks",
-                    f"call {script.file.text_of(wrapper)}(...); what it should do belongs into its forward",
-                )
+                yield self.problem(call.node, name=script.file.text_of(wrapper))
 
 
 def _wrapper_of(function: ast.expr) -> ast.expr | None:

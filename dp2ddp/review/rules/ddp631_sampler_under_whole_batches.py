@@ -12,7 +12,7 @@ the file calls no collective itself.
 https://github.com/huggingface/accelerate/issues/3520 (the same with Accelerate's loaders).
 """
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
 
 CONVERTED = """\
 from torch.utils.data import DataLoader, DistributedSampler
@@ -23,6 +23,8 @@ init_distributed()
 
 class SamplerUnderWholeBatches(CheckRule):
     start = CONVERTED
+    message = "the data are cut twice, by this sampler and by the wrapper: one in W samples is trained on"
+    advice = "give every rank the same batches: take the sampler out{shuffles}"
     examples = (
         *corrected("""
             # cut twice
@@ -47,8 +49,4 @@ class SamplerUnderWholeBatches(CheckRule):
             sampler = loader.certain_sampler
             if sampler is not None and loader.trains:
                 shuffles = "" if loader.shuffle else ", and let the loader shuffle"
-                yield Problem(
-                    sampler.node,
-                    "the data are cut twice, by this sampler and by the wrapper: one in W samples is trained on",
-                    f"give every rank the same batches: take the sampler out{shuffles}",
-                )
+                yield self.problem(sampler.node, shuffles=shuffles)

@@ -17,18 +17,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import places
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    DDPScript,
-    Found,
-    Problem,
-    Wrap,
-    inside,
-    literal,
-    right,
-    wrong,
-)
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, inside, literal, right, wrong
 
 # What templates/ddp.py says.
 WHOLE = "the model is copied, or saved as a whole"
@@ -53,6 +42,8 @@ init_distributed()
 
 class RefusedByTheWrapper(CheckRule):
     start = CONVERTED
+    message = "WholeBatchDDP refuses this at run time: {reason}"
+    advice = "convert anew with --import, and take WholeBatchParallel"
     examples = (
         wrong("""
             # two backwards
@@ -89,11 +80,7 @@ class RefusedByTheWrapper(CheckRule):
     def find(self, script: DDPScript) -> Found:
         wraps = [wrap for wrap in script.whole_batch_wraps if wrap.helper == "WholeBatchDDP"]
         for node, reason in _Wrapped(script, wraps).refused() if wraps else ():
-            yield Problem(
-                node,
-                f"WholeBatchDDP refuses this at run time: {reason}",
-                "convert anew with --import, and take WholeBatchParallel",
-            )
+            yield self.problem(node, reason=reason)
 
 
 class _Wrapped:

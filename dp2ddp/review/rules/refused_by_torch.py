@@ -10,7 +10,6 @@ from dp2ddp.review.check_rule import (
     DDPScript,
     Found,
     Loader,
-    Problem,
     corrected,
     literal,
     mended,
@@ -34,6 +33,8 @@ class SeveralDeviceIds(CheckRule):
     """
 
     code, name = "DDP611", "several-device-ids"
+    message = "takes one device, and refuses several"
+    advice = "start a process for each device, and pass device_ids=[local_rank]"
     examples = (
         *corrected("""
             # one device
@@ -53,8 +54,7 @@ class SeveralDeviceIds(CheckRule):
             ids = wrap.call.argument(1, "device_ids")
             values = script.flow.values(ids)
             if ids is not None and values and all(_are_several(script, value) for value in values):
-                advice = "start a process for each device, and pass device_ids=[local_rank]"
-                yield Problem(ids, "takes one device, and refuses several", advice)
+                yield self.problem(ids)
 
 
 def _are_several(script: DDPScript, value: ast.AST) -> bool:
@@ -101,6 +101,8 @@ class AttributeOfTheWrapper(CheckRule):
     """
 
     code, name = "DDP615", "attribute-of-the-wrapper"
+    message = "the wrapper has no `{name}`"
+    advice = "ask the model inside: {owner}.module.{name}; what trains belongs into its forward"
     examples = corrected("""
         # model.module
           model = DistributedDataParallel(net)
@@ -120,9 +122,7 @@ class AttributeOfTheWrapper(CheckRule):
             wrap = script.wrap_of(node.value)
             in_try = any(script.file.around(node, ast.Try))
             if wrap and (wrap.call.name or "").startswith("torch.") and not in_try:
-                text = f"{script.file.text_of(node.value)}.module.{node.attr}"
-                advice = f"ask the model inside: {text}; what trains belongs into its forward"
-                yield Problem(node, f"the wrapper has no `{node.attr}`", advice)
+                yield self.problem(node, name=node.attr, owner=script.file.text_of(node.value))
 
 
 class OptimizerBeforeMove(CheckRule):
@@ -279,6 +279,8 @@ class ResultOfACollective(CheckRule):
     """
 
     code, name = "DDP630", "result-of-a-collective"
+    message = "{name}() works in place and returns None, which is used here"
+    advice = "call it on a line of its own, and go on with the tensor that it was given"
     examples = (
         *corrected("""
             # None
@@ -294,11 +296,7 @@ class ResultOfACollective(CheckRule):
         for call in script.collectives:
             may_wait = call.keyword("async_op") is not None or len(call.node.args) > 3  # it may be the fifth
             if not may_wait and _is_used(script, call):
-                yield Problem(
-                    call.node,
-                    f"{(call.name or '').rpartition('.')[2]}() works in place and returns None, which is used here",
-                    "call it on a line of its own, and go on with the tensor that it was given",
-                )
+                yield self.problem(call.node, name=(call.name or "").rpartition(".")[2])
 
 
 def _is_used(script: DDPScript, call: Call) -> bool:
