@@ -114,21 +114,15 @@ class Loader:
         return all(map(self._is_only_read, self.flow.uses(self.call.node)))
 
     def _is_only_read(self, use: ast.AST) -> bool:
-        match self.flow.module.parents[use]:
-            case ast.Call(func=ast.Attribute(attr=method), args=args) if use in args:
-                return method in self.flow.file.methods_by_name or self._takes_a_loader(use)
+        file, parent = self.flow.file, self.flow.module.parents[use]
+        match parent:
             case ast.Call(func=function, args=args) if use in args:
-                return isinstance(
-                    self.flow.file.definition(function), ast.FunctionDef
-                ) or self._takes_a_loader(use)
+                is_library = (file.module.name(function) or "").startswith(TAKE_A_LOADER)
+                is_method = getattr(function, "attr", "") in file.methods_by_name
+                return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
             case ast.Attribute(attr=name):
                 return name in ("dataset", "batch_size")
-            case parent:
-                return isinstance(parent, (ast.For, ast.comprehension))
-
-    def _takes_a_loader(self, use: ast.AST) -> bool:
-        function = getattr(self.flow.module.parents[use], "func", None)
-        return (self.flow.module.name(function) or "").startswith(TAKE_A_LOADER)
+        return isinstance(parent, (ast.For, ast.comprehension))
 
 
 class DDPScript:
