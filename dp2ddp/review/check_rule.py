@@ -9,19 +9,29 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.rule import DescribedRule, Flags, Rewrites, Untouched, all_rules, code_of, diff, rules_in
+from dp2ddp.codemod.rule import (
+    DescribedRule,
+    Example,
+    Flags,
+    Rewrites,
+    Untouched,
+    all_rules,
+    code_of,
+    rules_in,
+)
+from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
-from dp2ddp.review.own_file import literal, values_of
+from dp2ddp.review.own_file import inside, literal, values_of
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Problem", "Wrap"]
-__all__ += ["corrected", "literal", "mended", "right", "values_of", "wrong"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
+__all__ += ["corrected", "inside", "literal", "mended", "right", "values_of", "wrong"]
 
 HEADINGS = ("What it does", "Why", "Safety", "References")
 # What the scripts of examples begin with.
@@ -56,22 +66,24 @@ class CheckRule(DescribedRule):
 
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
-    message: ClassVar[str]  # what most rules say of each place
+    message: ClassVar[str]  # what is said of each place, with {holes} for words
     advice: ClassVar[str]
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
     shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
+    start: ClassVar[str] = ON_RANKS  # of the scripts of its examples
 
     def __init_subclass__(cls) -> None:
         code, _, words = cls.__module__.rpartition(".")[2].partition("_")
         if code.startswith("ddp"):
             cls.code, cls.name = code.upper(), words.replace("_", "-")
+        cls.examples = tuple(_behind(cls.start, example) for example in getattr(cls, "examples", ()))
 
     def find(self, script: DDPScript) -> Found:
         """The problems of one script, each proven from its text."""
         raise NotImplementedError
 
-    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = ()) -> Problem:
-        return Problem(node, self.message, self.advice, fix)
+    def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = (), **words: object) -> Problem:
+        return Problem(node, self.message.format(**words), self.advice.format(**words), fix)
 
     @classmethod
     def page(cls) -> str:
@@ -91,28 +103,29 @@ class CheckWarning(CheckRule):
     level = Level.WARNING
 
 
-def wrong(text: str, start: str = ON_RANKS) -> Flags:
+def _behind(start: str, example: Example) -> Example:
+    """An example with the start of its script."""
+    if isinstance(example, Rewrites):
+        return Rewrites(start + example.before, start + example.after)
+    return replace(example, before=start + example.before)
+
+
+def wrong(text: str) -> Flags:
     """A script in which it is found; the first line, a comment, is what the problem's text holds."""
     message, _, before = code_of(text).partition("\n")
-    return Flags(start + before, message.removeprefix("# "))
+    return Flags(before, message.removeprefix("# "))
 
 
-def right(text: str, start: str = ON_RANKS) -> Untouched:
+def right(text: str) -> Untouched:
     """A script in which it is not found."""
-    return Untouched(start + code_of(text))
+    return Untouched(code_of(text))
 
 
-def corrected(text: str, start: str = ON_RANKS) -> tuple[Flags, Untouched]:
+def corrected(text: str) -> tuple[Flags, Untouched]:
     """What is wrong, and what to write, as a diff; the first line is that of `wrong`."""
     message, _, lines = code_of(text).partition("\n")
-    both = diff(lines)
-    return wrong(f"{message}\n{both.before}", start), right(both.after, start)
-
-
-def mended(text: str, start: str = "") -> Rewrites:
-    """What `--fix` makes of a script, as a diff."""
-    both = diff(text)
-    return Rewrites(start + both.before, start + both.after)
+    both = mended(lines)
+    return Flags(both.before, message.removeprefix("# ")), Untouched(both.after)
 
 
 def described_rules() -> list[DescribedRule]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dp2ddp.review.files import may_matter, python_files, read_bytes
+from dp2ddp.review.files import acts, may_matter, python_files, read_bytes
 from dp2ddp.review.problems import Level, PlacedProblem, Unread
 
 if TYPE_CHECKING:
@@ -72,12 +72,8 @@ def _look_at(names: Sequence[str], named: Sequence[str], tell: Tell) -> Found:
 
 def _scripts(paths: Iterable[str]) -> list[str]:
     """Those of the files that import, and do something."""
-    importing = [path for path in sorted(paths) if os.access(path, os.R_OK) and b"import" in read_bytes(path)]
-    if not importing:
-        return []
-    from dp2ddp.source.entries import does_something
-
-    return [path for path in importing if path.endswith(".ipynb") or does_something(read_bytes(path))]
+    readable = (path for path in sorted(paths) if os.access(path, os.R_OK))
+    return [path for path in readable if b"import" in read_bytes(path) and acts(path)]
 
 
 def _result(count: int, problems: Iterable[PlacedProblem], unread: Iterable[Unread]) -> CheckResult:

@@ -15,11 +15,11 @@ from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.check_rule import Problem
-from dp2ddp.review.files import read_bytes
+from dp2ddp.review.files import acts, read_bytes
 from dp2ddp.review.one_file import place_problem
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem
-from dp2ddp.source.entries import does_something, import_of
+from dp2ddp.source.entries import import_of
 from dp2ddp.source.files import read_source
 from dp2ddp.source.projects import Project, read_project
 
@@ -40,11 +40,6 @@ def names_data_parallel(file: OwnFile) -> bool:
 def may_wrap(path: str) -> bool:
     """Whether DataParallel stands in a file; wherever."""
     return MENTION.search(read_bytes(path).decode(errors="replace")) is not None
-
-
-def acts(path: str) -> bool:
-    """Whether a file does something when it is run: it may be where a training starts."""
-    return path.endswith(".ipynb") or does_something(read_bytes(path))
 
 
 def importers_of(modules: Collection[str], paths: Sequence[str]) -> Iterator[str]:

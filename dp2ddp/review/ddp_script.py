@@ -89,10 +89,8 @@ class Loader:
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
         values = self.flow.values(given)
-        may_be = [
-            each for each in self.samplers if each.node in values and self.flow.may_mean(given, each.node)
-        ]
-        return may_be[-1] if may_be else None
+        made = (each for each in self.samplers if each.node in values)
+        return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
     @property
     def certain_sampler(self) -> Call | None:
@@ -103,10 +101,8 @@ class Loader:
 
     @cached_property
     def loops(self) -> list[Loop]:
-        return [
-            Loop(node, self.flow.trains_in(node), self.flow.repeats(use))
-            for node, use in self.flow.loops_over(self.call.node)
-        ]
+        loops = self.flow.loops_over(self.call.node)
+        return [Loop(node, self.flow.trains_in(node), self.flow.repeats(use)) for node, use in loops]
 
     @property
     def trains(self) -> bool:
@@ -118,21 +114,15 @@ class Loader:
         return all(map(self._is_only_read, self.flow.uses(self.call.node)))
 
     def _is_only_read(self, use: ast.AST) -> bool:
-        match self.flow.module.parents[use]:
-            case ast.Call(func=ast.Attribute(attr=method), args=args) if use in args:
-                return method in self.flow.file.methods_by_name or self._takes_a_loader(use)
+        file, parent = self.flow.file, self.flow.module.parents[use]
+        match parent:
             case ast.Call(func=function, args=args) if use in args:
-                return isinstance(
-                    self.flow.file.definition(function), ast.FunctionDef
-                ) or self._takes_a_loader(use)
+                is_library = (file.module.name(function) or "").startswith(TAKE_A_LOADER)
+                is_method = getattr(function, "attr", "") in file.methods_by_name
+                return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
             case ast.Attribute(attr=name):
                 return name in ("dataset", "batch_size")
-            case parent:
-                return isinstance(parent, (ast.For, ast.comprehension))
-
-    def _takes_a_loader(self, use: ast.AST) -> bool:
-        function = getattr(self.flow.module.parents[use], "func", None)
-        return (self.flow.module.name(function) or "").startswith(TAKE_A_LOADER)
+        return isinstance(parent, (ast.For, ast.comprehension))
 
 
 class DDPScript:
@@ -225,9 +215,8 @@ class DDPScript:
     @cached_property
     def whole_batch_wraps(self) -> tuple[Wrap, ...]:
         """The calls of helpers that wrap a model, and take whole batches."""
-        return tuple(
-            Wrap(call, self.flow, self.helper_calls[call]) for call in self._certain_helpers(WRAPPERS)
-        )
+        calls = self._certain_helpers(WRAPPERS)
+        return tuple(Wrap(call, self.flow, self.helper_calls[call]) for call in calls)
 
     @cached_property
     def helper_meetings(self) -> tuple[Call, ...]:

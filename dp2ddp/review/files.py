@@ -76,6 +76,13 @@ def may_matter(path: str) -> bool:
     return is_common and (any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED))
 
 
+def acts(path: str) -> bool:
+    """Whether a file does something when it is run: it may be where a training starts."""
+    from dp2ddp.source.entries import does_something  # asked of few
+
+    return path.endswith(".ipynb") or does_something(read_bytes(path))
+
+
 def _uses_wrapping_library(path: str, data: bytes) -> bool:
     """Whether it imports one, and has a word of what of it wraps."""
     if not (any(name in data for name in LIBRARIES) and any(word in data for word in USES)):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places
-from dp2ddp.review.own_file import Mention, OwnFile, Variable
+from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
 OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
@@ -131,9 +131,8 @@ class Flow:
                 yield loop, use
 
     def _loops_over_parameter(self, function: ast.AST, call: ast.Call, given: ast.AST) -> Iterator[ast.For]:
-        names = [
-            each.arg for each, argument in zip(places(function), call.args, strict=False) if argument is given
-        ]
+        by_place = zip(places(function), call.args, strict=False)
+        names = [each.arg for each, argument in by_place if argument is given]
         names += [each.arg for each in call.keywords if each.arg and each.value is given]
         for mention in self.module.by_word.get(names[0], ()) if names else ():
             is_own = isinstance(mention, ast.Name) and self.file.function_of(mention) is function
@@ -172,8 +171,6 @@ class Flow:
 
     def trains_in(self, node: ast.AST) -> bool:
         """Whether something is differentiated inside a node, or in a function of the file that is called there."""
-        inside = list(ast.walk(node))
-        called = (self.file.definition(inner.func) for inner in inside if isinstance(inner, ast.Call))
-        bodies = [function for function in called if isinstance(function, NAMED_FUNCTIONS)]
-        everything = (*inside, *(inner for function in bodies for inner in ast.walk(function)))
-        return any(isinstance(inner, ast.Attribute) and inner.attr == "backward" for inner in everything)
+        called = (self.file.definition(call.func) for call in inside(node, ast.Call))
+        bodies = [node, *(each for each in called if isinstance(each, NAMED_FUNCTIONS))]
+        return any(each.attr == "backward" for body in bodies for each in inside(body, ast.Attribute))

@@ -14,7 +14,6 @@ from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.checking import PARALLEL, Found, Tell
 from dp2ddp.review.data_parallel import (
     MOST,
-    acts,
     check_entry,
     check_project,
     importers_of,
@@ -23,7 +22,7 @@ from dp2ddp.review.data_parallel import (
     note_all_wraps,
     note_wraps,
 )
-from dp2ddp.review.files import may_matter
+from dp2ddp.review.files import acts, may_matter
 from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import PlacedProblem, Unread

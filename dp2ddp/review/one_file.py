@@ -46,8 +46,7 @@ def _found_by(rule: CheckRule, read: DDPScript, comments: Comments) -> Iterator[
 
 def _is_expected(file: OwnFile, node: ast.AST) -> bool:
     """Whether a test stands around it that wants it to fail: `with pytest.raises(RuntimeError):`."""
-    blocks = (parent for parent in file.module.around(node) if isinstance(parent, ast.With))
-    calls = (item.context_expr for block in blocks for item in block.items)
+    calls = (item.context_expr for block in file.around(node, ast.With) for item in block.items)
     return any("raises" in file.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
 
 

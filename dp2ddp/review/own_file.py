@@ -9,7 +9,7 @@ from functools import cached_property
 
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.looks.ours import read_tree
-from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.modules import Call, Node
 from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, places
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope
@@ -54,11 +54,10 @@ class OwnFile:
 
     def values(self, node: ast.Name) -> list[ast.AST | None]:
         """What a name is set to, wherever it is; None for what is no plain `name = expression`."""
-        return [
-            each.node if each.how is Binds.VALUE else None
-            for each in self.module.bindings(node)
-            if each.how not in (Binds.IMPORT, Binds.DEFINITION)
-        ]
+        bindings = (
+            each for each in self.module.bindings(node) if each.how not in (Binds.IMPORT, Binds.DEFINITION)
+        )
+        return [each.node if each.how is Binds.VALUE else None for each in bindings]
 
     def variable(self, node: ast.AST) -> Variable:
         """What a name, an attribute or an item means: two mentions of one thing have equal variables.
@@ -146,11 +145,14 @@ class OwnFile:
 
     # --- places
 
+    def around(self, node: ast.AST, kind: type[Node]) -> Iterator[Node]:
+        """The nodes of a kind that a node stands in, from the inside."""
+        return (each for each in self.module.around(node) if isinstance(each, kind))
+
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""
-        nearest = next(
-            (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS))), None
-        )
+        around = (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS)))
+        nearest = next(around, None)
         return nearest if isinstance(nearest, LOOPS) else None
 
     def function_of(self, node: ast.AST) -> ast.AST:
@@ -233,6 +235,11 @@ class OwnFile:
             for function, each in ranks
             if len(self.module.scope_of[each].bindings[each.arg]) == 1  # nothing else is assigned to it
         }
+
+
+def inside(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
+    """The nodes of a kind in a piece of code, itself included."""
+    return (each for each in ast.walk(node) if isinstance(each, kind))
 
 
 def values_of(call: ast.Call) -> list[ast.expr]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import OwnFile, Variable, literal
+from dp2ddp.review.own_file import OwnFile, Variable, inside, literal
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
@@ -36,6 +36,7 @@ HARMLESS_DECORATORS = {
 ONE, REST = "one", "all others"
 OPPOSITE = {ONE: REST, REST: ONE}
 COMPARES = {ast.Eq: ONE, ast.In: ONE, ast.NotEq: REST, ast.NotIn: REST, ast.Gt: REST}
+LEAVES = (ast.Return, ast.Continue, ast.Raise)
 SAYS_WHERE = ("device", "device_ids", "output_device")
 
 
@@ -68,7 +69,7 @@ class RankConditions:
     def _find(self, node: ast.AST) -> Ranks:
         if condition := self._one_rank_condition(node):
             return Ranks(condition)
-        if any(isinstance(each, ast.If) and self.may_ask(each.test) for each in self.module.around(node)):
+        if any(self.may_ask(each.test) for each in self.file.around(node, ast.If)):
             return Ranks(are_some=True)
         return Ranks(are_all=self._on_all_ranks(node, set()))
 
@@ -99,33 +100,25 @@ class RankConditions:
     def chooses(self, test: ast.AST) -> str:
         """ONE where a condition is true on one rank (of a node) only, REST where on all others, else ""."""
         match test:
-            case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return self._compared(left, operator, right) or self._compared(right, operator, left)
+            case ast.Compare(left=rank, ops=[operator], comparators=[number]) if self.is_rank(rank):
+                return _compared(operator, number)
+            case ast.Compare(left=number, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[rank]):
+                return _compared(operator, number) if self.is_rank(rank) else ""
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return OPPOSITE.get(self.chooses(operand), "")
+                return ONE if self.is_rank(operand) else OPPOSITE.get(self.chooses(operand), "")
             case ast.BoolOp(op=ast.And(), values=values):
                 return ONE if ONE in map(self.chooses, values) else ""
             case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
                 alone = [value for value in values if self.chooses(value) == ONE]
                 others = [value for value in values if value not in alone]
                 return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
-            case _ if self.is_rank(test):
-                return REST
-            case ast.Call(func=ast.Name() | ast.Attribute() as named) | (
-                ast.Attribute() | ast.Name() as named
-            ):
-                return ONE if ONE_RANK.match(_word(named)) or self._is_flag_of_one_rank(test) else ""
+            case ast.Call(func=named):
+                return ONE if ONE_RANK.match(_word(named)) else ""
+            case ast.Name() | ast.Attribute():
+                if ONE_RANK.match(_word(test)) or self._is_flag_of_one_rank(test):
+                    return ONE
+                return REST if self.is_rank(test) else ""
         return ""
-
-    def _compared(self, rank: ast.AST, operator: ast.cmpop, number: ast.AST) -> str:
-        """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`."""
-        value = literal(number)
-        is_one = (
-            _names_one_rank(value) if isinstance(operator, (ast.In, ast.NotIn)) else isinstance(value, int)
-        )
-        if not is_one or (isinstance(operator, ast.Gt) and value != 0) or not self.is_rank(rank):
-            return ""
-        return COMPARES.get(type(operator), "")
 
     def _is_flag_of_one_rank(self, flag: ast.AST) -> bool:
         """`saves = rank == 0`, and nothing else is assigned to it."""
@@ -226,10 +219,7 @@ class RankConditions:
     def _tests_before(self, inner: ast.AST) -> Iterator[ast.expr]:
         """The conditions above a node in its block that may end it before: `assert`, `if ...: return`."""
         for each in self.file.block_before(inner):
-            leaves = isinstance(each, ast.If) and isinstance(
-                each.body[-1], (ast.Return, ast.Continue, ast.Raise)
-            )
-            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and leaves:
+            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES):
                 yield each.test
 
     # --- what is made of ranks
@@ -266,9 +256,8 @@ class RankConditions:
     def _indices(self) -> set[str]:
         """The names of first parameters of functions that are started as processes: they are counted."""
         started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
-        return {each.arg for function in started for each in function.args.args[:1]} | {
-            name for _, name in self._given_as_rank
-        }
+        first = {each.arg for function in started for each in function.args.args[:1]}
+        return first | {name for _, name in self._given_as_rank}
 
     def _behind(self, word: str) -> Iterator[ast.AST]:
         """The nodes of all that a name of this word may stand for, anywhere in the file."""
@@ -291,10 +280,9 @@ class RankConditions:
                 given.setdefault(_text(key), []).append(value)
         for function in self.module.all(ast.FunctionDef):
             # a property, or what decides: by its results, or by its conditions
-            results = (
-                each for each in ast.walk(function) if isinstance(each, (ast.Return, ast.Yield, ast.If))
-            )
-            parts = (each.test if isinstance(each, ast.If) else each.value for each in results)
+            parts: list[ast.expr | None] = [each.test for each in inside(function, ast.If)]
+            parts += (each.value for each in inside(function, ast.Return))
+            parts += (each.value for each in inside(function, ast.Yield))
             given.setdefault(function.name, []).extend(filter(None, parts))
             is_method = isinstance(self.module.parents[function], ast.ClassDef)
             for site in self.file.sites_of(function):
@@ -325,11 +313,14 @@ def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
             yield from _walk_without_devices(child)
 
 
-def _names_one_rank(values: object) -> bool:
-    """`[0]`, and `[-1, 0]`: -1 stands for a run without ranks."""
-    if not isinstance(values, (list, tuple, set)):
-        return False
-    return all(isinstance(value, int) for value in values) and sum(value >= 0 for value in values) == 1
+def _compared(operator: ast.cmpop, number: ast.AST) -> str:
+    """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`; -1 stands for a run without ranks."""
+    given = literal(number)
+    values = given if isinstance(given, (list, tuple, set)) else [given]
+    numbers = [value for value in values if isinstance(value, int)]
+    ranks = [value for value in numbers if value >= 0] if len(numbers) == len(values) else []
+    is_one = len(ranks) == 1 and not (isinstance(operator, ast.Gt) and ranks != [0])
+    return COMPARES.get(type(operator), "") if is_one else ""
 
 
 def _number_of(test: ast.expr) -> int:

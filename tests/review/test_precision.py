@@ -331,6 +331,7 @@ def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
         "dist.get_rank() == 0 or is_main_process()",
         "not distributed or dist.get_rank() in {0}",
         "not dist.get_rank() > 0",
+        "0 == local_rank",
     ],
 )
 def test_one_rank_is_known_in_each_of_its_spellings(condition: str) -> None:
@@ -352,6 +353,9 @@ def test_one_rank_is_known_in_each_of_its_spellings(condition: str) -> None:
         "dist.get_rank() == 0 or dist.get_rank() == 1",
         "not dist.get_rank() not in (0, 1)",
         "not dist.get_rank() > 1",
+        "local_rank == -1",
+        "not local_rank != -1",
+        "0 > local_rank",
     ],
 )
 def test_several_ranks_are_not_one(condition: str) -> None:

@@ -22,9 +22,16 @@ import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader
 """
+# What `# wrapped` stands for in a spelling.
+WRAPPED = """\
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+"""
 SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
 WRONG = {
-    path.stem: path.read_text(encoding="utf-8").split("# ---\n")
+    path.stem: path.read_text(encoding="utf-8").replace("# wrapped\n", WRAPPED).split("# ---\n")
     for path in sorted((Path(__file__).parent / "wrong").iterdir())
 }
 SPELLINGS = [

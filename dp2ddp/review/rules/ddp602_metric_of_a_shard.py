@@ -14,7 +14,7 @@ https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI
 
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside, right
 
 
 class MetricOfAShard(CheckRule):
@@ -58,4 +58,4 @@ def _adds_up(node: ast.AST) -> bool:
     """`correct += hits`, and not `step += 1` or a time."""
     if not isinstance(node, ast.AugAssign) or isinstance(node.value, ast.Constant):
         return False
-    return not any("time" in inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return not any("time" in inner.id for inner in inside(node, ast.Name))

@@ -14,7 +14,7 @@ https://github.com/pytorch/examples/issues/640, https://github.com/pytorch/examp
 import ast
 import re
 
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, Problem, corrected, literal
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, literal
 
 TOTAL = re.compile(
     r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
@@ -22,6 +22,8 @@ TOTAL = re.compile(
 
 
 class TotalBatchOnEachRank(CheckWarning):
+    message = "`{name}` is the total batch by its help, but each of W ranks takes all of it: W times it"
+    advice = "divide it by the number of ranks"
     examples = corrected("""
         # W times
           import argparse
@@ -41,11 +43,7 @@ class TotalBatchOnEachRank(CheckWarning):
             match loader.size:
                 case ast.Attribute(attr=name) as size if name in total and loader.sampler:
                     if not any(_is_changed(script, use) for use in script.module.by_word[name]):
-                        yield Problem(
-                            size,
-                            f"`{name}` is the total batch by its help, but each of W ranks takes all of it: W times it",
-                            "divide it by the number of ranks",
-                        )
+                        yield self.problem(size, name=name)
 
 
 def _is_total(call: Call) -> bool:

@@ -13,19 +13,12 @@ https://github.com/NVIDIA/apex/issues/629, https://github.com/bytedance/ibot/iss
 
 import ast
 
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    DDPScript,
-    Found,
-    Problem,
-    corrected,
-    right,
-    values_of,
-)
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, right, values_of
 
 
 class SaveOnEveryRank(CheckRule):
+    message = "every rank writes this file, all at the same time"
+    advice = "save {how}"
     examples = (
         *corrected("""
             # every rank
@@ -48,15 +41,15 @@ class SaveOnEveryRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if not (script.trains_on_ranks or script.whole_batch_wraps) or _has_own_save(script):
             return
-        how = "save on one rank: if dist.get_rank() == 0"
+        how = "on one rank: if dist.get_rank() == 0"
         if script.whole_batch_wraps:
-            how = "save as convert does, by the helper save_on_rank0(...)"
+            how = "as convert does, by the helper save_on_rank0(...)"
         for call in script.file.calls_of("torch.save"):
             path = call.argument(1, "f")
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
             if script.ranks.at(call.node).are_all and not _is_called_with_rank(script, call):
-                yield Problem(call.node, "every rank writes this file, all at the same time", how)
+                yield self.problem(call.node, how=how)
 
 
 def _has_own_save(script: DDPScript) -> bool:

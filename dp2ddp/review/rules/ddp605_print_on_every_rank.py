@@ -11,12 +11,14 @@ https://github.com/Lightning-AI/pytorch-lightning/issues/901,
 https://github.com/ashleve/lightning-hydra-template/issues/115.
 """
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right
 
 REPLACES_PRINT = {"redirect_stdout", "stdout"}
 
 
 class PrintOnEveryRank(CheckWarning):
+    message = "every rank prints this line{others}"
+    advice = "print on one rank: if dist.get_rank() == 0"
     examples = (
         *corrected("""
             # every rank prints
@@ -48,5 +50,4 @@ class PrintOnEveryRank(CheckWarning):
         ]
         if prints:
             others = f", and {len(prints) - 1} more like it" if len(prints) > 1 else ""
-            message = f"every rank prints this line{others}"
-            yield Problem(prints[0], message, "print on one rank: if dist.get_rank() == 0")
+            yield self.problem(prints[0], others=others)

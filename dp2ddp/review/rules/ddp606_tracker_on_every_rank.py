@@ -9,15 +9,7 @@ Silent where an argument speaks of ranks, where wandb is given a `group`, and wh
 https://github.com/huggingface/pytorch-image-models/issues/1309, https://github.com/wandb/wandb/issues/452.
 """
 
-from dp2ddp.review.check_rule import (
-    CheckWarning,
-    DDPScript,
-    Found,
-    Problem,
-    corrected,
-    right,
-    values_of,
-)
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right, values_of
 
 TRACKERS = (
     *("wandb.init", "mlflow.start_run", "neptune.init_run"),
@@ -26,6 +18,8 @@ TRACKERS = (
 
 
 class TrackerOnEveryRank(CheckWarning):
+    message = "every rank starts a run of its own ({name})"
+    advice = "start it on one rank, and log there only: if dist.get_rank() == 0"
     examples = (
         *corrected("""
             # a run of its own
@@ -50,8 +44,4 @@ class TrackerOnEveryRank(CheckWarning):
             if call.keyword("group") or any(map(script.ranks.may_ask, values_of(call.node))):
                 continue
             if script.ranks.at(call.node).are_all:
-                yield Problem(
-                    call.node,
-                    f"every rank starts a run of its own ({call.name})",
-                    "start it on one rank, and log there only: if dist.get_rank() == 0",
-                )
+                yield self.problem(call.node, name=call.name)

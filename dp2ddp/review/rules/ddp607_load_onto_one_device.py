@@ -14,7 +14,7 @@ https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/exam
 
 import ast
 
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, right
 
 
 class LoadOntoOneDevice(CheckWarning):
@@ -51,7 +51,7 @@ def _is_of_the_cpu(script: DDPScript, save: Call) -> bool:
     """Whether the function that saves moves something to the CPU."""
     function = script.file.function_of(save.node)
     scope = save.node if isinstance(function, ast.Module) else function
-    return any(isinstance(node, ast.Attribute) and node.attr == "cpu" for node in ast.walk(scope))
+    return any(node.attr == "cpu" for node in inside(scope, ast.Attribute))
 
 
 def _is_own(script: DDPScript, load: Call) -> bool:
@@ -63,9 +63,9 @@ def _is_own(script: DDPScript, load: Call) -> bool:
 
 def _has_alternative(script: DDPScript, call: Call) -> bool:
     """Whether another branch of an `if` around it loads with a map_location."""
-    others = (script.file.other_branch(each, call.node) for each in script.module.around(call.node))
-    nodes = (node for branch in others for statement in branch for node in ast.walk(statement))
-    return any(isinstance(node, ast.keyword) and node.arg == "map_location" for node in nodes)
+    conditions = script.file.around(call.node, ast.If)
+    others = (each for condition in conditions for each in script.file.other_branch(condition, call.node))
+    return any(given.arg == "map_location" for each in others for given in inside(each, ast.keyword))
 
 
 def _is_state(script: DDPScript, call: Call) -> bool:

@@ -12,10 +12,15 @@ Silent with a `group` of its own, and where another call of the same function in
 https://github.com/huggingface/transformers-bloom-inference/pull/40.
 """
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, right, wrong
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, right, wrong
+
+OUTSIDE = "put it where all ranks come by, outside of the condition"
+WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 
 
 class CollectiveOnOneRank(CheckRule):
+    message = "only one rank comes to this {name}(), and waits there for all the others"
+    advice = "{how}"
     examples = (
         *corrected("""
             # only one rank
@@ -46,18 +51,12 @@ class CollectiveOnOneRank(CheckRule):
         for call in script.collectives:
             word = (call.name or "").rpartition(".")[2]
             if not _has_group(call) and _is_alone(script, call, script.collectives):
-                yield _problem(call, word, "put it where all ranks come by, outside of the condition")
+                yield self.problem(call.node, name=word, how=OUTSIDE)
         for call in script.helper_meetings:
             condition = script.ranks.at(call.node).condition
             asks = condition is not None and script.ranks.asks_now(condition.test)
             if asks and _is_alone(script, call, script.helper_meetings):
-                advice = "take the condition away: the helper does it on rank 0 alone"
-                yield _problem(call, script.helper_calls[call], advice)
-
-
-def _problem(call: Call, word: str, advice: str) -> Problem:
-    message = f"only one rank comes to this {word}(), and waits there for all the others"
-    return Problem(call.node, message, advice)
+                yield self.problem(call.node, name=script.helper_calls[call], how=WITHOUT)
 
 
 def _has_group(call: Call) -> bool:

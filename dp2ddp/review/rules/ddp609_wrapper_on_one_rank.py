@@ -16,12 +16,14 @@ https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, Wrap, corrected, literal, wrong
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, literal, wrong
 
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 
 
 class WrapperOnOneRank(CheckRule):
+    message = "one rank alone runs the wrapper `{name}`, whose forward asks all ranks for their part"
+    advice = "let all ranks come by, or run the model itself: {name}.module"
     examples = (
         *corrected("""
             # model.module
@@ -53,12 +55,7 @@ class WrapperOnOneRank(CheckRule):
                     continue
                 run = call.node if place == 0 else _run_in(script, call.node, place - 1)
                 if run and _one_waits(script, wrap, call.node, run, mention):
-                    text = script.file.text_of(mention)
-                    yield Problem(
-                        call.node,
-                        f"one rank alone runs the wrapper `{text}`, whose forward asks all ranks for their part",
-                        f"let all ranks come by, or run the model itself: {text}.module",
-                    )
+                    yield self.problem(call.node, name=script.file.text_of(mention))
 
 
 def _one_waits(script: DDPScript, wrap: Wrap, call: ast.Call, run: ast.Call, mention: ast.AST) -> bool:
@@ -86,5 +83,4 @@ def _run_in(script: DDPScript, call: ast.Call, place: int) -> ast.Call | None:
     if not isinstance(function, ast.FunctionDef) or place >= len(function.args.args):
         return None
     name = function.args.args[place].arg
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return next((node for node in calls if isinstance(node.func, ast.Name) and node.func.id == name), None)
+    return next((each for each in inside(function, ast.Call) if getattr(each.func, "id", "") == name), None)

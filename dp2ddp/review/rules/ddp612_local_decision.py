@@ -13,7 +13,7 @@ https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/D
 
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside, right
 
 
 class LocalDecision(CheckRule):
@@ -63,13 +63,12 @@ class LocalDecision(CheckRule):
 
 def _is_of_a_shard(script: DDPScript, value: ast.expr) -> bool:
     """Whether a name in it, or in what that is set to, is added up in a loop over a DistributedSampler's data."""
-    names = [node for node in ast.walk(value) if isinstance(node, ast.Name)]
-    behind = (each for name in names for each in script.file.values(name) if each)
-    words = {node.id for each in (value, *behind) for node in ast.walk(each) if isinstance(node, ast.Name)}
+    behind = (each for name in inside(value, ast.Name) for each in script.file.values(name) if each)
+    words = {node.id for each in (value, *behind) for node in inside(each, ast.Name)}
     loops = [loop.node for loader in script.loaders if loader.sampler for loop in loader.loops]
     return any(
-        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id in words
+        isinstance(node.target, ast.Name) and node.target.id in words
         for loop in loops
         if script.file.function_of(loop) is script.file.function_of(value)
-        for node in ast.walk(loop)
+        for node in inside(loop, ast.AugAssign)
     )

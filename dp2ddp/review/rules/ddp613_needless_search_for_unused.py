@@ -16,15 +16,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import (
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    literal,
-    right,
-    wrong,
-)
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right, wrong
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -124,5 +116,4 @@ def _leaves_something_out(node: ast.AST) -> bool:
 
 
 def _own_attributes(method: ast.FunctionDef) -> set[str]:
-    attributes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
-    return {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    return {node.attr for node in inside(method, ast.Attribute) if getattr(node.value, "id", "") == "self"}

@@ -16,7 +16,7 @@ import ast
 import re
 
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, right
 
 REDUCES = re.compile(r"reduce|average|sync")
 OF_MODULES = {  # methods of every module that compute nothing
@@ -46,6 +46,8 @@ OF_MODULES = {  # methods of every module that compute nothing
 
 
 class PastTheWrapper(CheckRule):
+    message = "this pass goes past the wrapper, so its gradients are not summed over the ranks"
+    advice = "call {name}(...); what it should do belongs into its forward"
     examples = (
         *corrected("""
             # not summed
@@ -68,22 +70,11 @@ class PastTheWrapper(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls:
             wrapper = _wrapper_of(call.node.func)
-            if (
-                wrapper is None
-                or script.wrap_of(wrapper) is None
-                or script.flow.is_without_gradient(call.node)
-            ):
+            if wrapper is None or not script.wrap_of(wrapper) or script.flow.is_without_gradient(call.node):
                 continue
-            if (
-                _is_differentiated(script, call)
-                and not _calls(script, call, wrapper)
-                and not _reduces(script)
-            ):
-                yield Problem(
-                    call.node,
-                    "this pass goes past the wrapper, so its gradients are not summed over the ranks",
-                    f"call {script.file.text_of(wrapper)}(...); what it should do belongs into its forward",
-                )
+            trains = _is_differentiated(script, call)
+            if trains and not _calls(script, call, wrapper) and not _reduces(script):
+                yield self.problem(call.node, name=script.file.text_of(wrapper))
 
 
 def _wrapper_of(function: ast.expr) -> ast.expr | None:
@@ -91,10 +82,8 @@ def _wrapper_of(function: ast.expr) -> ast.expr | None:
     match function:
         case ast.Attribute(value=wrapper, attr="module"):
             return wrapper
-        case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=name) if (
-            name not in OF_MODULES
-        ):
-            return wrapper
+        case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=name):
+            return None if name in OF_MODULES else wrapper
     return None
 
 
@@ -102,12 +91,10 @@ def _is_differentiated(script: DDPScript, call: Call) -> bool:
     """Whether `.backward()` is called on what comes out, or on what the next statements make of it."""
     names = stored_names(script.module.statement(call.node))
     around = script.file.loop_around(call.node) or script.file.function_of(call.node)
-    statements = (
-        node for node in ast.walk(around) if isinstance(node, ast.stmt) and not hasattr(node, "body")
-    )
-    later = (node for node in statements if node.lineno >= call.node.lineno)
-    for statement in sorted(later, key=lambda node: node.lineno):
-        if any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement)):
+    simple = (each for each in inside(around, ast.stmt) if not hasattr(each, "body"))
+    later = (each for each in simple if each.lineno >= call.node.lineno)
+    for statement in sorted(later, key=lambda each: each.lineno):
+        if any(node.id in names for node in inside(statement, ast.Name)):
             if script.flow.trains_in(statement):
                 return True
             names |= stored_names(statement)
@@ -126,8 +113,7 @@ def _calls(script: DDPScript, call: Call, wrapper: ast.expr) -> bool:
 
 def _reduces(script: DDPScript) -> bool:
     """Whether gradients are given to collectives, or to functions that reduce or average something by their names."""
-    calls = (
-        each for each in script.module.calls if REDUCES.search((each.name or each.method).rpartition(".")[2])
-    )
-    given = (part for each in (*calls, *script.collectives) for part in (each.node.func, *each.node.args))
+    words = ((each, (each.name or each.method).rpartition(".")[2]) for each in script.module.calls)
+    calls = (each for each, word in words if REDUCES.search(word) or each in script.collectives)
+    given = (part for each in calls for part in (each.node.func, *each.node.args))
     return any("grad" in script.file.text_of(part) for part in given)

@@ -13,12 +13,16 @@ https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
 
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
 
 class LoadOnOneRank(CheckRule):
+    message = (
+        "one rank alone loads these weights: the other ranks keep what they had when the model was wrapped"
+    )
+    advice = "load on every rank, or on rank 0 before wrapping"
     examples = (
         *corrected("""
             # other ranks
@@ -46,9 +50,4 @@ class LoadOnOneRank(CheckRule):
                 ):
                     wrap, condition = script.wrap_of(owner, wraps), script.ranks.at(call.node).condition
                     if wrap and condition and (not wrap.helper or script.ranks.asks_now(condition.test)):
-                        yield Problem(
-                            call.node,
-                            "one rank alone loads these weights: the other ranks keep what they had when the model was "
-                            "wrapped",
-                            "load on every rank, or on rank 0 before wrapping",
-                        )
+                        yield self.problem(call.node)

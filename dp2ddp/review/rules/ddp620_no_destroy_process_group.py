@@ -31,20 +31,18 @@ from dp2ddp.review.check_rule import (
 )
 
 TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
-DIST = "import torch.distributed as dist\n"
 
 
 class NoDestroyProcessGroup(CheckWarning):
     fixes = True
     shown_once = True
+    start = "import torch.distributed as dist\nimport torch.multiprocessing as mp\n"
     message = (
         "nothing takes this process group down: torch warns at the end of a run, and ranks may hang there"
     )
     advice = "call destroy_process_group() when all is done"
     examples = (
         mended("""
-              import torch.distributed as dist
-
               def main():
                   dist.init_process_group("nccl")
                   train()
@@ -54,9 +52,6 @@ class NoDestroyProcessGroup(CheckWarning):
             +     dist.destroy_process_group()
         """),
         mended("""
-              import torch.distributed as dist
-              import torch.multiprocessing as mp
-
               def worker(rank, world):
                   dist.init_process_group("nccl", rank=rank, world_size=world)
                   train()
@@ -65,8 +60,7 @@ class NoDestroyProcessGroup(CheckWarning):
               if __name__ == "__main__":
                   mp.spawn(worker, args=(2,), nprocs=2)
         """),
-        wrong(
-            """
+        wrong("""
             # destroy_process_group
             def main():
                 if args.distributed:
@@ -74,10 +68,8 @@ class NoDestroyProcessGroup(CheckWarning):
                 train()
             if __name__ == "__main__":
                 main()
-            """,
-            start=DIST,
-        ),
-        right('def init_distributed():\n    dist.init_process_group("nccl")', start=DIST),
+        """),
+        right('def init_distributed():\n    dist.init_process_group("nccl")'),
     )
 
     def find(self, script: DDPScript) -> Found:

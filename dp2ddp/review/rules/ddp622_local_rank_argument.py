@@ -29,13 +29,11 @@ class LocalRankArgument(CheckRule):
         mended("""
               import argparse
               import os
-              import torch
               parser = argparse.ArgumentParser()
             - parser.add_argument("--local_rank", type=int, default=-1)
             + parser.add_argument("--local_rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))
               args = parser.parse_args()
               torch.cuda.set_device(args.local_rank)
-              torch.distributed.init_process_group("nccl")
         """),
         *corrected("""
             # LOCAL_RANK

@@ -13,12 +13,16 @@ https://github.com/pytorch/pytorch/pull/64764, https://github.com/pytorch/pytorc
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, wrong
 
 LAUNCH = "torch.distributed.launch"
 
 
 class LaunchModule(CheckWarning):
+    message = "torch.distributed.launch is deprecated, and passes --local-rank, which scripts for torchrun do not take"
+    advice = (
+        "start it with torchrun (python -m torch.distributed.run), and read LOCAL_RANK from the environment"
+    )
     examples = (
         *corrected("""
             # torchrun
@@ -36,12 +40,7 @@ class LaunchModule(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         for node in (*_commands(script), *_imports(script)):
-            yield Problem(
-                node,
-                "torch.distributed.launch is deprecated, and passes --local-rank, which scripts for torchrun do not "
-                "take",
-                "start it with torchrun (python -m torch.distributed.run), and read LOCAL_RANK from the environment",
-            )
+            yield self.problem(node)
 
 
 def _imports(script: DDPScript) -> Iterator[ast.AST]:
@@ -57,8 +56,7 @@ def _commands(script: DDPScript) -> Iterator[ast.AST]:
         if not isinstance(node.value, str) or LAUNCH not in node.value:
             continue
         parent = script.module.parents[node]
-        calls = (around for around in script.module.around(node) if isinstance(around, ast.Call))
-        names = (script.module.name(call.func) or "" for call in calls)
+        names = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
         is_run = any(name == "os.system" or name.startswith("subprocess.") for name in names)
         if isinstance(parent, (ast.List, ast.Tuple)) and node.value == LAUNCH:
             is_run = any(isinstance(each, ast.Constant) and each.value == "-m" for each in parent.elts)

@@ -17,7 +17,7 @@ import ast
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.nodes import IMPORTS
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, mended
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, mended
 
 _GONE, _WARNS = "is gone from torch", "is deprecated, and warns in every run"
 REDUCE_OP = "torch.distributed.reduce_op"
@@ -39,9 +39,10 @@ NOW = {
 class RenamedInTorch(CheckWarning):
     fixes = True
     shown_once = True
+    message = "{name} {what}"
+    advice = "use {new}"
     examples = (
         mended("""
-              import torch.distributed as dist
             - dist.all_reduce(x, op=dist.reduce_op.SUM)
             + dist.all_reduce(x, op=dist.ReduceOp.SUM)
         """),
@@ -66,7 +67,7 @@ class RenamedInTorch(CheckWarning):
             if name == REDUCE_OP and isinstance(node, ast.Attribute):
                 fix = (Replace(node, f"{script.module.text(node.value)}.ReduceOp", "torch has renamed it"),)
             if name not in said or fix:
-                yield Problem(node, f"{name} {NOW[name][0]}", f"use {NOW[name][1]}", fix)
+                yield self.problem(node, fix, name=name, what=NOW[name][0], new=NOW[name][1])
             said.add(name)
 
 
@@ -89,5 +90,5 @@ def _is_chosen(script: DDPScript, node: ast.AST, name: str) -> bool:
         for statement in script.module.nodes(*IMPORTS)
         if any((alias.asname or alias.name) == word for alias in getattr(statement, "names", ()))
     ]
-    around = (parent for place in (node, *imports) for parent in script.module.around(place))
-    return len(imports) > 1 or any(isinstance(parent, ast.Try) and parent.handlers for parent in around)
+    tried = (each for place in (node, *imports) for each in script.file.around(place, ast.Try))
+    return len(imports) > 1 or any(each.handlers for each in tried)

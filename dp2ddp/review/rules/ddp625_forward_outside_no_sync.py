@@ -12,7 +12,7 @@ https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/mo
 
 import ast
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, right
 
 
 class ForwardOutsideNoSync(CheckWarning):
@@ -59,24 +59,18 @@ def _unsynced(item: ast.withitem) -> ast.expr | None:
 
 
 def _only_differentiates(block: ast.With) -> bool:
-    calls = [node for statement in block.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    calls = (call for statement in block.body for call in inside(statement, ast.Call))
     words = {getattr(call.func, "attr", "") for call in calls}
     return "backward" in words and words <= {"backward", "scale"}
 
 
 def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
     """Whether the wrapper is called further up, in the same turn of a loop, and not under no_sync itself."""
-    turn, text = (
-        script.file.loop_around(block) or script.file.function_of(block),
-        script.file.text_of(wrapper),
+    turn = script.file.loop_around(block) or script.file.function_of(block)
+    text = script.file.text_of(wrapper)
+    runs = (call for call in inside(turn, ast.Call) if script.file.text_of(call.func) == text)
+    return any(
+        not any(_unsynced(item) for each in script.file.around(call, ast.With) for item in each.items)
+        for call in runs
+        if call.lineno < block.lineno
     )
-    for node in ast.walk(turn):
-        if (
-            isinstance(node, ast.Call)
-            and node.lineno < block.lineno
-            and script.file.text_of(node.func) == text
-        ):
-            blocks = (each for each in script.module.around(node) if isinstance(each, ast.With))
-            if not any(_unsynced(item) for each in blocks for item in each.items):
-                return True
-    return False

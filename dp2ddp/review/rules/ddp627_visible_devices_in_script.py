@@ -13,10 +13,12 @@ https://github.com/pytorch/examples/issues/885, https://github.com/Peterande/D-F
 
 import ast
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, Problem, corrected, literal, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal, wrong
 
 
 class VisibleDevicesInScript(CheckWarning):
+    message = "{what}"
+    advice = "leave it out, and say it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..."
     examples = (
         *corrected("""
             # all ranks share
@@ -35,11 +37,7 @@ class VisibleDevicesInScript(CheckWarning):
                 continue
             count = len(text.split(","))
             what = f"any launch of this script sees these {count} GPUs, whatever it was given"
-            yield Problem(
-                node,
-                what if count > 1 else "all ranks share this one GPU",
-                "leave it out, and say it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ...",
-            )
+            yield self.problem(node, what=what if count > 1 else "all ranks share this one GPU")
 
 
 def _chosen(node: ast.AST) -> tuple[ast.AST | None, ast.AST | None]:

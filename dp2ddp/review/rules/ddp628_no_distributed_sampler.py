@@ -15,15 +15,7 @@ https://github.com/openvla/openvla/issues/125, https://github.com/innnky/so-vits
 import ast
 import re
 
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    literal,
-    right,
-)
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, literal, right
 
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 
@@ -70,5 +62,4 @@ def _is_seeded_by_rank(script: DDPScript, call: Call) -> bool:
 
 def _cuts_by_rank(script: DDPScript, loop: ast.For) -> bool:
     """`x.chunk(world)[rank]`."""
-    items = (node for node in ast.walk(loop) if isinstance(node, ast.Subscript))
-    return any(script.ranks.may_ask(node.slice) for node in items)
+    return any(script.ranks.may_ask(item.slice) for item in inside(loop, ast.Subscript))

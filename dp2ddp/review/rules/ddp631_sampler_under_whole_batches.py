@@ -12,7 +12,7 @@ the file calls no collective itself.
 https://github.com/huggingface/accelerate/issues/3520 (the same with Accelerate's loaders).
 """
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Problem, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
 
 CONVERTED = """\
 from torch.utils.data import DataLoader, DistributedSampler
@@ -22,27 +22,24 @@ init_distributed()
 
 
 class SamplerUnderWholeBatches(CheckRule):
+    start = CONVERTED
+    message = "the data are cut twice, by this sampler and by the wrapper: one in W samples is trained on"
+    advice = "give every rank the same batches: take the sampler out{shuffles}"
     examples = (
-        *corrected(
-            """
+        *corrected("""
             # cut twice
               model = WholeBatchDDP(net)
             - loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
             + loader = DataLoader(data, batch_size=32, shuffle=True)
               for x, y in loader:
                   criterion(model(x), y).backward()
-            """,
-            start=CONVERTED,
-        ),
-        right(
-            """
+        """),
+        right("""
             from torch.nn.parallel import DistributedDataParallel
             model = DistributedDataParallel(net)
             for x, y in DataLoader(data, batch_size=32, sampler=DistributedSampler(data)):
                 criterion(model(x), y).backward()
-            """,
-            start=CONVERTED,
-        ),
+        """),
     )
 
     def find(self, script: DDPScript) -> Found:
@@ -52,8 +49,4 @@ class SamplerUnderWholeBatches(CheckRule):
             sampler = loader.certain_sampler
             if sampler is not None and loader.trains:
                 shuffles = "" if loader.shuffle else ", and let the loader shuffle"
-                yield Problem(
-                    sampler.node,
-                    "the data are cut twice, by this sampler and by the wrapper: one in W samples is trained on",
-                    f"give every rank the same batches: take the sampler out{shuffles}",
-                )
+                yield self.problem(sampler.node, shuffles=shuffles)

@@ -17,7 +17,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import places
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Problem, Wrap, literal, right, wrong
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, inside, literal, right, wrong
 
 # What templates/ddp.py says.
 WHOLE = "the model is copied, or saved as a whole"
@@ -41,31 +41,27 @@ init_distributed()
 
 
 class RefusedByTheWrapper(CheckRule):
+    start = CONVERTED
+    message = "WholeBatchDDP refuses this at run time: {reason}"
+    advice = "convert anew with --import, and take WholeBatchParallel"
     examples = (
-        wrong(
-            """
+        wrong("""
             # two backwards
             model = WholeBatchDDP(net)
             for x, y in loader:
                 loss, other = criterion(model(x), y)
                 loss.backward(retain_graph=True)
                 other.backward()
-            """,
-            start=CONVERTED,
-        ),
-        wrong(
-            """
+        """),
+        wrong("""
             # other parameters
             def freeze(model):
                 for p in model.module.features.parameters():
                     p.requires_grad = False
             model = WholeBatchDDP(net)
             freeze(model)
-            """,
-            start=CONVERTED,
-        ),
-        right(
-            """
+        """),
+        right("""
             model = WholeBatchDDP(net)
             for x, y in loader:
                 loss = criterion(model(x), y)
@@ -73,27 +69,18 @@ class RefusedByTheWrapper(CheckRule):
                 with torch.no_grad():
                     again = model(x)
             save_on_rank0({"model": model.state_dict()}, "model.pt")
-            """,
-            start=CONVERTED,
-        ),
-        right(
-            """
+        """),
+        right("""
             model = WholeBatchParallel(net)
             for p in model.module.features.parameters():
                 p.requires_grad = False
-            """,
-            start=CONVERTED,
-        ),
+        """),
     )
 
     def find(self, script: DDPScript) -> Found:
         wraps = [wrap for wrap in script.whole_batch_wraps if wrap.helper == "WholeBatchDDP"]
         for node, reason in _Wrapped(script, wraps).refused() if wraps else ():
-            yield Problem(
-                node,
-                f"WholeBatchDDP refuses this at run time: {reason}",
-                "convert anew with --import, and take WholeBatchParallel",
-            )
+            yield self.problem(node, reason=reason)
 
 
 class _Wrapped:
@@ -139,8 +126,7 @@ class _Wrapped:
         """The forwards with gradients in the statements above a call, in its block."""
         statement = self.module.statement(call.node)
         before = (*self.file.block_before(statement), statement)
-        calls = (node for each in before for node in ast.walk(each) if isinstance(node, ast.Call))
-        runs = (node for node in calls if node.func in self.mentions)
+        runs = (node for each in before for node in inside(each, ast.Call) if node.func in self.mentions)
         return [node for node in runs if not self.script.flow.is_without_gradient(node)]
 
     def _is_second(self, call: Call, runs: list[ast.Call]) -> bool:
@@ -179,7 +165,7 @@ class _Wrapped:
             node = node.value
         if not isinstance(node, ast.Name) or node in self.mentions:
             return node in self.mentions
-        for loop in (each for each in self.module.around(node) if isinstance(each, ast.For)):
+        for loop in self.file.around(node, ast.For):
             match loop.iter:
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in (
                     listed,
@@ -197,6 +183,4 @@ class _Wrapped:
 
 
 def _detaches(statement: ast.stmt) -> bool:
-    return any(
-        isinstance(node, ast.Attribute) and node.attr.startswith("detach") for node in ast.walk(statement)
-    )
+    return any(each.attr.startswith("detach") for each in inside(statement, ast.Attribute))

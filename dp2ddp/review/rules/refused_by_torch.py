@@ -10,7 +10,6 @@ from dp2ddp.review.check_rule import (
     DDPScript,
     Found,
     Loader,
-    Problem,
     corrected,
     literal,
     mended,
@@ -34,6 +33,8 @@ class SeveralDeviceIds(CheckRule):
     """
 
     code, name = "DDP611", "several-device-ids"
+    message = "takes one device, and refuses several"
+    advice = "start a process for each device, and pass device_ids=[local_rank]"
     examples = (
         *corrected("""
             # one device
@@ -53,8 +54,7 @@ class SeveralDeviceIds(CheckRule):
             ids = wrap.call.argument(1, "device_ids")
             values = script.flow.values(ids)
             if ids is not None and values and all(_are_several(script, value) for value in values):
-                advice = "start a process for each device, and pass device_ids=[local_rank]"
-                yield Problem(ids, "takes one device, and refuses several", advice)
+                yield self.problem(ids)
 
 
 def _are_several(script: DDPScript, value: ast.AST) -> bool:
@@ -101,6 +101,8 @@ class AttributeOfTheWrapper(CheckRule):
     """
 
     code, name = "DDP615", "attribute-of-the-wrapper"
+    message = "the wrapper has no `{name}`"
+    advice = "ask the model inside: {owner}.module.{name}; what trains belongs into its forward"
     examples = corrected("""
         # model.module
           model = DistributedDataParallel(net)
@@ -118,11 +120,9 @@ class AttributeOfTheWrapper(CheckRule):
             if node.attr in OF_WRAPPERS or node.attr in stored or node.attr.startswith("_"):
                 continue
             wrap = script.wrap_of(node.value)
-            in_try = any(isinstance(parent, ast.Try) for parent in script.module.around(node))
+            in_try = any(script.file.around(node, ast.Try))
             if wrap and (wrap.call.name or "").startswith("torch.") and not in_try:
-                text = f"{script.file.text_of(node.value)}.module.{node.attr}"
-                advice = f"ask the model inside: {text}; what trains belongs into its forward"
-                yield Problem(node, f"the wrapper has no `{node.attr}`", advice)
+                yield self.problem(node, name=node.attr, owner=script.file.text_of(node.value))
 
 
 class OptimizerBeforeMove(CheckRule):
@@ -233,7 +233,7 @@ class SamplerAndShuffle(CheckRule):
     )
     examples = (
         mended("""
-              from torch.utils.data import DataLoader, DistributedSampler
+              from torch.utils.data import DistributedSampler
               sampler = DistributedSampler(data)
             - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
             + loader = DataLoader(data, batch_size=8, sampler=sampler)
@@ -261,7 +261,7 @@ class SamplerAndShuffle(CheckRule):
 def _never_ran(script: DDPScript, loader: Loader) -> bool:
     """Whether the loader always gets a sampler that shuffles, and nothing catches the error that it then raises."""
     sampler = loader.certain_sampler
-    is_tried = any(isinstance(parent, ast.Try) for parent in script.module.around(loader.call.node))
+    is_tried = any(script.file.around(loader.call.node, ast.Try))
     return sampler is not None and sampler.argument(3, "shuffle") is None and not is_tried
 
 
@@ -279,6 +279,8 @@ class ResultOfACollective(CheckRule):
     """
 
     code, name = "DDP630", "result-of-a-collective"
+    message = "{name}() works in place and returns None, which is used here"
+    advice = "call it on a line of its own, and go on with the tensor that it was given"
     examples = (
         *corrected("""
             # None
@@ -294,11 +296,7 @@ class ResultOfACollective(CheckRule):
         for call in script.collectives:
             may_wait = call.keyword("async_op") is not None or len(call.node.args) > 3  # it may be the fifth
             if not may_wait and _is_used(script, call):
-                yield Problem(
-                    call.node,
-                    f"{(call.name or '').rpartition('.')[2]}() works in place and returns None, which is used here",
-                    "call it on a line of its own, and go on with the tensor that it was given",
-                )
+                yield self.problem(call.node, name=(call.name or "").rpartition(".")[2])
 
 
 def _is_used(script: DDPScript, call: Call) -> bool:

@@ -1,17 +1,11 @@
 # Every epoch has the same order: `set_epoch` is never called. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, 32, sampler=DistributedSampler(data))
 for epoch in range(9):
     for x in loader:
         model(x).backward()
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 sampler = DistributedSampler(data, shuffle=True)
 loader = DataLoader(data, sampler=sampler)
 epoch = 0

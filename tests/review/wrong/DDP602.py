@@ -1,8 +1,5 @@
 # An accuracy or a loss is counted over one rank's share of the data, and never brought together. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
 correct = 0
 with torch.no_grad():
@@ -10,10 +7,7 @@ with torch.no_grad():
         correct += (model(x).argmax(1) == y).sum().item()
 print(correct / len(data))
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 def validate(model, batches):
     total = 0.0
     with torch.inference_mode():
@@ -24,10 +18,7 @@ val_sampler = DistributedSampler(val)
 val_loader = DataLoader(val, 8, sampler=val_sampler)
 validate(model, val_loader)
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 class T:
     def __init__(self):
         self.val = DataLoader(val, sampler=DistributedSampler(val))

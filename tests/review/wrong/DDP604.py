@@ -1,8 +1,5 @@
 # All ranks write the same checkpoint file at once. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for epoch in range(9):
     torch.save(model.state_dict(), f'epoch{epoch}.pt')
 # ---

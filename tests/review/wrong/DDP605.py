@@ -1,15 +1,9 @@
 # Every rank prints the same kind of line: W lines for one, each with one rank's numbers. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for epoch in range(9):
     print(f'epoch {epoch}')
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 def train(epoch):
     for i, x in enumerate(batches):
         if i % 10 == 0:

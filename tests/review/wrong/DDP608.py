@@ -1,16 +1,10 @@
 # A collective stands where only one rank comes by: the others never meet it. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 if dist.get_rank() == 0:
     save()
     dist.barrier()
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 is_main = local_rank == 0
 if is_main:
     dist.all_reduce(x)

@@ -1,15 +1,9 @@
 # One rank alone runs the wrapped model, and waits for the others. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 if dist.get_rank() == 0:
     out = model(x)
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 from torchvision.models import resnet18
 @torch.no_grad()
 def test(m):

@@ -1,8 +1,5 @@
 # Each rank steps ReduceLROnPlateau with the loss of its own share of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, 32, sampler=DistributedSampler(data))
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 s = ReduceLROnPlateau(o)
@@ -12,10 +9,7 @@ for e in range(9):
         t += step(x)
     s.step(t)
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, 32, sampler=DistributedSampler(data))
 s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, 'min')
 for e in range(9):
@@ -25,10 +19,7 @@ for e in range(9):
     mean = t / len(loader)
     s.step(mean)
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, 32, sampler=DistributedSampler(data))
 def main():
     s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=3)

@@ -1,16 +1,10 @@
 # The model trains past its wrapper: gradients are not summed over the ranks. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for x, y in batches:
     loss = criterion(model.module(x), y)
     loss.backward()
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for x in batches:
     out = model.module.encode(x)
     loss = out.mean()

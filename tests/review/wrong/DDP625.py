@@ -1,17 +1,11 @@
 # `no_sync` stands around the backward pass only, and does nothing there. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for x in batches:
     loss = model(x)
     with model.no_sync():
         loss.backward()
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 for i, x in enumerate(batches):
     loss = criterion(model(x), y) / 4
     if i % 4:

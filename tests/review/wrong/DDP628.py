@@ -1,16 +1,10 @@
 # Every rank trains on all of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 loader = DataLoader(data, 32, shuffle=True)
 for x in loader:
     model(x).backward()
 # ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+# wrapped
 def train(batches):
     for i, x in enumerate(batches):
         loss = model(x)
