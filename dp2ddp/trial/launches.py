@@ -121,7 +121,7 @@ def try_with_launch(
     )
     asking = replace(
         subject,
-        asked=(*subject.asked, *launch.arguments),
+        requested=(*subject.requested, *launch.arguments),
         variables=launch.variables,
         version=replace(subject.version, launch=" ".join([subject.version.launch, *launch.arguments])),
     )
