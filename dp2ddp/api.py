@@ -214,8 +214,10 @@ def bench(options: BenchOptions) -> Benchmark:
 def check(options: CheckOptions) -> CheckResult:
     """Look through files, folders and notebooks for what is wrong, or in the way of DDP; nothing is run or imported.
 
+    text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
+
     Codes count beside those of `[tool.dp2ddp]` in pyproject.toml. With fix or diff, `mended` of the result has each
-    file before and after. text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
+    file before and after.
 
     Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
     or a file could not be read. Raises

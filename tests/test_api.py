@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -119,6 +121,19 @@ def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
     with pytest.raises(dp2ddp.HazardError) as caught:
         dp2ddp.verify("train.py")
     assert "train.py" in caught.value.report
+
+
+@pytest.mark.parametrize("name", ["verify", "bench", "check"])
+def test_a_function_takes_what_its_command_takes_and_says_what_it_means(name: str) -> None:
+    """Options are declared once (dp2ddp/options.py); what only shapes the output is the command's own."""
+    function = getattr(dp2ddp, name)
+    command = importlib.import_module(f"dp2ddp.cli.{name}").command
+    of_output = {"as_json", "targets", "opens", "form", "each", "stdin_filename"}
+    keywords = inspect.signature(function).parameters
+    assert {each.name for each in command.params} - of_output == keywords.keys() - {"progress", "text"}
+    assert [each for each in keywords if f"    {each}: " not in function.__doc__] == ["progress"]
+    with pytest.raises(TypeError, match="stepz"):
+        function("train.py", stepz=3)
 
 
 def test_a_number_of_devices_that_is_given_twice_is_verified_once(

@@ -46,9 +46,9 @@ def command(options: CheckOptions, form: str, stdin_filename: str | None, each: 
         raise click.UsageError("a script from stdin is `-` and nothing else, with its --stdin-filename")
     text = _stdin() if stdin_filename else None
     with shown() as progress:
-        asked = replace(options, paths=stdin_filename or paths or ".", text=text, progress=progress)
+        requested = replace(options, paths=stdin_filename or paths or ".", text=text, progress=progress)
         try:
-            result = check(**vars(asked))
+            result = check(**vars(requested))
         except OptionError as error:
             raise click.UsageError(str(error)) from error
     if options.diff:

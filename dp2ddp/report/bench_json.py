@@ -33,21 +33,21 @@ def _document(benchmark: Benchmark) -> types.BenchDocument:
     )
 
 
-def _measured(measured: Measured) -> types.Measured:
+def _measured(measured: Measured) -> types.MeasuredJson:
     return filled(
-        types.Measured,
+        types.MeasuredJson,
         measured,
-        sameness=filled(types.Sameness, measured.sameness, text=measured.sameness.text or None),
+        sameness=filled(types.SamenessJson, measured.sameness, text=measured.sameness.text or None),
         dp=_figures(measured, measured.dp),
         ddp=_figures(measured, measured.ddp),
-        one=measured.one_device and _figures(measured, measured.one_device),
+        on_one_device=measured.one_device and _figures(measured, measured.one_device),
     )
 
 
-def _figures(measured: Measured, figures: Figures) -> types.Figures:
+def _figures(measured: Measured, figures: Figures) -> types.FiguresJson:
     own = figures is not measured.one_device
     return filled(
-        types.Figures,
+        types.FiguresJson,
         figures,
         step_seconds=figures.seconds,
         samples_per_second=figures.rate,
@@ -61,9 +61,9 @@ def _figures(measured: Measured, figures: Figures) -> types.Figures:
     )
 
 
-def _counted(figures: Figures) -> types.Counted:
+def _counted(figures: Figures) -> types.CountedJson:
     return filled(
-        types.Counted,
+        types.CountedJson,
         figures,
         moved_bytes=figures.moved,
         parameter_bytes=figures.parameters,

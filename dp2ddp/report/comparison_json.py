@@ -41,62 +41,62 @@ def _document(report: Report) -> types.VerifyDocument:
     )
 
 
-def _verdict(verdict: results.Verdict) -> types.Verdict:
+def _verdict(verdict: results.Verdict) -> types.VerdictJson:
     text, files = verdict.stdout, verdict.files
     return filled(
-        types.Verdict,
+        types.VerdictJson,
         verdict,
         unsteady=_difference(verdict.unsteady),
         aligned=verdict.aligned and _aligned(verdict.aligned),
         float64=_comparison(verdict.float64),
         float32=verdict.float32 and _comparison(verdict.float32),
         stdout=filled(
-            types.Stdout,
+            types.StdoutJson,
             text,
-            first=text.first and types.Line(*text.first),
-            others=[types.Line(*each) for each in text.others],
+            first=text.first and types.LineJson(*text.first),
+            others=[types.LineJson(*each) for each in text.others],
         ),
         files=filled(
-            types.Files,
+            types.FilesJson,
             files,
             count=files.files,
-            different=[filled(types.DifferentFile, each) for each in files.different],
+            different=[filled(types.DifferentFileJson, each) for each in files.different],
         ),
-        memory=[filled(types.Memory, each) for each in verdict.memory],
-        causes=[filled(types.Cause, cause) for cause in verdict.causes],
+        memory=[filled(types.MemoryJson, each) for each in verdict.memory],
+        causes=[filled(types.CauseJson, cause) for cause in verdict.causes],
         unchecked=[each.value for each in verdict.float64.unchecked],
         remarks=[*verdict.remarks, *verdict.float64.remarks],
     )
 
 
-def _aligned(aligned: Aligned) -> types.Aligned:
+def _aligned(aligned: Aligned) -> types.AlignedJson:
     return filled(
-        types.Aligned, aligned, weights_taken=aligned.taken, float64=_comparison(aligned.comparison)
+        types.AlignedJson, aligned, weights_taken=aligned.taken, float64=_comparison(aligned.comparison)
     )
 
 
-def _comparison(comparison: Comparison) -> types.Comparison:
+def _comparison(comparison: Comparison) -> types.ComparisonJson:
     return filled(
-        types.Comparison,
+        types.ComparisonJson,
         comparison,
         compared=comparison.parts,
         largest=_difference(comparison.largest),
         first=_difference(comparison.first),
         also=[_difference(each) for each in comparison.also],
         ranks_that_agree=comparison.agreeing_ranks,
-        noisy=types.Noisy(comparison.noisy, comparison.noise),
+        noisy=types.NoisyJson(comparison.noisy, comparison.noise),
         worst=_difference(comparison.worst),
         natural_noise=_noise(comparison),
         series=comparison.series and _series(comparison.series),
     )
 
 
-def _noise(comparison: Comparison) -> types.NaturalNoise | None:
+def _noise(comparison: Comparison) -> types.NaturalNoiseJson | None:
     """None where no difference asked for a second DataParallel run."""
     natural = comparison.natural
     if natural is None:
         return None
-    return types.NaturalNoise(
+    return types.NaturalNoiseJson(
         gradients=natural.of("gradient", LAST),
         parameters=natural.of("parameter", LAST),
         losses=natural.of("loss", LAST),
@@ -106,16 +106,16 @@ def _noise(comparison: Comparison) -> types.NaturalNoise | None:
     )
 
 
-def _series(series: Series) -> types.Series:
+def _series(series: Series) -> types.SeriesJson:
     """What charts draw, in short: the parameters that came apart, the furthest first."""
     parameters = [
-        types.Apart(name, _peak(series, series.gradients[:, at]), _peak(series, series.parameters[:, at]))
+        types.ApartJson(name, _peak(series, series.gradients[:, at]), _peak(series, series.parameters[:, at]))
         for at, name in enumerate(series.names)
     ]
-    return types.Series(
+    return types.SeriesJson(
         steps=len(series.steps),
         parameters=len(series.names),
-        losses=types.Losses(
+        losses=types.LossesJson(
             *(losses.reshape(-1).tolist() for losses in (series.losses[:1], series.losses[-1:]))
         ),
         apart=sorted(
@@ -124,17 +124,17 @@ def _series(series: Series) -> types.Series:
     )
 
 
-def _peak(series: Series, values: Doubles) -> types.Peak | None:
+def _peak(series: Series, values: Doubles) -> types.PeakJson | None:
     """The largest difference of one parameter and its step; None where there is none."""
     if not (values > 0).any():
         return None
     at = int(np.nanargmax(values))
-    return types.Peak(float(values[at]), int(series.steps[at]))
+    return types.PeakJson(float(values[at]), int(series.steps[at]))
 
 
-def _size(each: types.Apart) -> float:
+def _size(each: types.ApartJson) -> float:
     return max(peak.size or 0.0 for peak in (each.gradient, each.parameter) if peak)
 
 
-def _difference(difference: Difference | None) -> types.Difference | None:
-    return None if difference is None else filled(types.Difference, difference)
+def _difference(difference: Difference | None) -> types.DifferenceJson | None:
+    return None if difference is None else filled(types.DifferenceJson, difference)

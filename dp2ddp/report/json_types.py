@@ -21,7 +21,7 @@ def said(text: str, **limits: Any) -> Meta:
 
 
 def filled(kind: type[_Kind], source: object, **own: Any) -> _Kind:
-    """Of this kind, with what `source` has under the same names, and with what it has not."""
+    """Makes one of what `source` has under the same names, and of what it has not."""
     names = (name for name in kind.__struct_fields__ if name not in own)
     return kind(**{name: getattr(source, name) for name in names}, **own)
 
@@ -59,7 +59,7 @@ Seconds = Annotated[float, said("the whole command")]
 Surroundings = Annotated[Mapping[str, str], said("the command, versions, seeds, digests of both scripts")]
 
 
-class Difference(Struct):
+class DifferenceJson(Struct):
     """How far apart one thing is at one step."""
 
     kind: Annotated[str, said("gradient, parameter, loss, learning rate, buffer, steps, layout, ...")]
@@ -74,7 +74,7 @@ class Difference(Struct):
     allowed: Annotated[float | None, said("what size may be")]
 
 
-class NaturalNoise(Struct):
+class NaturalNoiseJson(Struct):
     """How far apart two DataParallel runs come that start an ulp apart, at the end."""
 
     gradients: float
@@ -85,45 +85,45 @@ class NaturalNoise(Struct):
     hides_from: Annotated[Count | None, said("first step at which a fault could hide in the noise")]
 
 
-class Noisy(Struct):
+class NoisyJson(Struct):
     """Elements whose gradient is nothing but rounding."""
 
     elements: Count
     largest: float
 
 
-class Peak(Struct):
+class PeakJson(Struct):
     """The largest difference of one parameter."""
 
     size: Annotated[float | None, said("relative; null: missing on one side, or not a number")]
     step: Count
 
 
-class Apart(Struct):
+class ApartJson(Struct):
     """A parameter that came apart."""
 
     name: str
-    gradient: Peak | None
-    parameter: Peak | None
+    gradient: PeakJson | None
+    parameter: PeakJson | None
 
 
-class Losses(Struct):
+class LossesJson(Struct):
     """DataParallel, then each rank."""
 
     first: list[float | None]
     last: list[float | None]
 
 
-class Series(Struct):
+class SeriesJson(Struct):
     """What the charts of a report draw, in short."""
 
     steps: Annotated[Count, said("steps that all took")]
     parameters: Annotated[Count, said("parameters")]
-    losses: Losses
-    apart: Annotated[list[Apart], said("parameters that came apart at all, the furthest first")]
+    losses: LossesJson
+    apart: Annotated[list[ApartJson], said("parameters that came apart at all, the furthest first")]
 
 
-class Comparison(Struct):
+class ComparisonJson(Struct):
     """Steps of DataParallel and of every rank, compared in one precision."""
 
     same: Annotated[bool, said("within what is allowed")]
@@ -141,19 +141,19 @@ class Comparison(Struct):
     rank_rows: Annotated[
         list[list[Count]], said("of each forward in training, where a port's steps have other sums of rows")
     ]
-    largest: Difference | None
-    first: Annotated[Difference | None, said("the first one that is not allowed")]
-    also: Annotated[list[Difference], said("others of that step")]
+    largest: DifferenceJson | None
+    first: Annotated[DifferenceJson | None, said("the first one that is not allowed")]
+    also: Annotated[list[DifferenceJson], said("others of that step")]
     ranks_that_agree: Annotated[list[list[Count]], said("at the first difference: ranks with the same bits")]
-    noisy: Noisy
-    worst: Annotated[Difference | None, said("the largest one in terms of natural noise")]
+    noisy: NoisyJson
+    worst: Annotated[DifferenceJson | None, said("the largest one in terms of natural noise")]
     natural_noise: Annotated[
-        NaturalNoise | None, said("null where no difference asked for a second DataParallel run")
+        NaturalNoiseJson | None, said("null where no difference asked for a second DataParallel run")
     ]
-    series: Series | None
+    series: SeriesJson | None
 
 
-class Aligned(Struct):
+class AlignedJson(Struct):
     """Both runs with the same batches and dropout."""
 
     same: Annotated[bool, said("then nothing but random numbers differs")]
@@ -162,10 +162,10 @@ class Aligned(Struct):
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
     weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
-    float64: Comparison
+    float64: ComparisonJson
 
 
-class Line(Struct):
+class LineJson(Struct):
     """A line that differs."""
 
     line: Annotated[int, Meta(ge=1)]
@@ -173,40 +173,40 @@ class Line(Struct):
     ddp: str
 
 
-class Stdout(Struct):
+class StdoutJson(Struct):
     """Lines printed by DataParallel and by rank 0."""
 
     same: bool
     lines: Annotated[Count, said("lines compared")]
     rounded: Annotated[Count, said("lines with numbers that agree but for rounding")]
     masked: Annotated[Count, said("lines with times or paths")]
-    first: Annotated[Line | None, said("the first line that differs")]
-    others: Annotated[list[Line], said("one of each further sort of line that differs")]
+    first: Annotated[LineJson | None, said("the first line that differs")]
+    others: Annotated[list[LineJson], said("one of each further sort of line that differs")]
 
 
-class DifferentFile(Struct):
+class DifferentFileJson(Struct):
     """A file that differs."""
 
     path: str
     what: str
 
 
-class Files(Struct):
+class FilesJson(Struct):
     """What both left behind."""
 
     same: bool
     count: Count
-    different: list[DifferentFile]
+    different: list[DifferentFileJson]
 
 
-class Memory(Struct):
+class MemoryJson(Struct):
     """The most that a run's processes were seen to hold of their own, without workers of loaders."""
 
     run: Annotated[str, said("dp in float64, or the like")]
     bytes: Annotated[Count, said("0: it was over before anybody looked")]
 
 
-class Cause(Struct):
+class CauseJson(Struct):
     """Why the two differ."""
 
     code: Code
@@ -217,7 +217,7 @@ class Cause(Struct):
     edits: Annotated[list[str], said("of a conversion of ours: rule and line")]
 
 
-class Verdict(Struct):
+class VerdictJson(Struct):
     """Both runs on one number of devices, compared."""
 
     world: Annotated[int, said("number of devices", ge=1)]
@@ -231,28 +231,28 @@ class Verdict(Struct):
     ]
     unshared: Annotated[list[str], said("what two runs of the original do not share, though these do")]
     unsteady: Annotated[
-        Difference | None,
+        DifferenceJson | None,
         said("where DataParallel, run twice, parts from itself; then nothing can be judged"),
     ]
     aligned: Annotated[
-        Aligned | None, said("a port that differs, run again with DataParallel's random numbers")
+        AlignedJson | None, said("a port that differs, run again with DataParallel's random numbers")
     ]
-    float64: Annotated[Comparison, said("judged")]
-    float32: Annotated[Comparison | None, said("its first step is judged; null: not trained in it")]
-    stdout: Stdout
+    float64: Annotated[ComparisonJson, said("judged")]
+    float32: Annotated[ComparisonJson | None, said("its first step is judged; null: not trained in it")]
+    stdout: StdoutJson
     printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
-    files: Files
+    files: FilesJson
     codes: Annotated[tuple[int, int], said("exit codes: DataParallel, torchrun")]
     last_words: Annotated[list[str], said("of DataParallel's stderr, where its exit code is not 0")]
     seconds: Annotated[tuple[float, float], said("of the two float64 runs")]
     in_turn: Annotated[bool, said("not all runs went at once, as there was not memory enough")]
-    memory: Annotated[list[Memory], said("of each run, in the order in which they ended well")]
-    causes: Annotated[list[Cause], said("likely causes, the likeliest first")]
+    memory: Annotated[list[MemoryJson], said("of each run, in the order in which they ended well")]
+    causes: Annotated[list[CauseJson], said("likely causes, the likeliest first")]
     unchecked: Annotated[list[str], said("what the script asks for, and virtual devices leave out")]
     remarks: Annotated[list[str], said("sentences")]
 
 
-class Frame(Struct):
+class FrameJson(Struct):
     """A line of the script's stack."""
 
     file: str
@@ -260,7 +260,7 @@ class Frame(Struct):
     function: str
 
 
-class Position(Struct):
+class PositionJson(Struct):
     """Where a rank stood."""
 
     rank: Annotated[int, said("-1: the process that starts the ranks")]
@@ -268,12 +268,12 @@ class Position(Struct):
     collective: Annotated[str | None, said("what it waits in")]
     doing: Annotated[str, said("what else it does: a function that its line called")]
     source: Annotated[str, said("its line")]
-    frames: Annotated[list[Frame], said("of the script, innermost first")]
+    frames: Annotated[list[FrameJson], said("of the script, innermost first")]
     ended: Annotated[str, said("how, if it is no longer there")]
     worker: Annotated[str, said("where a worker of its loader stands, if it waits for one")]
 
 
-class Failed(Struct):
+class FailedJson(Struct):
     """A run that hung or failed; a text may be empty."""
 
     script: Annotated[str, said("which of the two")]
@@ -290,11 +290,11 @@ class Failed(Struct):
     parting: Annotated[str, said("the first collective that not all ranks call, in words")]
     before: Annotated[list[str], said("of ranks that waited for each other: how far each had come")]
     advice: Annotated[str, said("what to do about it")]
-    ranks: list[Position]
+    ranks: list[PositionJson]
     output: Annotated[str, said("the end of what the rank that failed (else rank 0) said on stderr")]
 
 
-class Accepted(Struct):
+class AcceptedJson(Struct):
     """A hazard of the conversion that a person answered."""
 
     code: str
@@ -323,13 +323,13 @@ class VerifyDocument(Struct):
     convert: Convert
     seconds: Seconds
     failure: Annotated[str | None, said("why there is no verdict on a further number of devices")]
-    failed: Annotated[Failed | None, said("the run that failed: which one, and where each rank stood")]
-    accepted: list[Accepted]
+    failed: Annotated[FailedJson | None, said("the run that failed: which one, and where each rank stood")]
+    accepted: list[AcceptedJson]
     surroundings: Surroundings
-    verdicts: Annotated[list[Verdict], said("one for each number of devices")]
+    verdicts: Annotated[list[VerdictJson], said("one for each number of devices")]
 
 
-class Spread(Struct):
+class SpreadJson(Struct):
     """Seconds of a step, on rank 0."""
 
     median: float
@@ -338,19 +338,19 @@ class Spread(Struct):
     mean: float
 
 
-class Sent(Struct):
-    """Of a step."""
+class SentJson(Struct):
+    """What one kind of collective or copy weighs in a step."""
 
     calls: float
     bytes: Annotated[float, said("the larger of what a rank gives and gets")]
 
 
-class Counted(Struct):
-    """Of a step."""
+class CountedJson(Struct):
+    """What a step sends, moves and waits for."""
 
-    collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
+    collectives: Annotated[Mapping[str, SentJson], said("by kind, of the rank with the most bytes")]
     copies: Annotated[
-        Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
+        Mapping[str, SentJson], said("between DataParallel's devices: weights, inputs, outputs, gradients")
     ]
     moved_bytes: Annotated[float, said("from the host to devices, of all ranks")]
     synchronisations: Annotated[
@@ -360,13 +360,13 @@ class Counted(Struct):
     parameter_bytes: Annotated[float, said("of the parameters that the first optimizer steps")]
 
 
-class Figures(Struct):
+class FiguresJson(Struct):
     """One mode on one number of devices."""
 
     virtual: Annotated[bool, said("on virtual devices: no time is a GPU's")]
     steps: Annotated[int, said("measured, of all rounds")]
     left_out: Annotated[int, said("steps with an evaluation in them")]
-    step: Spread
+    step: SpreadJson
     step_seconds: Annotated[list[float], said("of each measured step")]
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
     samples_per_second: Annotated[float, said("rows / mean step")]
@@ -376,10 +376,10 @@ class Figures(Struct):
     cpu_seconds: Annotated[float, said("a step, of all processes and loader workers")]
     resident_bytes: Annotated[list[int], said("the most that each process held in memory; 0: not known")]
     device_bytes: Annotated[list[int], said("the most that lived on each device; empty: not counted")]
-    counted: Annotated[Counted | None, said("null: of a run that was only timed")]
+    counted: Annotated[CountedJson | None, said("null: of a run that was only timed")]
 
 
-class Sameness(Struct):
+class SamenessJson(Struct):
     """Whether both train the same, in runs of their own."""
 
     proof: Literal["same", "different", "not verified"]
@@ -387,18 +387,20 @@ class Sameness(Struct):
     text: Annotated[str | None, said("what differs")]
 
 
-class Measured(Struct):
+class MeasuredJson(Struct):
     """Both modes on one number of devices."""
 
     world: Annotated[int, said("devices, and ranks")]
     speed_up: Annotated[float, said("mean step of DataParallel / mean step of DDP")]
-    sameness: Sameness
-    dp: Figures
-    ddp: Figures
-    one: Annotated[Figures | None, said("DataParallel's script on one device; null if it does not run there")]
+    sameness: SamenessJson
+    dp: FiguresJson
+    ddp: FiguresJson
+    on_one_device: Annotated[
+        FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
+    ] = msgspec.field(name="one")
 
 
-class Setting(Struct):
+class SettingJson(Struct):
     """How it was measured."""
 
     warm_up: Annotated[int, said("steps dropped at the beginning of each run")]
@@ -415,8 +417,8 @@ class BenchDocument(Struct):
     port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
     launch: Launch
     convert: Convert
-    setting: Setting
-    measured: Annotated[list[Measured], said("one for each number of devices")]
+    setting: SettingJson
+    measured: Annotated[list[MeasuredJson], said("one for each number of devices")]
     seconds: Seconds
     remarks: Annotated[list[str], said("what a reader of the figures has to know")]
     failure: Annotated[str | None, said("why there is nothing about a further number of devices")]

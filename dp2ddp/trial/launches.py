@@ -112,7 +112,7 @@ def try_with_launch(
         progress.say(f"{first}; once more with {launch.words}")
         asking = replace(
             subject,
-            asked=(*subject.asked, *launch.arguments),
+            requested=(*subject.requested, *launch.arguments),
             variables=launch.variables,
             version=replace(subject.version, launch=" ".join([subject.version.launch, *launch.arguments])),
         )

@@ -64,7 +64,7 @@ class Subject:
     hidden: tuple[
         str, ...
     ] = ()  # of a library that wraps by itself: what it does, and does otherwise on ranks
-    asked: tuple[str, ...] = ()  # arguments of another launcher, which the port asks for (launches.py)
+    requested: tuple[str, ...] = ()  # arguments of another launcher, which the port asks for (launches.py)
     variables: tuple[tuple[str, str], ...] = ()  # and variables
     changed_since: Path | None = None  # a converted script that lies there, and is another one
 
@@ -96,13 +96,13 @@ class Subject:
     @property
     def has_own_arguments(self) -> bool:
         """Whether the DDP version gets others than the script."""
-        return self.options.converted_arguments is not None or bool(self.asked)
+        return self.options.converted_arguments is not None or bool(self.requested)
 
     @property
     def arguments_of_converted(self) -> tuple[str, ...]:
         """The arguments of the DDP version: its own, or else the script's; and what it asks for."""
         given = self.options.converted_arguments
-        return (*(self.options.arguments if given is None else given), *self.asked)
+        return (*(self.options.arguments if given is None else given), *self.requested)
 
     @property
     def convert(self) -> str:
