@@ -177,26 +177,21 @@ def compare_files(
     a, b = (set(each.written) - events - of_starts for each in (expected, actual))
     pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
     pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
-    different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())]
-    different += [FileDifference(path, "is written by DDP only") for path in sorted(b - set(pairs.values()))]
-    different += [
-        FileDifference(path, "is removed on one side only") for path in _odd(expected.removed, actual.removed)
-    ]
-    different += [
-        FileDifference(path, "is a folder on one side only")
-        for path in _odd(timeless(expected.folders), timeless(actual.folders))
-    ]
+    odd = {
+        "is written by DataParallel only": sorted(a - pairs.keys()),
+        "is written by DDP only": sorted(b - set(pairs.values())),
+        "is removed on one side only": _odd(expected.removed, actual.removed),
+        "is a folder on one side only": _odd(timeless(expected.folders), timeless(actual.folders)),
+    }
+    different = [FileDifference(path, what) for what, paths in odd.items() for path in paths]
     different += _compare_events(expected, actual, tolerance)
     tensors: list[tuple[str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = expected.place(path), actual.place(other)
-        if (
-            here.is_dir() or there.is_dir()
-        ):  # links to folders, of which what is in them is compared by itself
+        if here.is_dir() or there.is_dir():  # links: what is in such folders is compared by itself
             ways = spellings[0].plain(expected.leads(path)), spellings[1].plain(actual.leads(other))
-            different += [FileDifference(path, f"leads to {ways[1]} instead of {ways[0]}")] * (
-                ways[0] != ways[1]
-            )
+            text = f"leads to {ways[1]} instead of {ways[0]}"
+            different += [FileDifference(path, text)] * (ways[0] != ways[1])
             continue
         if notes_processes(path):
             continue
@@ -206,11 +201,11 @@ def compare_files(
         texts = _text(here), _text(there)
         if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
             tensors.append((path, other))
-        else:
-            lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
-            unlike_lines = list(_compare_lines(path, *lines, tolerance))
-            different += unlike_lines
-            tensors += [(path, other)] * (bool(unlike_lines) and path.endswith(tuple(TEXTS)))
+            continue
+        lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
+        unlike_lines = list(_compare_lines(path, *lines, tolerance))
+        different += unlike_lines
+        tensors += [(path, other)] * (bool(unlike_lines) and path.endswith(tuple(TEXTS)))
     files = len(a | b) - sum(path != other for path, other in pairs.items())
     on_one_side = of_starts & set(_odd(expected.written, actual.written))
     return FilesComparison(files + len(events) // 2, tuple(different), tuple(on_one_side)), tensors

@@ -32,7 +32,7 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         fork_trials(patch, server)
-        patch.setattr("dp2ddp.trial.timing.Process", timed)
+        patch.setattr("dp2ddp.trial.runs.Process", timed)
         patch.setattr(
             "dp2ddp.runtime.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
         )
