@@ -33,7 +33,7 @@ class Taps:
     def before(self, name: str, see: Callable[..., object], *owners: Any) -> None:
         """Call `see` with what `owner.name` is called with, before it."""
 
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             see(*args, **kwargs)
             return function(*args, **kwargs)
 
@@ -42,7 +42,7 @@ class Taps:
     def after(self, name: str, see: Callable[..., object], *owners: Any) -> None:
         """Call `see` with what `owner.name` returned, and with what it was called with."""
 
-        def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             see(result, *args, **kwargs)
             return result

@@ -60,6 +60,15 @@ def test_the_last_is_outermost_and_the_function_is_replaced_once() -> None:
     assert (there.__name__, there.__wrapped__) == ("plain", plain)
 
 
+def test_a_keyword_may_have_any_name() -> None:
+    owner, told = module(add=lambda function, call: function + call), list[int]()
+    taps = Taps()
+    taps.before("add", lambda function, call: told.append(function), owner)
+    taps.after("add", lambda result, function, call: told.append(result), owner)
+    assert owner.add(function=1, call=2) == 3
+    assert told == [1, 3]
+
+
 def test_what_raises_before_keeps_the_function_from_being_called() -> None:
     told: list[int] = []
     owner = module(add=told.append)

@@ -21,10 +21,12 @@ that do not are wrong, and stay so.
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,17 +41,8 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
 from dp2ddp.taps import Taps
-from dp2ddp.trace.aligned_orders import (
-    Batch,
-    Epoch,
-    Weights,
-    begin_reference,
-    leave_batch,
-    leave_own,
-    leave_taken,
-    leave_trained,
-    read_batches,
-)
+from dp2ddp.trace import aligned_orders as orders
+from dp2ddp.trace.aligned_orders import Batch, Epoch, Weights, leave, read_batches
 from dp2ddp.trace.tensor_names import living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
@@ -61,18 +54,18 @@ _SEED = 7_919  # of the devices' streams
 
 def leave_order(folder: Path, taps: Taps) -> None:
     """In the process of DataParallel: write down each batch that a sampler gives, and what is trained on."""
-    begin_reference(folder)
+    orders.begin(folder, orders.REFERENCE, orders.TRAINED)
     passes = _Passes()
     _follow_training(folder, passes, taps)
 
-    def leave(index: Any, iterator: Any) -> None:
+    def note(index: Any, iterator: Any) -> None:
         indices = [plain_index(each) for each in (index if iterator._auto_collation else [index])]
         has_length = hasattr(iterator._dataset, "__len__")  # fastai's, which stands for a loader, has none
         if has_length and all(isinstance(each, int) for each in indices):
-            leave_batch(folder, passes.key(iterator._dataset), indices)
+            leave(folder / orders.REFERENCE, *passes.key(iterator._dataset), indices)
 
     taps.before("__iter__", lambda loader: passes.begin(loader.dataset), DataLoader)
-    taps.after("_next_index", leave, loaders._BaseDataLoaderIter)
+    taps.after("_next_index", note, loaders._BaseDataLoaderIter)
 
 
 def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
@@ -88,7 +81,7 @@ def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
             if not hasattr(last[0], "__len__") or passes.name(last[0]) in trained:
                 return
             trained.add(passes.name(last[0]))
-            leave_trained(folder, passes.name(last[0]))
+            leave(folder / orders.TRAINED, *passes.name(last[0]))
 
     taps.before("__next__", take, loaders._BaseDataLoaderIter)
     taps.on_undo(register_module_forward_pre_hook(forward).remove)
@@ -96,8 +89,8 @@ def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
 
 def take_order(folder: Path, taps: Taps) -> None:
     """On a rank: samplers give what DataParallel's gave."""
-    orders = _Orders(folder)
-    for kind, give in ((DistributedSampler, orders.share), (RandomSampler, orders.whole)):
+    given = _Orders(folder)
+    for kind, give in ((DistributedSampler, given.share), (RandomSampler, given.whole)):
         taps.around("__iter__", partial(_giving, give), kind)
 
 
@@ -151,7 +144,8 @@ class _Orders:
     def _instead(self, dataset: Any, epoch: int, own: list[Any], parts: int, part: int) -> list[Any]:
         key = (*self._passes.name(dataset), epoch)
         batches = self._batches.get(key)
-        leave_own(self._folder, key, parts, part, [plain_index(each) for each in own])
+        samples = [plain_index(each) for each in own]
+        leave(self._folder / f"own-{os.getpid()}.jsonl", *key, parts, part, samples)
         if not batches:
             return own
         mine = [index for batch in batches for index in _chunk(batch, parts, part)]
@@ -211,7 +205,9 @@ def take_weights(folder: Path, rank: int, world: int) -> None:
         if (folder / _FILE).exists() and _all_agree(folder, module, rank, world, attempts):
             taken = list(_copied(folder / _FILE))
             if rank == 0:
-                leave_taken(folder, taken)
+                orders.begin(folder, orders.TAKEN)
+                for each in taken:
+                    leave(folder / orders.TAKEN, *astuple(each))
             return True
         return attempts == _ATTEMPTS
 

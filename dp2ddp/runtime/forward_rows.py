@@ -85,7 +85,7 @@ class _ForwardObserver:
         self._saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
         return chunks, keywords
 
-    def inputs(self, wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
+    def inputs(self, wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
         """torch's own DistributedDataParallel, in ports and under WholeBatchDDP."""
         self._saw_module(wrapper.module)
         # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'

@@ -44,7 +44,7 @@ class _Nudge:
         self._moved: set[int] = set()
         self._directions = np.random.Generator(np.random.PCG64(_SEED))
 
-    def move_new(self, wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
+    def move_new(self, wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
         self.move(each for each in wrapper.module.parameters() if id(each) not in self._moved)
 
     def move(self, parameters: Iterable[torch.Tensor]) -> None:

@@ -100,7 +100,7 @@ def _register(original: Function, wrapper: Any, state: Any, hook: Function) -> A
     return own_hook.give_way(state, hook)
 
 
-def _hook(wrapper: Any, *inputs: Any, **kwargs: Any) -> None:
+def _hook(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
     if not getattr(wrapper, _HOOKED, False) and hasattr(wrapper, "reducer"):
         hook = _Hook(wrapper.process_group)
         wrapper.register_comm_hook(hook, _call)

@@ -81,7 +81,7 @@ def _with_modes_inside(modes: Sequence[TorchFunctionMode]) -> Handler:
 def _follow_scripts(taps: Taps, mode: VirtualDevices) -> None:
     """A script draws from the stream of the device that it runs on, for as long as it runs."""
 
-    def on_device(call: Function, script: Any, *args: Any, **kwargs: Any) -> Any:
+    def on_device(call: Function, script: Any, /, *args: Any, **kwargs: Any) -> Any:
         place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
         if place is None:
             return call(script, *args, **kwargs)

@@ -1,21 +1,19 @@
 """What an aligned pair of runs leaves: DataParallel's batches, what each rank would have taken, and weights taken over.
 
-Of orders a line of JSON each: length of the data set, its number among those of that length, epoch, and the samples.
-Of weights: name, count, moments of DataParallel's numbers and of the ranks' own, their correlation.
+A line of JSON each. REFERENCE, DataParallel's batches: length of the data set, its number among those of that length,
+epoch, and the samples. TRAINED, data sets that its forwards in training are given batches of: length, number. TAKEN, by
+rank 0: the fields of Weights. own-PROCESS.jsonl, by each rank: an epoch as above, then what else an Order has.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_REFERENCE = "reference.jsonl"
-_TRAINED = "trained.jsonl"
-_TAKEN = "taken.jsonl"
+REFERENCE, TRAINED, TAKEN = "reference.jsonl", "trained.jsonl", "taken.jsonl"
 
 Epoch = tuple[int, int, int]  # length of the data set, its number among those of that length, epoch
 Batch = list[int]
@@ -44,44 +42,23 @@ class Weights:
     correlation: float = 0.0  # of the two: two seeds give none, two checkpoints of one training a high one
 
 
-def begin_reference(folder: Path) -> None:
-    """Anew: DataParallel may be run once more in the same folder."""
+def begin(folder: Path, *names: str) -> None:
+    """Empty files of these names: an earlier run may have left some in the same folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (_REFERENCE, _TRAINED):
+    for name in names:
         (folder / name).write_text("", encoding="utf-8")
 
 
-def leave_batch(folder: Path, epoch: Epoch, batch: Sequence[object]) -> None:
-    """DataParallel's next one."""
-    _append(folder / _REFERENCE, [*epoch, batch])
-
-
-def leave_trained(folder: Path, dataset: Dataset) -> None:
-    """A data set that DataParallel's forwards in training are given batches of."""
-    _append(folder / _TRAINED, dataset)
-
-
-def leave_taken(folder: Path, weights: Sequence[Weights]) -> None:
-    """By rank 0."""
-    (folder / _TAKEN).write_text("", encoding="utf-8")
-    for each in weights:
-        _append(folder / _TAKEN, [each.name, each.count, each.reference, each.own, each.correlation])
-
-
-def leave_own(folder: Path, epoch: Epoch, parts: int, part: int, samples: Sequence[object]) -> None:
-    """A rank's own."""
-    _append(folder / f"own-{os.getpid()}.jsonl", [*epoch, parts, part, samples])
-
-
-def _append(path: Path, line: Sequence[object]) -> None:
+def leave(path: Path, *fields: object) -> None:
+    """One line more."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps(fields) + "\n")
 
 
 def read_batches(folder: Path) -> dict[Epoch, list[Batch]]:
     """DataParallel's batches of each epoch."""
     batches: dict[Epoch, list[Batch]] = {}
-    for length, ordinal, epoch, batch in _lines(folder / _REFERENCE):
+    for length, ordinal, epoch, batch in _lines(folder / REFERENCE):
         batches.setdefault((length, ordinal, epoch), []).append(batch)
     return batches
 
@@ -95,14 +72,14 @@ def read_own(folder: Path) -> Iterator[Order]:
 
 def read_trained(folder: Path) -> frozenset[Dataset]:
     """The data sets that DataParallel trained on, as (length, ordinal)."""
-    return frozenset((length, ordinal) for length, ordinal in _lines(folder / _TRAINED))
+    return frozenset((length, ordinal) for length, ordinal in _lines(folder / TRAINED))
 
 
 def read_taken(folder: Path) -> tuple[Weights, ...]:
     """The tensors that ranks took over from DataParallel before training."""
     return tuple(
         Weights(name, count, tuple(reference), tuple(own), correlation)
-        for name, count, reference, own, correlation in _lines(folder / _TAKEN)
+        for name, count, reference, own, correlation in _lines(folder / TAKEN)
     )
 
 
