@@ -68,7 +68,7 @@ class Taps:
         originals = {name: getattr(owner, name) for name in calls if hasattr(owner, name)}
         for name in originals:
             self.around(name, calls[name], owner)
-        for module in list(sys.modules.values()):
+        for module in sys.modules.copy().values():
             if type(module) is not ModuleType:
                 continue  # a subclass may import something, or warn, when it is asked
             for name in vars(module).keys() & originals.keys():

@@ -155,7 +155,7 @@ def _behind(verdict: Verdict) -> Iterator[doc.Block]:
         doc.Diff(f"{each.path} {each.what}", text_diff(*each.texts)) for each in different[:_MOST_FILES]
     )
     if len(different) > _MOST_FILES:
-        yield doc.Diff(f"{len(different) - _MOST_FILES} more files left behind", ())
+        yield doc.Diff(f"{len(different) - _MOST_FILES} more files differ", ())
 
 
 def _hangs(report: Report) -> bool:
@@ -263,7 +263,7 @@ def _does(verdicts: Sequence[Verdict]) -> str:
         return "trains the same"
     parts = {
         "prints": any(verdict.stdout.lines for verdict in verdicts),
-        "leaves behind": any(verdict.files.files for verdict in verdicts),
+        "writes": any(verdict.files.files for verdict in verdicts),
     }
     return f"{' and '.join(part for part, is_there in parts.items() if is_there)} the same"
 
@@ -273,7 +273,8 @@ def _parting(verdict: Verdict, other: str) -> str:
     if verdict.unsteady:
         return f"cannot be judged: {other} is not the same twice: {difference_text(verdict.unsteady)}"
     if verdict.by_hashes:
-        return f"walks over a set of strings in another order on each rank, and trains the same as {other} in one order"
+        order = "iterates over a set of strings in another order on each rank"
+        return f"{order}, and trains the same as {other} in one order"
     if verdict.random_only:
         return f"draws other random numbers than {other}, and trains the same with the same ones"
     if verdict.hidden and first is None:
@@ -289,5 +290,5 @@ def _parting(verdict: Verdict, other: str) -> str:
     if not verdict.files.same:
         shared = [each for each in verdict.files.different if each.ranks]
         only = len(shared) == len(verdict.files.different)
-        return f"writes {shared[0].path} on several ranks at once" if only else "leaves other files behind"
+        return f"writes {shared[0].path} on several ranks at once" if only else "writes other files"
     return "ends with another exit code"

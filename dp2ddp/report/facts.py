@@ -63,7 +63,7 @@ def _all(verdict: Verdict) -> Iterator[_Found]:
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
     yield from (("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
     seconds = "DataParallel {:.1f} s, torchrun {:.1f} s".format(*verdict.seconds)
-    beside = "not all runs at once, for want of memory" if verdict.in_turn else "both at once"
+    beside = "not all runs at once, for lack of memory" if verdict.in_turn else "both at once"
     yield "time", f"{seconds} (float64, {beside})", Judged.SHOWN
     if double.unchecked:
         yield "note", "not checked: " + ", ".join(each.value for each in double.unchecked), Judged.SHOWN
@@ -136,7 +136,7 @@ def _float64(comparison: Comparison) -> str:
     if comparison.identical and comparison.parts:
         exact, rounded = _exact_parts(comparison)
         text = f"every {listed(exact)} is the same to the last bit"
-        return f"{text}, each {listed(rounded)} but for rounding" if rounded else text
+        return f"{text}, each {listed(rounded)} up to rounding" if rounded else text
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
     if comparison.noisy and comparison.noise:
         text += (
@@ -250,13 +250,13 @@ def _stdout(verdict: Verdict) -> str:
     text = verdict.stdout
     if verdict.printing_ranks:
         ranks = listed([str(rank) for rank in verdict.printing_ranks])
-        return f"rank {ranks} prints as well, DataParallel speaks once"
+        return f"rank {ranks} prints as well; under DataParallel one process prints"
     if text.first is not None:
         number, expected, actual = text.first
         order = "the same lines in another order; " if text.only_order else ""
         return f"{order}line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}"
-    details = [f"{text.rounded} but for rounding"] * bool(text.rounded) + [
-        f"{text.masked} but for times"
+    details = [f"{text.rounded} up to rounding"] * bool(text.rounded) + [
+        f"{text.masked} apart from times"
     ] * bool(text.masked)
     return f"{counted(text.lines, 'line')}, the same" + (f" ({', '.join(details)})" if details else "")
 
@@ -265,9 +265,7 @@ def _files(verdict: Verdict) -> list[str]:
     """A line for each file that differs, or for all of which one thing is to say; those that are too many, counted."""
     files = verdict.files
     if files.same:
-        return [
-            f"{counted(files.files, 'file')} left behind, the same" if files.files else "none left behind"
-        ]
+        return [f"{counted(files.files, 'file')} written, the same" if files.files else "none written"]
     paths: dict[str, list[str]] = {}
     for each in files.different:
         paths.setdefault(each.what, []).append(each.path)

@@ -28,8 +28,8 @@ def markdown(document: doc.Document) -> str:
 
 
 def _lines(document: doc.Document) -> Iterator[str]:
-    word = f"{document.word}: " if document.word else ""
-    yield f"## {_HEADS[document.judged]}{word}{plain(document.headline)}"
+    word = f"{_HEADS[document.judged]}{document.word}" if document.word else f"dp2ddp {document.command}"
+    yield f"## {word}: {plain(document.headline)}"
     for remark in document.remarks:
         yield from ("", plain(remark))
     for section in document.sections:

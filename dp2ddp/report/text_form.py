@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import IO
@@ -32,11 +34,15 @@ def document_text(document: doc.Document) -> str:
 
 
 def print_document(document: doc.Document, file: IO[str] | None = None) -> None:
-    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
+    """To stdout; colour only on a terminal (rich honours NO_COLOR, and is loaded for nobody else)."""
+    stream = file or sys.stdout
+    if stream is None or not (stream.isatty() or os.environ.get("FORCE_COLOR")):
+        print(document_text(document), end="", file=stream)
+        return
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True, file=file)
+    console = Console(highlight=False, soft_wrap=True, file=stream)
     for line in _lines(document):
         console.print(Text.assemble(*line))
 

@@ -62,7 +62,7 @@ def _follow_transforms(taps: Taps) -> None:
 
 def _holders_of(function: Function) -> Iterator[tuple[Any, str]]:
     """The modules of torch that have imported the function, each with its own name for it."""
-    for module_name, module in list(sys.modules.items()):
+    for module_name, module in sys.modules.copy().items():
         if module_name.startswith("torch._functorch."):
             yield from ((module, name) for name, value in list(vars(module).items()) if value is function)
 

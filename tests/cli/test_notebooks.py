@@ -338,7 +338,7 @@ class TestRunning:
         assert "SAME deep/train.ipynb trains the same" in result.stdout
         assert "cd deep && torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
         assert "3 on every rank" in result.stdout
-        assert "1 file left behind, the same" in result.stdout
+        assert "1 file written, the same" in result.stdout
         assert sorted(one.name for one in (tmp_path / "deep").iterdir()) == ["here.txt", "train.ipynb"]
 
     def test_what_a_run_leaves_out_is_said(self, tmp_path: Path, server: Server) -> None:
