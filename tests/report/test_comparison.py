@@ -16,7 +16,7 @@ from dp2ddp.report.comparison_json import as_document
 from dp2ddp.report.facts import facts, rows_text
 from dp2ddp.report.result_document import Fact, Judged
 from dp2ddp.trace.unchecked import Unchecked
-from tests.report.forms import markdown
+from tests.report.forms import markdown, page
 
 GOOD = Comparison(
     steps=4, rank_steps=(4, 4), largest=None, first=None, also=(), identical_steps=4, identical_buffers=True,
@@ -137,6 +137,9 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     assert silent.compared_nothing
     assert headline(report(silent)).startswith("NOTHING COMPARED of")
     assert json.loads(as_document(report(silent)))["outcome"] == "nothing compared"
+    assert markdown(report(silent)).startswith(
+        "## \N{WARNING SIGN}\N{VARIATION SELECTOR-16} NOTHING COMPARED: of "
+    )
     assert not dataclasses.replace(silent, stdout=TextComparison(1, None)).compared_nothing
     assert "prints the same" in headline(report(dataclasses.replace(silent, stdout=TextComparison(1, None))))
 
@@ -219,6 +222,14 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
     ]
     assert "not checked: torch.compile" in markdown(report(verdict))
     assert "not checked" not in str(list(facts(SAME)))
+
+
+def test_answered_hazards_stand_in_every_form() -> None:
+    answered = dataclasses.replace(
+        report(SAME), accepted=({"text": "train.py:5:1: asks (DDP904), by --accept"},)
+    )
+    for text in (report_text(answered), markdown(answered), page(answered)):
+        assert "asks (DDP904), by --accept" in text
 
 
 def test_many_files_that_differ_are_a_few_short_lines() -> None:

@@ -13,7 +13,7 @@ from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.conversion_json import conversion_json
 from dp2ddp.report.conversion_report import conversion_text, verdict
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.projects import Project
+from dp2ddp.source.projects import Project, read_project
 from tests.codemod.scripts import converted
 
 SCRIPT = "import os\nimport torch\nnet = torch.nn.DataParallel(Net(), [0, 1])\nos.mkdir('out')\nname = breakpoint()\n"
@@ -38,6 +38,19 @@ def test_while_a_hazard_is_open_nothing_is_launched(written: str | None) -> None
 
 def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
     assert "  line 4:  one run does it once (DDP503)" in report(converted(SCRIPT))
+
+
+def test_lines_with_the_same_reason_stand_together() -> None:
+    text = HARMLESS + "os.mkdir('again')\n"
+    assert "  lines 4, 6:  one run does it once (DDP503)" in report(converted(text))
+    assert report(converted(text))[0].endswith(": 4 edits")
+
+
+def test_an_ordinary_script_takes_ten_lines() -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "cifar_bn" / "train.py"
+    conversion = convert(read_project(example))
+    assert len(conversion.edits) >= 7
+    assert len(report(conversion)) <= 10
 
 
 def test_a_hazard_has_a_place_and_an_advice() -> None:
