@@ -10,13 +10,6 @@ from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 
-HEAD = """
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler
-dist.init_process_group("nccl")
-"""
 PLAIN_HEAD = """
 import torch
 import torch.distributed as dist
@@ -24,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 dist.init_process_group("nccl")
 """
+HEAD = PLAIN_HEAD.replace("DataLoader\n", "DataLoader, DistributedSampler\n")
 EVALUATION = """
 model = DistributedDataParallel(net)
 loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
