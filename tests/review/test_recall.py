@@ -10,6 +10,7 @@ from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
+from tests.diffs import scripts
 
 HEAD = """\
 import os
@@ -58,7 +59,8 @@ PLANTED = {  # faults in ports of this repository, which verify finds by running
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_found(name: str, request: pytest.FixtureRequest) -> None:
-    path = request.config.rootpath / "tests" / "pairs" / "tutorial" / f"{name}.py"
-    script = OwnFile(SourceFile(path, path.read_text(encoding="utf-8")))
+    pairs = request.config.rootpath / "tests" / "pairs"
+    text = scripts(pairs / "ports.diff")[f"tutorial/{name}"].text
+    script = OwnFile(SourceFile(pairs / "tutorial" / f"{name}.py", text))
 
     assert {rule.code for rule, _ in problems_of(script, check_rules())} == PLANTED[name]
