@@ -75,11 +75,18 @@ def make_tree(folder: Path) -> int:
 
 def add_hits(folder: Path, copies: int = 1) -> None:
     """Five scripts with DataParallel and five with DistributedDataParallel (`copies` times)."""
-    wrapped = sorted((ROOT / "examples").glob("*/train.py"))[:5]
-    ported = sorted((ROOT / "tests" / "pairs" / "tutorial").glob("*.py"))[:5]
+    sys.path.insert(0, str(ROOT / "tests"))
+    from diffs import scripts
+
+    wrapped = {
+        path.parent.name: path.read_text() for path in sorted((ROOT / "examples").glob("*/train.py"))[:5]
+    }
+    ports = scripts(ROOT / "tests" / "pairs" / "ports.diff")
+    names = sorted(name for name in ports if name.startswith("tutorial/seeded_"))[:5]
+    ported = {name.replace("/", "_"): ports[name].text for name in names}
     for copy in range(copies):
-        for path in (*wrapped, *ported):
-            (folder / f"hit_{copy}_{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
+        for name, text in {**wrapped, **ported}.items():
+            (folder / f"hit_{copy}_{name}.py").write_text(text)
 
 
 def measure(rounds: int, plain: Path, hits: Path) -> dict[str, Cost]:
