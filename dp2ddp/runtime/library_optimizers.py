@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.optim import optimizer as torchs
 
-from dp2ddp.runtime.imports import when_imported
+from dp2ddp.runtime.on_import import when_imported
 
 CLASSES = {"fastai.optimizer": "Optimizer"}  # its own SGD and Adam; OptimWrapper holds one of torch
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from dp2ddp.taps import Taps
 
 from .function_mode import placeless_functions
-from .imports import when_imported
+from .on_import import when_imported
 from .tensor_methods import LEGACY_DTYPES
 
 # Any throughout: arguments and results of whatever torch function was called.
