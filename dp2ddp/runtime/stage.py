@@ -108,6 +108,7 @@ def import_equipment() -> None:
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
     import dp2ddp.runtime.forward_rows
+    import dp2ddp.runtime.library_optimizers
     import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
     import dp2ddp.runtime.meeting
