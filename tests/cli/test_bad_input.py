@@ -142,7 +142,7 @@ def test_what_is_no_file_is_a_folder_for_a_copy(
     [
         *(([*command, "nope.py"], "nope.py: no such file") for command in (RUN_DP, VERIFY, BENCH)),
         *(
-            ([*command, "train.py"], ": pip install torch numpy psutil")
+            ([*command, "train.py"], ": pip install torch msgspec numpy psutil")
             for command in (RUN_DP, VERIFY, BENCH)
         ),
         *(
