@@ -45,7 +45,6 @@ TYPED: Mapping[str, str] = {
     "output": "says where to write",
     "report": "writes a file",
     "trace": "writes into a folder",
-    "write": "writes into a folder",
     "open": "starts a browser",
     "on": "says where something is started",
     "rendezvous": "says what is connected to",
