@@ -12,6 +12,8 @@ from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 from tests.diffs import scripts
 
+PORTS = Path(__file__).resolve().parents[1] / "pairs" / "ports.diff"
+
 HEAD = """\
 import os
 import torch
@@ -20,9 +22,16 @@ import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader
 """
+# What `# wrapped` stands for in a spelling.
+WRAPPED = """\
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+"""
 SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
 WRONG = {
-    path.stem: path.read_text(encoding="utf-8").split("# ---\n")
+    path.stem: path.read_text(encoding="utf-8").replace("# wrapped\n", WRAPPED).split("# ---\n")
     for path in sorted((Path(__file__).parent / "wrong").iterdir())
 }
 SPELLINGS = [
@@ -58,9 +67,7 @@ PLANTED = {  # faults in ports of this repository, which verify finds by running
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_is_found(name: str, request: pytest.FixtureRequest) -> None:
-    pairs = request.config.rootpath / "tests" / "pairs"
-    text = scripts(pairs / "ports.diff")[f"tutorial/{name}"].text
-    script = OwnFile(SourceFile(pairs / "tutorial" / f"{name}.py", text))
+def test_a_planted_fault_is_found(name: str) -> None:
+    script = OwnFile(SourceFile(Path(f"{name}.py"), scripts(PORTS)[f"tutorial/{name}"].text))
 
     assert {rule.code for rule, _ in problems_of(script, check_rules())} == PLANTED[name]
