@@ -29,9 +29,7 @@ from dp2ddp.taps import Taps
 from .places import HOST, Machine, device_at, place_of, put
 from .replica_draws import let_replicas_draw_apart
 
-# The modules; the attributes of torch.nn.parallel with these names are functions.
-_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
-_WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
+_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 
 
 def install_data_parallel(taps: Taps, machine: Machine) -> None:
