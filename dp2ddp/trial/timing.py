@@ -25,6 +25,7 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
+from dp2ddp.report.bench_report import NAMES
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.report.counting import counted
 from dp2ddp.runtime.run import Run, Running
@@ -45,13 +46,12 @@ from dp2ddp.trial.runs import (
 )
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.trial.trial import MODES
 from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
 Starter = Callable[[Stage, ExitStack], Running]
-_MODES: tuple[Mode, Mode] = ("dp", "ddp")
-_WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
 
 def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
@@ -144,17 +144,17 @@ class _Bencher:
         """The subject as it has to be started, which its first runs show, and what was found."""
         self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
-        counts = {mode: self._count(subject, mode, world) for mode in _MODES}
+        counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
             if ask_one and (readings := self._time_alone(subject, number)):
                 alone.append(readings)
-            for mode in _MODES:
+            for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
-        dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in _MODES)
+        dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
         if world == 1:
             self.on_one_device = self.on_one_device or dp
@@ -182,7 +182,7 @@ class _Bencher:
     # ---- runs
 
     def _count(self, subject: Subject, mode: Mode, world: int) -> tuple[Counted, ...]:
-        self.progress.begin(f"{counted(world, 'device')}, {_WORDS[mode]}: counting")
+        self.progress.begin(f"{counted(world, 'device')}, {NAMES[mode]}: counting")
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
         warm_up = min(BEFORE_COUNTED, self.options.warm_up)
@@ -190,11 +190,11 @@ class _Bencher:
         run = self._run(subject, prepared, stage, lambda stage, _: self.server.start(stage))
         counts = read_counted(readings, stage.ranks)
         self._check(run, room, readings, [reading.steps for reading in counts])
-        self.progress.say(f"{counted(world, 'device')}, {_WORDS[mode]}: counted")
+        self.progress.say(f"{counted(world, 'device')}, {NAMES[mode]}: counted")
         return counts
 
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
-        which = f"{counted(world, 'device')}, {_WORDS[mode]}, round {number + 1} of {self.options.rounds}"
+        which = f"{counted(world, 'device')}, {NAMES[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
         timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median

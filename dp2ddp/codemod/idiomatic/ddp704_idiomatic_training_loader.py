@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.loaders import LOADER, FoundLoader, Loop, loaders_of, loops_of
+from dp2ddp.codemod.idiomatic.loaders import FoundLoader, Loop, loaders_of, loops_of
 from dp2ddp.codemod.idiomatic.looking import is_true
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
+from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff

@@ -16,11 +16,11 @@ from dp2ddp.codemod.idiomatic.looking import (
     trains,
     words_in,
 )
+from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 
-LOADER = "torch.utils.data.DataLoader"
 ITERABLE = "torch.utils.data.IterableDataset"
 POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn")
 AFTER = ("pin_memory", "drop_last")
