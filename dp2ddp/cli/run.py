@@ -12,6 +12,7 @@ from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import is_terminal
 from dp2ddp.errors import RunError
 from dp2ddp.options import RunOptions
+from dp2ddp.report.counting import counted
 
 
 @click.command(cls=ScriptCommand)
@@ -39,9 +40,7 @@ def command(options: RunOptions) -> None:
     if trace:
         refuse_others(trace, ranks)
     if is_terminal():  # what comes then is the script's own
-        warn(
-            f"{script} begins in {mode} mode on {world} device{'' if world == 1 else 's'}; torch is being imported"
-        )
+        warn(f"{script} begins in {mode} mode on {counted(world, 'device')}; torch is being imported")
     run = run_here(
         script=script, name=str(script), mode=mode, world=world,
         module=module, replaced=what.files, settings=what.settings, folder=folder_of(script),

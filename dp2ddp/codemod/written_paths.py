@@ -10,6 +10,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.codemod.model.nodes import last_name
+
 _WRITES = re.compile(
     r"save|dump|write|makedirs|mkdir|touch|extract|download|to_(?:csv|json|parquet|pickle|hdf)|log|handler|connect",
     re.IGNORECASE,
@@ -34,7 +36,7 @@ def written_paths(trees: Iterable[ast.AST]) -> frozenset[str]:
 
 def _writes(call: ast.Call) -> bool:
     """Whether it may; what opens a file does where its mode says so."""
-    name = _name(call.func)
+    name = last_name(call.func)
     if not _OPENS.search(name):
         return bool(_WRITES.search(name))
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -49,11 +51,11 @@ def _given(nodes: Iterable[ast.Call | ast.Assign]) -> dict[str, set[str]]:
         if isinstance(node, ast.Assign):
             texts = {text for each in ast.walk(node.value) for text in _constant(each)}
             for target in node.targets:
-                given.setdefault(_name(target), set()).update(texts)
+                given.setdefault(last_name(target), set()).update(texts)
             continue
         for keyword in node.keywords:
             given.setdefault(keyword.arg or "", set()).update(_constant(keyword.value))
-        if _OPTION.search(_name(node.func)):
+        if _OPTION.search(last_name(node.func)):
             for option in (text for argument in node.args for text in _constant(argument)):
                 for keyword in node.keywords:
                     name = option.lstrip("-").replace("-", "_")
@@ -66,14 +68,9 @@ def _given(nodes: Iterable[ast.Call | ast.Assign]) -> dict[str, set[str]]:
 def _texts(node: ast.AST, given: dict[str, set[str]]) -> Iterator[str]:
     yield from _constant(node)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        yield from given.get(_name(node), ())
+        yield from given.get(last_name(node), ())
 
 
 def _constant(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
-
-
-def _name(node: ast.AST) -> str:
-    """The last part of a name."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

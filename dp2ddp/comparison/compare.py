@@ -17,7 +17,7 @@ import numpy as np
 
 from dp2ddp.comparison.casts import cast_differences
 from dp2ddp.comparison.causes.words import names_text, ranks_text
-from dp2ddp.comparison.differences import KINDS, Difference, array_difference, named_difference
+from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
@@ -29,7 +29,7 @@ from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
 
-__all__ = ["KINDS", "Comparison", "Difference", "compare"]
+__all__ = ["Comparison", "Difference", "compare"]
 
 
 @dataclass(frozen=True)

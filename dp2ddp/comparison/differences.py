@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.comparison.matching import pairs_by_name, taken
-from dp2ddp.trace.digests import sketch
+from dp2ddp.trace.digests import Doubles, sketch
 from dp2ddp.trace.records import Vector
 
 TINY = 1e-300
-Doubles = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]  # elements of a vector
 
 # from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients

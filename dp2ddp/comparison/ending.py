@@ -17,12 +17,12 @@ import numpy as np
 from dp2ddp.comparison.differences import (
     TINY,
     Difference,
-    Doubles,
     distances_between,
     distances_by_sketch,
     largest,
 )
 from dp2ddp.comparison.matching import pairs_by_name, places_by_name, plain_name
+from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Final, FinalKind, Layout, Trace
 
 _KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}

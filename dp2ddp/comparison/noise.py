@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2ddp.comparison.differences import TINY, Doubles, array_difference
+from dp2ddp.comparison.differences import TINY, array_difference
 from dp2ddp.comparison.ending import tensor_differences
 from dp2ddp.comparison.step_table import StepRow
 from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Trace
 
 _KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.comparison.differences import Doubles
 from dp2ddp.comparison.step_table import StepRow
+from dp2ddp.trace.digests import Doubles
 
 
 @dataclass(frozen=True)

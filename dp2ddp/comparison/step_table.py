@@ -18,7 +18,6 @@ from dp2ddp.comparison.differences import (
     GRADIENTS,
     TINY,
     Difference,
-    Doubles,
     Mask,
     agreeing,
     distances_between,
@@ -39,6 +38,7 @@ from dp2ddp.comparison.script_facts import (
     trained_rows,
 )
 from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Step, Vector
 
 NAN = float("nan")

@@ -55,11 +55,6 @@ class Figures:
         each = (self.copies if self.mode == "dp" else self.collectives or {}).values()
         return Sent(sum(sent.calls for sent in each), sum(sent.bytes for sent in each))
 
-    @property
-    def most(self) -> int:
-        """Bytes on the device that holds most; 0: not counted."""
-        return max(self.devices, default=0)
-
 
 def spread(seconds: Sequence[float]) -> Spread:
     """ValueError without any."""

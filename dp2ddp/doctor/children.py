@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dp2ddp
+from dp2ddp.runtime.launch_command import outside_of_torchrun
 from dp2ddp.runtime.processes import kill_tree, parent_variable
-
-RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of a run around us
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Child:
         self._starts_others = starts_others
         self._stdout, self._stderr = folder / f"{name}.out", folder / f"{name}.err"
         package = str(Path(dp2ddp.__file__).resolve().parent.parent)
-        variables = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
+        variables = outside_of_torchrun()
         path = os.pathsep.join([package, *filter(None, [variables.get("PYTHONPATH")])])
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self._process = subprocess.Popen(

@@ -17,13 +17,13 @@ from pathlib import Path
 from dp2ddp import __version__
 from dp2ddp.doctor.answers import Answer, size
 from dp2ddp.installed import install, missing_for_runs
+from dp2ddp.runtime.launch_command import SET_BY_TORCHRUN
 
-MB, GB = 2**20, 2**30
+GB = 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images
 FEW_FILES = 4096  # a batch that workers hand over takes a file descriptor for each tensor
 RANK_MEMORY = GB // 2  # what a process with torch in it takes, before it has a model or data
 PORT = 29500  # torch's own
-OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LOOKUP_LIMIT = 3.0  # seconds
 
 
@@ -228,7 +228,7 @@ def host_name_answer(name: str, address: str | None) -> Answer:
 
 def variables_answer(variables: Mapping[str, str]) -> Answer:
     """Settings that change how ranks meet, and those that are left over from a run."""
-    left = [name for name in OF_LAUNCHER if name in variables]
+    left = [name for name in SET_BY_TORCHRUN if name in variables]
     shown = [
         f"{name}={value}"
         for name, value in sorted(variables.items())

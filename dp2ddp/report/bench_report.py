@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dp2ddp.costs.figures import Figures
 from dp2ddp.costs.result import Benchmark, Measured
 from dp2ddp.report import result_document as doc
+from dp2ddp.report.counting import counted
 from dp2ddp.report.surroundings import surroundings_facts
 
 NAMES = {"dp": "DataParallel", "ddp": "DDP"}
@@ -49,15 +50,14 @@ def _section(benchmark: Benchmark, measured: Measured, whole: bool) -> doc.Secti
         from dp2ddp.report.step_chart import step_chart  # numpy
 
         blocks = (table, step_chart(measured))
-    short = f"{world} device{'' if world == 1 else 's'}"
-    return doc.Section(headline(benchmark, measured), blocks, f"w{world}", short, judged)
+    return doc.Section(headline(benchmark, measured), blocks, f"w{world}", counted(world, "device"), judged)
 
 
 def headline(benchmark: Benchmark, measured: Measured) -> str:
     """One sentence. Without GPUs nothing is faster than something else."""
     who = benchmark.port or benchmark.script
     if measured.dp.virtual:
-        devices = f"{measured.world} virtual device{'' if measured.world == 1 else 's'}"
+        devices = counted(measured.world, "virtual device")
         dp, ddp = (duration(figures.step.median) for figures in (measured.dp, measured.ddp))
         return f"{who} on {devices}: a step takes {dp} under DataParallel, {ddp} under DDP, on the CPU"
     speed = measured.speed_up
@@ -136,7 +136,7 @@ def notes(benchmark: Benchmark) -> Iterator[str]:
     )
     if any(each.dp.virtual for each in benchmark.measured):
         worlds = max(each.world for each in benchmark.measured)
-        cores = f"{setting.processors} processor{'' if setting.processors == 1 else 's'}"
+        cores = counted(setting.processors, "processor")
         yield (
             "Virtual devices: counts, bytes, memory, processor time and waiting are known. Step times are not those of "
             f"GPUs: up to {_count(worlds, 'rank')} shared {cores}, and DataParallel's replicas took turns in one."

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
+from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS, helper_of
@@ -16,7 +17,6 @@ from dp2ddp.review.own_file import OwnFile, literal
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
-LOADER = "torch.utils.data.DataLoader"
 SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 COLLECTIVES = [
     f"torch.distributed.{name}"

@@ -19,7 +19,7 @@ from dp2ddp.taps import Inside, Taps
 from .collectives import group_of
 from .places import HOST, Machine, place_of, tensors_in
 
-_SUM = dist.ReduceOp.SUM if dist.is_available() else None
+SUM = dist.ReduceOp.SUM if dist.is_available() else None
 _BY_DEFAULT = "cpu:gloo,cuda:nccl"
 _FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
 
@@ -91,12 +91,12 @@ def _without_device_ids(
 
 
 def _averaging(
-    original: Any, tensor: torch.Tensor, op: Any = _SUM, group: Any = None, async_op: bool = False
+    original: Any, tensor: torch.Tensor, op: Any = SUM, group: Any = None, async_op: bool = False
 ) -> Any:
     """NCCL can average, gloo cannot: sum, then divide."""
     if op != dist.ReduceOp.AVG:
         return original(tensor, op=op, group=group, async_op=async_op)
-    original(tensor, op=_SUM, group=group)
+    original(tensor, op=SUM, group=group)
     with torch.no_grad():
         tensor.div_(dist.get_world_size(group))
     return Done([tensor]) if async_op else None

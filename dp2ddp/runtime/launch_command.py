@@ -9,6 +9,7 @@ from pathlib import Path
 from dp2ddp.runtime.stage import Stage
 
 _HERE = Path(__file__).parent
+SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def command(stage: Stage, stage_file: Path) -> list[str]:
@@ -38,6 +39,9 @@ def environment() -> dict[str, str]:
 
     The number alone changes bits (docs/semantics.md#threads). Setting it also keeps torchrun from warning that it does.
     """
-    left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # of a torchrun around us
-    kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return {"OMP_NUM_THREADS": "1", **kept}
+    return {"OMP_NUM_THREADS": "1", **outside_of_torchrun()}
+
+
+def outside_of_torchrun() -> dict[str, str]:
+    """Our variables, without those of a torchrun around us."""
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_TORCHRUN}

@@ -17,12 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dp2ddp.taps import Taps
 
-from .distributed import Done
+from .distributed import SUM, Done
 
 Function = Callable[..., Any]
 """Any throughout: functions of torch, and what they take."""
 
-_SUM = dist.ReduceOp.SUM if dist.is_available() else None
 _HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
 
 
@@ -71,7 +70,7 @@ def _write(tensor: torch.Tensor, total: torch.Tensor) -> None:
 
 
 def _all_reduce(
-    original: Function, tensor: Any, op: Any = _SUM, group: Any = None, async_op: bool = False
+    original: Function, tensor: Any, op: Any = SUM, group: Any = None, async_op: bool = False
 ) -> Any:
     if not _depends_on_order(tensor, op, group):
         return original(tensor, op=op, group=group, async_op=async_op)
@@ -80,7 +79,7 @@ def _all_reduce(
 
 
 def _reduce(
-    original: Function, tensor: Any, dst: Any = None, op: Any = _SUM, group: Any = None, **more: Any
+    original: Function, tensor: Any, dst: Any = None, op: Any = SUM, group: Any = None, **more: Any
 ) -> Any:
     if dst is None or more.keys() - {"async_op"} or not _depends_on_order(tensor, op, group):
         return original(tensor, dst, op=op, group=group, **more)

@@ -21,13 +21,13 @@ from dp2ddp.taps import Taps
 from .random_streams import HostStates, default_generator_lock, host_states, seed_host, set_host_states
 
 # Any throughout: modules, their arguments, and states of generators.
-_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
+APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
 
 def let_replicas_draw_apart(taps: Taps) -> None:
     """DataParallel, data_parallel and parallel_apply run their replicas so."""
-    taps.around("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
+    taps.around("parallel_apply", _drawing_apart, APPLY, _WRAPPER, torch.nn.parallel)
 
 
 def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-import torch.nn.parallel.parallel_apply
 from torch._utils import _get_device_index
 from torch._utils import _handle_complex as _real_view
 from torch.nn.parallel import _functions, comm
@@ -27,11 +26,7 @@ from torch.nn.parallel import _functions, comm
 from dp2ddp.taps import Taps
 
 from .places import HOST, Machine, device_at, place_of, put
-from .replica_draws import let_replicas_draw_apart
-
-# The modules; the attributes of torch.nn.parallel with these names are functions.
-_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
-_WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
+from .replica_draws import APPLY, let_replicas_draw_apart
 
 
 def install_data_parallel(taps: Taps, machine: Machine) -> None:
@@ -43,7 +38,7 @@ def install_data_parallel(taps: Taps, machine: Machine) -> None:
     }
     taps.set_all(comm, functions)
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
-    taps.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    taps.set(APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
     let_replicas_draw_apart(taps)
 

@@ -20,7 +20,6 @@ class ConsoleScript:
 
     name: str
     function: str
-    said_in: str  # the file
 
 
 def console_script(entry: Path) -> ConsoleScript | None:
@@ -35,7 +34,7 @@ def console_script(entry: Path) -> ConsoleScript | None:
                 continue
             for match in (*ENTRY.finditer(text), *IN_LIST.finditer(text)):
                 if _is_of(match["module"], path, folder):
-                    return ConsoleScript(match["name"], match["function"], name)
+                    return ConsoleScript(match["name"], match["function"])
     return None
 
 

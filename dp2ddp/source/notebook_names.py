@@ -12,7 +12,6 @@ from dp2ddp.source.magics import Meaning
 STAND_IN = "NotebookOnly"
 HOMES = ("IPython", "google.colab", "ipywidgets")
 BARS = {"tqdm_notebook": "tqdm", "tnrange": "trange"}  # what tqdm calls them, and what prints to a terminal
-_FUTURE = re.compile(r"from\s+__future__\s+import\s")
 _MEMORY = re.compile(r"_(i?\d+|oh|dh|ih)|In|Out|_{1,3}|_i{1,3}")  # IPython remembers inputs and outputs
 
 
@@ -80,7 +79,7 @@ def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
 def _import_from(node: ast.ImportFrom) -> Iterator[NameChange]:
     module = node.module or ""
     if module.partition(".")[0] == "tqdm":
-        names = [_bar(alias, module) for alias in node.names]
+        names = [_bar(alias) for alias in node.names]
         if _auto(module) != module or any(alias.name in BARS for alias in node.names):
             yield NameChange(node, f"from {_auto(module)} import {', '.join(names)}", _BAR)
     elif _is_notebooks(module) or module == "google" and node.names[0].name == "colab":
@@ -140,7 +139,7 @@ def _auto(module: str) -> str:
     return "tqdm.auto" if module in ("tqdm.notebook", "tqdm._tqdm_notebook") else module
 
 
-def _bar(alias: ast.alias, module: str) -> str:
+def _bar(alias: ast.alias) -> str:
     name = BARS.get(alias.name, alias.name)
     bound = alias.asname or alias.name
     return name if bound == name else f"{name} as {bound}"

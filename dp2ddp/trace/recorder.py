@@ -323,7 +323,6 @@ class Recorder:
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
         end = End(
             steps=self._steps,
-            stopped=self._stopped,
             broken=self._broken,
             unchecked=unchecked,
             **self._events.take(),

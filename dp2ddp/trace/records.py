@@ -164,7 +164,6 @@ class End(Events):
     """What was known when the script ended; the events are those after the last step."""
 
     steps: int
-    stopped: bool = False  # ended by --steps
     broken: str = ""  # why the record ends before the script does: nothing is known of what came later
     unchecked: tuple[
         str, ...

@@ -10,10 +10,11 @@ from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
+from dp2ddp.report.counting import counted
 from dp2ddp.runtime.scratch import remove_folder, scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.runs import count_devices, environment
+from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial_report import report_on
 
@@ -39,7 +40,7 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
         numbers = subject.worlds
         for place, number in enumerate(numbers):
             here = Within(
-                progress, count_devices(number) + how_far(numbers, place, time.monotonic() - started)
+                progress, counted(number, "device") + how_far(numbers, place, time.monotonic() - started)
             )
             room = scratch / str(number)
             room.mkdir()

@@ -11,6 +11,7 @@ from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import ranks_text
 from dp2ddp.comparison.compare import Comparison, compare_known_steps
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
+from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.run import Run
@@ -80,7 +81,7 @@ def _steps_text(steps: Sequence[int]) -> str:
     if not any(steps):
         return "no rank had taken an optimizer step"
     if len({*steps}) == 1:
-        return f"each rank had taken {steps[0]} optimizer step{'' if steps[0] == 1 else 's'}"
+        return f"each rank had taken {counted(steps[0], 'optimizer step')}"
     each = ", ".join(f"rank {rank} {taken or 'none'}" for rank, taken in enumerate(steps))
     return f"the ranks had not taken the same optimizer steps: {each}"
 

@@ -29,6 +29,7 @@ from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, HIDING, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.runtime.collectives import read_calls
 from dp2ddp.runtime.run import Run
@@ -390,7 +391,7 @@ def _check_devices(comparison: Comparison, stage: Stage) -> None:
     if len(used) == 1 and used != {stage.world}:
         (count,) = used
         raise RunError(
-            f"{stage.name}: DataParallel is given {count} device{'s' if count > 1 else ''} (device_ids), "
+            f"{stage.name}: DataParallel is given {counted(count, 'device')} (device_ids), "
             f"so it cannot be compared on {stage.world}; use -n {count}"
         )
 

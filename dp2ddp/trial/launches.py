@@ -15,13 +15,13 @@ from pathlib import Path
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import Dp2DdpError, RunError
 from dp2ddp.progress import Progress
+from dp2ddp.runtime.launch_command import SET_BY_TORCHRUN
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import run_trial
 
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _FLAGS = ("multiprocessing_distributed", "distributed", "ddp", "use_ddp", "dist")
 _RANKS = {  # started by torchrun: option, with hyphens as underscores -> its value
     "local_rank": "{local_rank}",
@@ -92,7 +92,7 @@ class Launch:
         names = [each for each in self.arguments if each.startswith("-")] + [
             name for name, _ in self.variables
         ]
-        return f"it asks for {', '.join(names)}; torchrun sets {', '.join(TORCHRUN)} for each rank instead"
+        return f"it asks for {', '.join(names)}; torchrun sets {', '.join(SET_BY_TORCHRUN)} for each rank instead"
 
 
 def try_with_launch(

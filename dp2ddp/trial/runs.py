@@ -10,6 +10,7 @@ from pathlib import Path
 from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
+from dp2ddp.report.counting import counted
 from dp2ddp.report.failure_text import Original, failure_document, failure_text
 from dp2ddp.runtime import launch_command
 from dp2ddp.runtime.run import Look, Process, Run, Running
@@ -53,11 +54,6 @@ def _state(look: Look) -> RunState:
     dropped = stage.warm_up if stage.timed or stage.counted else 0
     expected = None if stage.steps is None else stage.steps + dropped
     return RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds)
-
-
-def count_devices(world: int) -> str:
-    """ "1 device", "2 devices"."""
-    return f"{world} device{'' if world == 1 else 's'}"
 
 
 def name_of(stage: Stage) -> str:
@@ -131,7 +127,7 @@ def raise_or_report(
         if about:
             text = text.rstrip(".") + about
         raise RunError(text, failure_document(run, words, original, before))
-    progress.say(f"{count_devices(stage.world)}, {name_of(stage)}: {run.seconds:.1f} s")
+    progress.say(f"{counted(stage.world, 'device')}, {name_of(stage)}: {run.seconds:.1f} s")
 
 
 def _original(subject: Subject) -> Original | None:

@@ -25,7 +25,9 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
+from dp2ddp.report.bench_report import NAMES
 from dp2ddp.report.comparison import Report, headline
+from dp2ddp.report.counting import counted
 from dp2ddp.runtime.run import Run, Running
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.scratch import scratch_folder
@@ -36,7 +38,6 @@ from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import (
-    count_devices,
     environment,
     raise_or_report,
     show,
@@ -45,13 +46,12 @@ from dp2ddp.trial.runs import (
 )
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.trial.trial import MODES
 from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
 Starter = Callable[[Stage, ExitStack], Running]
-_MODES: tuple[Mode, Mode] = ("dp", "ddp")
-_WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
 
 def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
@@ -91,13 +91,11 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
 
 def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> tuple[int, str]:
     """How many runs come, and what is said of them first; the first of several devices are held against one."""
-    compared, counted = len(worlds) * bool(options.compared), 2 * len(worlds)
+    compared, counts = len(worlds) * bool(options.compared), 2 * len(worlds)
     timed = options.rounds * (2 * len(worlds) + (worlds[0] != 1))
-    comparisons = f"{compared} comparison{'s' * (compared > 1)} of {options.compared} steps, " * bool(
-        compared
-    )
-    count = compared + counted + timed
-    said = f"{count} runs, one after the other: {comparisons}{counted} that count, {timed} that are timed"
+    comparisons = f"{counted(compared, 'comparison')} of {options.compared} steps, " * bool(compared)
+    count = compared + counts + timed
+    said = f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
     return count, said
 
 
@@ -146,17 +144,17 @@ class _Bencher:
         """The subject as it has to be started, which its first runs show, and what was found."""
         self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
-        counted = {mode: self._count(subject, mode, world) for mode in _MODES}
+        counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
             if ask_one and (readings := self._time_alone(subject, number)):
                 alone.append(readings)
-            for mode in _MODES:
+            for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
-        dp, ddp = (figures(mode, world, rounds[mode], counted[mode]) for mode in _MODES)
+        dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
         if world == 1:
             self.on_one_device = self.on_one_device or dp
@@ -170,7 +168,7 @@ class _Bencher:
         steps = self.options.compared
         if not steps:
             return subject, Sameness("not verified")
-        self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
+        self.progress.begin(f"{counted(world, 'device')}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
         launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
         self._made += 1
@@ -178,25 +176,25 @@ class _Bencher:
         if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
-        self.progress.say(f"{count_devices(world)}: {sameness.words}")
+        self.progress.say(f"{counted(world, 'device')}: {sameness.words}")
         return launched, sameness
 
     # ---- runs
 
     def _count(self, subject: Subject, mode: Mode, world: int) -> tuple[Counted, ...]:
-        self.progress.begin(f"{count_devices(world)}, {_WORDS[mode]}: counting")
+        self.progress.begin(f"{counted(world, 'device')}, {NAMES[mode]}: counting")
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
         warm_up = min(BEFORE_COUNTED, self.options.warm_up)
         stage = replace(prepared.stage, counted=str(readings), warm_up=warm_up, steps=COUNTED)
         run = self._run(subject, prepared, stage, lambda stage, _: self.server.start(stage))
-        counted = read_counted(readings, stage.ranks)
-        self._check(run, room, readings, [reading.steps for reading in counted])
-        self.progress.say(f"{count_devices(world)}, {_WORDS[mode]}: counted")
-        return counted
+        counts = read_counted(readings, stage.ranks)
+        self._check(run, room, readings, [reading.steps for reading in counts])
+        self.progress.say(f"{counted(world, 'device')}, {NAMES[mode]}: counted")
+        return counts
 
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
-        which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.options.rounds}"
+        which = f"{counted(world, 'device')}, {NAMES[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
         timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median
@@ -231,7 +229,7 @@ class _Bencher:
         timed = read_timed(readings, stage.ranks)
         self._check(run, room, readings, [reading.steps for reading in timed])
         if any(not reading.seconds for reading in timed):
-            raise RunError(self._too_few(subject, run, timed))
+            raise RunError(self._too_few(run, timed))
         return timed
 
     def _run(self, subject: Subject, prepared: Prepared, stage: Stage, start: Starter) -> Run:
@@ -276,10 +274,10 @@ class _Bencher:
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
-    def _too_few(self, subject: Subject, run: Run, timed: Sequence[Timed]) -> str:
+    def _too_few(self, run: Run, timed: Sequence[Timed]) -> str:
         taken = min(reading.steps for reading in timed)
         return (
-            f"{run.stage.name}: {_where(run)} it takes {taken} optimizer step{'' if taken == 1 else 's'}, and the "
+            f"{run.stage.name}: {_where(run)} it takes {counted(taken, 'optimizer step')}, and the "
             f"first {self.options.warm_up} are dropped; lower --warm-up, or give it more to train on"
         )
 
@@ -311,7 +309,7 @@ def _left_no_reading(readings: Path, run: Run, rank: int) -> bool:
 
 
 def _where(run: Run) -> str:
-    return f"in {run.stage.mode} mode on {count_devices(run.stage.world)}"
+    return f"in {run.stage.mode} mode on {counted(run.stage.world, 'device')}"
 
 
 def _sameness(subject: Subject, verdict: Verdict) -> Sameness:

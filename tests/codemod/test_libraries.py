@@ -10,7 +10,6 @@ from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 
-NAMED = "import torch\nnet = getattr(torch.nn, name)()"
 SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
 
 

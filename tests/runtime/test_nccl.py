@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from dp2ddp.runtime.places import HOST, Machine
 from .conftest import Install
 
 CPU = "No backend type associated with device type cpu"
-Collective = Callable[[], object]
 
 
 @pytest.fixture

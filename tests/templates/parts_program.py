@@ -25,7 +25,6 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 IMAGES = (5, 3, 4, 6)  # rows, classes, height, width
-TOKENS = (5, 7, 4)  # rows, tokens, words
 
 
 class Twice(torch.autograd.Function):

@@ -19,39 +19,6 @@ Seed = Callable[[int], None]
 Scenario = Callable[[Wrap, Seed, int], Iterator[torch.Tensor]]
 Pair = collections.namedtuple("Pair", "scores features")
 
-# what the reducer is not made for; the conversion takes the graph there
-GRAPH_ONLY = {
-    "backward_twice_on_one_forward",
-    "wgan_gradient_penalty",
-    "gradient_penalty_with_fewer_rows_than_ranks",
-    "gradients_asked_for_by_autograd_grad",
-    "module_method_alone_in_a_step",
-    "reentrant_checkpoints",
-    "penalty_under_accumulation",
-    "hooks_on_parameters",
-    "gradients_of_some",
-    "backwards_in_any_order",
-    "three_backwards_of_a_gan",
-    "two_models_teach_each_other",
-}
-
-
-# Whose forward leaves traces, or runs again in backward.
-IMPURE = {"buffers_written_in_forward", "reentrant_checkpoints"}
-# What the smaller tiers are not made for, and dp2ddp convert takes the full one for. Dropout without a GPU draws from
-# streams of which DataParallel has none.
-NOT_LEAN = IMPURE | {"dropout", "two_models_draw_from_one_device", "recurrent_along_dim_1"}
-NOT_PLAIN = (
-    NOT_LEAN
-    | GRAPH_ONLY
-    | {
-        "gan_with_batch_norm",
-        "inputs_that_want_gradients",
-        "attack_on_a_frozen_model",
-        "converted_after_the_wrap",
-        "thawed_and_replaced_after_the_wrap",
-    }
-)
 STEPS = 2
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.models import (
     BY_HAND,
     ModelWrap,
@@ -22,6 +21,7 @@ from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 INITIALISES = re.compile(r"apply$|_?(init|reset)")
@@ -120,7 +120,7 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     if wrap.has_no_parameters:
         yield Change(Replace(wrap.whole, moved, BARE, {"model": model}))
         for node in module.by_word.get("module", ()):
-            if isinstance(node, ast.Attribute) and last_word(node.value) == last_word(wrap.target) != "":
+            if isinstance(node, ast.Attribute) and last_name(node.value) == last_name(wrap.target) != "":
                 yield Change(Replace(node, "{owner}", BARE, {"owner": node.value}))
     elif wrap.may_be_frozen and wrap.target is not None:
         value = moved.replace("{model}", module.text(model))
@@ -144,7 +144,7 @@ def _said(wrap: ModelWrap) -> Iterator[Finding]:
         yield remark(module, statement, LATE)
     for call in module.calls if not is_seeded(module.program, "torch") else ():
         owner = ast.unparse(call.node.func).partition(".")[0]
-        is_behind = call.node.lineno > wrap.call.node.lineno and owner == last_word(wrap.target)
+        is_behind = call.node.lineno > wrap.call.node.lineno and owner == last_name(wrap.target)
         if is_behind and INITIALISES.match(call.method):
             yield remark(module, call.node, CHANGED)
 
@@ -186,5 +186,5 @@ def _stepped(call: Call) -> ast.expr | None:
     """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
     given = (owner, *call.node.args[:1]) if call.method == "step" else ()
-    words = ((each, last_word(each.value if isinstance(each, ast.Subscript) else each)) for each in given)
+    words = ((each, last_name(each.value if isinstance(each, ast.Subscript) else each)) for each in given)
     return next((each for each, word in words if "opt" in word.lower()), None)

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import is_download, is_folder, may_write, reads
-from dp2ddp.codemod.idiomatic.looking import inside, last_word, runs_of, words_in
+from dp2ddp.codemod.idiomatic.looking import inside, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
@@ -98,7 +98,7 @@ def _takes_download(node: ast.AST) -> bool:
 def _called_first(program: Program) -> frozenset[str]:
     """The names of functions that rank 0 runs while the others wait: no place for a barrier."""
     runs = ((home, each) for home in program.modules for each in _candidates(home))
-    return frozenset(last_word(call.node.func) for home, each in runs for call in inside(home, each))
+    return frozenset(last_name(call.node.func) for home, each in runs for call in inside(home, each))
 
 
 @lru_cache(maxsize=100)

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.loaders import LOADER, FoundLoader, Loop, loaders_of, loops_of
-from dp2ddp.codemod.idiomatic.looking import is_true, last_word
+from dp2ddp.codemod.idiomatic.loaders import FoundLoader, Loop, loaders_of, loops_of
+from dp2ddp.codemod.idiomatic.looking import is_true
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
+from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
@@ -162,9 +163,9 @@ def _said(loader: FoundLoader) -> Iterator[Finding]:
         yield remark(module, loader.call.node, UNSEEN)
     of_loaders = {each.argument("batch_size") for each in loaders_of(module.program)}
     for home in module.program.modules if isinstance(size, (ast.Name, ast.Attribute)) else ():
-        for node in home.by_word.get(last_word(size), ()):
+        for node in home.by_word.get(last_name(size), ()):
             calls = (each.func for each in home.around(node) if isinstance(each, ast.Call))
-            is_shown = any(last_word(each) in SHOWS for each in calls)
+            is_shown = any(last_name(each) in SHOWS for each in calls)
             if isinstance(node.ctx, ast.Load) and node not in of_loaders and not is_shown:
                 yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))
                 return

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Guard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.idiomatic.effects import is_folder, opening_mode, writes
-from dp2ddp.codemod.idiomatic.looking import inside, last_word, runs_of
+from dp2ddp.codemod.idiomatic.looking import inside, runs_of
 from dp2ddp.codemod.idiomatic.models import wrapped_names
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.looks.uses import is_harmless, row_of
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "rank 0 writes"
@@ -166,7 +167,7 @@ def _guard(module: Module, run: list[ast.stmt]) -> Iterator[Finding]:
     else:
         yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE))
     for call in (each for statement in run for each in inside(module, statement)):
-        if last_word(call.node.func) in wrapped_names(module.program):
+        if last_name(call.node.func) in wrapped_names(module.program):
             why, model = "rank 0 alone runs it here, and so not through DDP", call.node.func
             yield Change(Replace(model, "{model}.module", why, {"model": model}))
 
@@ -177,4 +178,4 @@ def _saves_wrapper(module: Module, call: Call) -> bool:
     origins = module.program.flow.origins(module, given) if given is not None else ()
     whole = [given, *(origin for _, origin in origins)]
     values = [part for each in whole for part in (each.values if isinstance(each, ast.Dict) else [each])]
-    return any(last_word(each) in wrapped_names(module.program) for each in values)
+    return any(last_name(each) in wrapped_names(module.program) for each in values)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.looking import last_word
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
@@ -66,7 +66,7 @@ class OwnDevice(Rule):
                 code = f'{{"cuda:0": f"cuda:{{{words_of(module).index}}}"}}'
                 yield Change(SetArgument(call.node, "map_location", code, MAPPED))
         for keyword in module.all(ast.keyword):
-            if keyword.arg == "device" and last_word(keyword.value) == "output_device":
+            if keyword.arg == "device" and last_name(keyword.value) == "output_device":
                 yield _own(module, keyword.value)
 
 

@@ -10,11 +10,11 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.idiomatic.loaders import EVALUATES, loaders_of
-from dp2ddp.codemod.idiomatic.looking import last_word, trains, words_in
+from dp2ddp.codemod.idiomatic.looking import trains, words_in
 from dp2ddp.codemod.idiomatic.models import wraps_of
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import LOOPS
+from dp2ddp.codemod.model.nodes import LOOPS, last_name
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock
 
@@ -113,7 +113,7 @@ def sums(module: Module) -> Iterator[ast.AST]:
 def pairs(module: Module) -> Iterator[ast.AST]:
     """`z @ z.t()`, `torch.cdist(a, b)`: rows that are compared with each other, where it is no weight of a layer."""
     for node in module.nodes(ast.BinOp, ast.Call):
-        called = last_word(node.func) if isinstance(node, ast.Call) else ""
+        called = last_name(node.func) if isinstance(node, ast.Call) else ""
         parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) else []
         parts += node.args if isinstance(node, ast.Call) and called in ("mm", "matmul") else []
         turned = (each.func if isinstance(each, ast.Call) else each for each in parts)
@@ -127,7 +127,7 @@ def shown_figures(module: Module) -> Iterator[ast.AST]:
     shown: dict[object, ast.AST] = {}
     if any(each.is_shared for each in loaders_of(module.program)):
         for call in module.calls:
-            if last_word(call.node.func) in SHOWING and _is_of_training(module, call.node):
+            if last_name(call.node.func) in SHOWING and _is_of_training(module, call.node):
                 shown.setdefault(module.function_around(call.node), call.node)
     yield from shown.values()
 
@@ -145,7 +145,7 @@ def deciding_figures(module: Module) -> Iterator[ast.AST]:
 
 def _only_shows(node: ast.If) -> bool:
     values = [each.value if isinstance(each, ast.Expr) else None for each in node.body]
-    return all(isinstance(each, ast.Call) and last_word(each.func) in SHOWING for each in values)
+    return all(isinstance(each, ast.Call) and last_name(each.func) in SHOWING for each in values)
 
 
 def _is_of_training(module: Module, node: ast.AST) -> bool:
@@ -167,7 +167,7 @@ def _made_in_training(module: Module, function: ast.AST | None) -> frozenset[str
             made.append(each)
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             made.append(each.func.value)  # `losses.append(loss)`, `meter.update(loss)`
-    return frozenset(map(last_word, made))
+    return frozenset(map(last_name, made))
 
 
 def swallowing(module: Module) -> Iterator[ast.AST]:
@@ -181,7 +181,7 @@ def swallowing(module: Module) -> Iterator[ast.AST]:
 
 def _ends(handler: ast.ExceptHandler) -> bool:
     nodes = [each for statement in handler.body for each in ast.walk(statement)]
-    return any(isinstance(each, ast.Raise) or last_word(each) in ("exit", "_exit") for each in nodes)
+    return any(isinstance(each, ast.Raise) or last_name(each) in ("exit", "_exit") for each in nodes)
 
 
 def clocks(module: Module) -> Iterator[ast.AST]:

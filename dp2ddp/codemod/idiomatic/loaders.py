@@ -12,16 +12,15 @@ from dp2ddp.codemod.idiomatic.looking import (
     calls_in,
     is_called,
     is_true,
-    last_word,
     names_given,
     trains,
     words_in,
 )
+from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 
-LOADER = "torch.utils.data.DataLoader"
 ITERABLE = "torch.utils.data.IterableDataset"
 POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn")
 AFTER = ("pin_memory", "drop_last")
@@ -147,7 +146,7 @@ def loops_of(program: Program) -> dict[Loop, list[FoundLoader]]:
 
 def _loops(module: Module) -> Iterator[Loop]:
     for node in module.all(ast.For):
-        if "loader" in last_word(node.target).lower():
+        if "loader" in last_name(node.target).lower():
             continue  # of several, one after the other
         yield from (Loop(module, node, shown) for shown in _shown(module, node.iter))
     for call in module.calls:
@@ -170,4 +169,4 @@ def _shown(module: Module, node: ast.expr) -> Iterator[ast.expr]:
 
 def is_passing(node: ast.Call) -> bool:
     """Whether a call gives on what it is given: `tqdm(loader)`."""
-    return last_word(node.func) in PASSING or any("tqdm" in word.lower() for word in words_in(node.func))
+    return last_name(node.func) in PASSING or any("tqdm" in word.lower() for word in words_in(node.func))

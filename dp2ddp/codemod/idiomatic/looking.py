@@ -9,7 +9,7 @@ from itertools import groupby
 
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, last_name
 from dp2ddp.codemod.model.program import Program
 
 NEUTRAL = ("torch.", "builtins.")
@@ -20,14 +20,9 @@ def calls_in(program: Program) -> Iterator[tuple[Module, Call]]:
     return ((module, call) for module in program.modules for call in module.calls)
 
 
-def last_word(node: ast.AST | None) -> str:
-    """The name of a variable, or of an attribute."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def words_in(*nodes: ast.AST) -> set[str]:
     """All names and attributes in an expression."""
-    return {word for node in nodes for each in ast.walk(node) if (word := last_word(each))}
+    return {word for node in nodes for each in ast.walk(node) if (word := last_name(each))}
 
 
 def is_true(node: ast.expr | None) -> bool:
@@ -73,7 +68,7 @@ def leading_to(program: Program, is_one: Callable[[Module, Call], bool]) -> froz
 
 def calls_one(module: Module, call: Call, names: Container[str]) -> bool:
     """Whether a call is of one of these functions, by its name alone; an object is called by its `__call__`."""
-    word = last_word(call.node.func)
+    word = last_name(call.node.func)
     is_object = call.name is None and word not in module.program.methods
     return (word in names or is_object and "__call__" in names) and not (call.name or "").startswith(NEUTRAL)
 
@@ -97,12 +92,12 @@ def word_of(node: ast.AST) -> str:
     """What a thing is called: `train` of `loaders["train"]`, `get_loader` of `get_loader(args)`."""
     match node:
         case ast.Call(func=called):
-            return last_word(called)
+            return last_name(called)
         case ast.Subscript(slice=ast.Constant(value=str(key))):
             return key
         case ast.Subscript(value=value):
             return word_of(value)
-    return last_word(node)
+    return last_name(node)
 
 
 def names_given(module: Module, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> set[str]:

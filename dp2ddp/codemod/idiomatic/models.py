@@ -14,7 +14,6 @@ from dp2ddp.codemod.idiomatic.looking import (
     calls_in,
     inside,
     is_called,
-    last_word,
     names_given,
     trains,
     words_in,
@@ -22,6 +21,7 @@ from dp2ddp.codemod.idiomatic.looking import (
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
 
 PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}
@@ -76,14 +76,14 @@ class ModelWrap:
     @property
     def is_a_part(self) -> bool:
         """`model.features = DataParallel(model.features)`: the rest of the model is not wrapped."""
-        return isinstance(self.target, ast.Attribute) and last_word(self.target.value) != "self"
+        return isinstance(self.target, ast.Attribute) and last_name(self.target.value) != "self"
 
     @property
     def move(self) -> str:
         """What moves the model to its device at the wrap or behind it; empty where it is there before."""
         if self.whole is not self.call.node:
             return self.module.text(self.whole).removeprefix(self.module.text(self.call.node)).strip()
-        word, function = last_word(self.model), self.module.function_around(self.call.node)
+        word, function = last_name(self.model), self.module.function_around(self.call.node)
         for each in self.module.calls:
             if each.method in MOVES and each.node.lineno <= self.call.node.lineno:
                 statement = self.module.statement(each.node)
@@ -103,13 +103,13 @@ class ModelWrap:
         is_plain = not any(
             re.match(r"torch\.nn\.(?!functional)", name) or home.program.is_local(name) for name in made
         )
-        is_loss = any(LOSS.search(last_word(each)) for each in (self.target, self.model.func))
+        is_loss = any(LOSS.search(last_name(each)) for each in (self.target, self.model.func))
         return is_loss or is_plain and isinstance(class_, ast.ClassDef) and len(class_.bases) == 1
 
     @property
     def may_be_frozen(self) -> bool:
         """Whether its names say that there may be nothing to train: a teacher, a criterion."""
-        return any(FROZEN.search(last_word(each)) for each in (self.target, self.model))
+        return any(FROZEN.search(last_name(each)) for each in (self.target, self.model))
 
 
 @lru_cache(maxsize=8)
@@ -148,7 +148,7 @@ def runs_often(wrap: ModelWrap) -> bool:
     for module, call in calls_in(wrap.module.program):
         function = module.function_around(call.node)
         if is_called(module, call.node.func, (), wrap.names) and trains(module, function or module.tree):
-            count[module, function, last_word(call.node.func)] += 1
+            count[module, function, last_name(call.node.func)] += 1
     return any(each > 1 for each in count.values())
 
 
@@ -204,7 +204,7 @@ def trains_beside(program: Program) -> bool:
 def _holds_wrapped(module: Module, owner: ast.expr) -> bool:
     """Whether parameters are those of a wrapped model, or of a part of one: `net.parameters()`, `net.module.head`."""
     wraps = [wrap for wrap in wraps_of(module.program) if not (wrap.has_no_parameters or wrap.may_be_frozen)]
-    names = {name for wrap in wraps for name in (last_word(wrap.model), *wrap.names)} - {""}
+    names = {name for wrap in wraps for name in (last_name(wrap.model), *wrap.names)} - {""}
     parts = [each for each in ast.walk(owner) if isinstance(each, (ast.Name, ast.Attribute))]
     return any(is_called(module, each, [wrap.call.node for wrap in wraps], names) for each in parts)
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.idiomatic.ddp710_idiomatic_remarks import OF_LOSS, REMARKS
 from dp2ddp.codemod.idiomatic.loaders import loaders_of, loops_of
-from dp2ddp.codemod.idiomatic.looking import calls_in, inside, last_word
+from dp2ddp.codemod.idiomatic.looking import calls_in, inside
 from dp2ddp.codemod.idiomatic.models import unseeded
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
 
 WEIGHTS = ("weight", "ignore_index", "pos_weight")
@@ -123,7 +124,7 @@ def _of_calls(program: Program) -> Iterator[StyleDifference]:
     loops = [loop for loop in loops_of(program) if loop.trains]
     drawn = [call for loop in loops for call in inside(loop.module, loop.node) if _draws(call)]
     for _, call in calls_in(program):
-        word = last_word(call.node.func)
+        word = last_name(call.node.func)
         yield from (each for heads, each in OF_NAMES.items() if word.startswith(heads))
         if word.lower().endswith(("loss", "entropy")) and any(map(call.keyword, WEIGHTS)):
             yield WEIGHTED

@@ -5,4 +5,5 @@ from __future__ import annotations
 DATA_PARALLEL = "torch.nn.DataParallel"
 WRAPPERS = ("torch_geometric.nn.DataParallel", "mmcv.parallel.MMDataParallel")
 CLASSES = (DATA_PARALLEL, *WRAPPERS)
+LOADER = "torch.utils.data.DataLoader"
 LOADERS = ("torch_geometric.loader.DataListLoader", "torch_geometric.loader.DataLoader")

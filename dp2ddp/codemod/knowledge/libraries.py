@@ -5,13 +5,9 @@ from __future__ import annotations
 import sys
 
 from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
+from dp2ddp.codemod.knowledge.reading_methods import words
 
-
-def _names(*lines: str) -> frozenset[str]:
-    return frozenset(" ".join(lines).split())
-
-
-_WRITE_NOTHING = _names(
+_WRITE_NOTHING = words(
     "__main__ absl albumentations attr click colorama dateutil easydict einops kornia networkx ninja",
     "packaging PIL pkg_resources prefetch_generator prettytable progress psutil pytz regex requests rich",
     "seaborn setproctitle setuptools six sklearn sympy tabulate termcolor torchmetrics tqdm tqdm_joblib",
@@ -20,7 +16,7 @@ _WRITE_NOTHING = _names(
 _KNOWN = {*sys.stdlib_module_names, *TRACKING, *(name.partition(".")[0] for name in ROWS), *_WRITE_NOTHING}
 # They may write what the table does not say. Where one of them is not installed here, it is still no file of the
 # program; any other import that is not found may be one, which nobody has read.
-_OTHERS = _names(
+_OTHERS = words(
     "accimage blessings chardet docopt dominate elasticsearch ftfy graphviz gym ignite imgaug inflect",
     "json_tricks mc natsort nested_dict numba pexpect plyfile progressbar pycocotools sets spacy StringIO",
     "tensorboard tensorflow timm tokenizers torchnet torchsummary torchtext transformers unidecode",

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 
-def _names(*lines: str) -> frozenset[str]:
+def words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-def _homes(words: str) -> tuple[str, ...]:
-    return tuple(f"{word}." for word in words.split())
+def _homes(names: str) -> tuple[str, ...]:
+    return tuple(f"{word}." for word in names.split())
 
 
 # Give parts of what they are called of, or the thing itself: who changes these, changes it.
-VIEWS = _names(
+VIEWS = words(
     "get items values keys data detach view view_as reshape reshape_as expand expand_as flatten unflatten squeeze",
     "unsqueeze transpose t T mT permute movedim swapaxes narrow select chunk split unbind diagonal unfold contiguous",
     "to cpu cuda type float double half bfloat16 long int bool numpy real imag requires_grad_ children modules",
     "named_children named_modules parameters named_parameters buffers named_buffers get_submodule get_parameter",
     "max min type_as asarray as_tensor from_numpy as_strided broadcast_to ravel getattr vars type pop popitem setdefault next iter",
 )
-_OF_CONTAINERS = _names(
+_OF_CONTAINERS = words(
     "get items values keys copy count index most_common union intersection difference issubset issuperset elements",
     "isdisjoint qsize empty full",
 )
-_OF_TEXTS = _names(
+_OF_TEXTS = words(
     "format join split rsplit strip lstrip rstrip lower upper title startswith endswith replace find encode decode",
     "isdigit splitlines zfill",
 )
-_OF_TENSORS = _names(
+_OF_TENSORS = words(
     "abs acos add addmm all allclose amax amin aminmax any argmax argmin argsort asin atan bmm bool broadcast_to ceil",
     "chunk clamp clip clone contiguous cos cosh cpu cuda cumprod cumsum data_ptr det detach diag diagonal diff dim",
     "dist div dot dtype double element_size eq equal erf exp expand expand_as flatten flip float floor",
@@ -43,26 +43,26 @@ _OF_TENSORS = _names(
     "astype flatten_parameters tobytes nonzero searchsorted cumprod argpartition argwhere ndim ravel",
     "logit minimum maximum movedim msort mvlgamma nanmean nansum polygamma ravel sgn signbit swapaxes true_divide",
 )
-_OF_MODULES = _names(
+_OF_MODULES = words(
     "parameters named_parameters buffers named_buffers children named_children modules named_modules state_dict",
     "get_submodule get_parameter get_buffer forward extra_repr train eval float half double cuda cpu to",
 )
-_OF_CONTEXTS = _names("save_for_backward mark_dirty mark_non_differentiable set_materialize_grads")
+_OF_CONTEXTS = words("save_for_backward mark_dirty mark_non_differentiable set_materialize_grads")
 READING = _OF_CONTAINERS | _OF_TEXTS | _OF_TENSORS | _OF_MODULES | _OF_CONTEXTS
 # Of arrays and texts, on no device, and without a draw.
-COMPUTING = (_OF_TENSORS | _OF_TEXTS) - _names("cuda to type multinomial zero_grad")
+COMPUTING = (_OF_TENSORS | _OF_TEXTS) - words("cuda to type multinomial zero_grad")
 
 # Change what they are called of, also where they are mentioned and called later: `add = self.seen.append`.
-FILLING = _names(
+FILLING = words(
     "append extend insert remove pop popitem clear sort reverse update setdefault add discard appendleft extendleft",
     "popleft rotate subtract move_to_end difference_update intersection_update symmetric_difference_update put",
     "put_nowait get_nowait fill itemset setfield frombytes fromlist write writelines",
 )
 
 # Functions that make what changes when it is looked at.
-CONSUMED = _names("iter zip map filter enumerate reversed defaultdict ChainMap cycle count chain")
+CONSUMED = words("iter zip map filter enumerate reversed defaultdict ChainMap cycle count chain")
 # Functions that look at what they are given, and leave it as it is; those of torch end with an underscore otherwise.
-LOOKING = _names(
+LOOKING = words(
     "len range zip enumerate isinstance issubclass getattr hasattr float int str bool bytes complex list tuple dict",
     "set frozenset min max sum sorted any all abs round reversed super type repr format slice callable map filter id",
     "divmod pow iter vars hash object ord chr property staticmethod NotImplementedError ValueError RuntimeError",
@@ -70,12 +70,12 @@ LOOKING = _names(
 )
 # Of those, what may change what it is given.
 CHANGING_HOMES = _homes("operator collections itertools random heapq bisect")
-CHANGING = _names(
+CHANGING = words(
     "copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex vector_to_parameters"
 )
 # Their functions may give what they are given, or parts of it.
 HANDING_ON = ("operator.", "contextlib.", "functools.", "itertools.", "random.", "copy.copy")
-NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
+NEW_CONTAINERS = words("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
     *_homes(
         "torch torchvision torchaudio math numpy cmath copy itertools functools einops scipy collections typing"

@@ -13,7 +13,7 @@ from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_parts
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
 
@@ -184,15 +184,7 @@ def _name_of_wrapped(program: Program) -> str | None:
     statement = module.statement(call)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    return _last_name(statement.targets[0])
-
-
-def _last_name(node: ast.AST) -> str | None:
-    """`model` of `model` and of `self.model`."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return None
+    return last_name(statement.targets[0]) or None
 
 
 def _names_of(program: Program, name: str) -> set[str]:
@@ -202,13 +194,13 @@ def _names_of(program: Program, name: str) -> set[str]:
     }
     calls = [call.node for module in program.modules for call in module.calls]
     given = (
-        (functions.get(_last_name(call.func) or "", ()), number)
+        (functions.get(last_name(call.func), ()), number)
         for call in calls
         for number, each in enumerate(call.args)
-        if _last_name(each) == name
+        if last_name(each) == name
     )
     named = {
-        each.arg for call in calls for each in call.keywords if each.arg and _last_name(each.value) == name
+        each.arg for call in calls for each in call.keywords if each.arg and last_name(each.value) == name
     }
     # a method has one parameter more than its call has arguments
     return {
@@ -224,18 +216,18 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
     nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
-        _last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
     )
 
 
 def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     wrapping, node = _wraps(program)[0]
-    raw = _last_name(Call(wrapping.parents[node], DATA_PARALLEL).argument(0, "module"))  # type: ignore[arg-type]
+    raw = last_name(Call(wrapping.parents[node], DATA_PARALLEL).argument(0, "module"))  # type: ignore[arg-type]
     owners = [
         call.node.func for each in program.modules for call in each.calls if call.method == "parameters"
     ]
-    chains = [{_last_name(node) for node in nodes_in(owner)} - {"parameters", None} for owner in owners]
+    chains = [{last_name(node) for node in nodes_in(owner)} - {"parameters", ""} for owner in owners]
     return any(chain != {"self"} and not chain & {*names, raw} for chain in chains)
 
 
@@ -251,7 +243,7 @@ def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
     if here is None or backward.node.args or backward.node.keywords:
         return False
     calls = [call for call in module.calls if here in module.around(call.node)]
-    called = [call.node for call in calls if call.name is None and _last_name(call.node.func) == name]
+    called = [call.node for call in calls if call.name is None and last_name(call.node.func) == name]
     attributes = {
         node.attr for call in calls for node in nodes_in(call.node) if isinstance(node, ast.Attribute)
     }

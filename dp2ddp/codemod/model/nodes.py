@@ -13,7 +13,6 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)  # of their own names
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-CONDITIONS = (ast.If, ast.IfExp, ast.Try, ast.Match)  # of which a part may not run
 IMPORTS = (ast.Import, ast.ImportFrom)
 BUILDING = (
     "__init__",
@@ -22,6 +21,14 @@ BUILDING = (
     "__init_subclass__",
     "__setstate__",
 )  # methods that make an object
+
+
+def last_name(node: ast.AST | None) -> str:
+    """`model` of `model` and of `self.model`; "" of anything else."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 def places(function: ast.AST) -> list[ast.arg]:

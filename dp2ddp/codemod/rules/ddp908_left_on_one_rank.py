@@ -13,6 +13,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
@@ -219,25 +220,18 @@ def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
         for node in forwards.nodes_of(function) if home is module else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 library = (module.name(node.func) or "").partition(".")[0]
-                if library in (*TRACKING, "loguru") or _last_name(node.func.value) in names:
+                if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
                     yield node.func
 
 
 @lru_cache(maxsize=1)
-def _trackers(program: Program) -> set[str | None]:
+def _trackers(program: Program) -> set[str]:
     """The names that `SummaryWriter(...)` is assigned to."""
-    names: set[str | None] = set()
+    names: set[str] = set()
     for module in program.modules:
         for call in module.calls:
             row = row_of(module, call)
             is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
             statement = module.statement(call.node) if is_tracker else None
-            names |= {*map(_last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
-    return names - {None}
-
-
-def _last_name(node: ast.AST) -> str | None:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return None
+            names |= {*map(last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
+    return names - {""}

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.matching import in_order_of, matched_steps
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,12 @@ class MatchedStep:
         return Losses(sum(self.reference.losses), tuple(sum(rank.losses) for rank in self.ranks), rows)
 
     @cached_property
-    def gradients(self) -> list[Array]:
+    def gradients(self) -> list[Doubles]:
         """Projections of what the optimizer was given: DataParallel's, then the ranks'."""
         return [projected(each.gradients, self.reference.layout) for each in self.all]
 
     @cached_property
-    def raw_gradients(self) -> list[Array]:
+    def raw_gradients(self) -> list[Doubles]:
         """The same before gradients were clipped, where that is known."""
         expected, actual = self.unclipped()
         return [projected(each, self.reference.layout) for each in (expected, *actual)]
@@ -193,19 +191,19 @@ def _facts(step: Step) -> Step:
     )
 
 
-def projected(vector: Vector, layout: Layout) -> Array:
+def projected(vector: Vector, layout: Layout) -> Doubles:
     """Numbers that stand for a vector and are linear in it: sums and multiples are recognised without its values."""
     return vector.sketched(layout)[:, 1:].reshape(-1)
 
 
-def multiple(target: Array, of: Array) -> tuple[float, float]:
+def multiple(target: Doubles, of: Doubles) -> tuple[float, float]:
     """The factor that fits best, and what is left, relative: (2.0, 1e-16) for a target that is twice the other."""
     square = float(of @ of)
     factor = float(target @ of) / square if square > 0 else 0.0
     return factor, distance(target, factor * of)
 
 
-def distance(a: Array, b: Array) -> float:
+def distance(a: Doubles, b: Doubles) -> float:
     """|a - b| relative to the larger of |a| and |b|, in 0..2; inf where something is not a number."""
     scale = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
     norm = float(np.linalg.norm(a - b))

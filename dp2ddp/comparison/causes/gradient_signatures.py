@@ -9,7 +9,6 @@ import numpy as np
 from dp2ddp.comparison.causes.batch_signatures import different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import (
-    Array,
     Evidence,
     MatchedStep,
     distance,
@@ -19,6 +18,7 @@ from dp2ddp.comparison.causes.evidence import (
 )
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.comparison.causes.words import number_text, numbers_text, sum_text
+from dp2ddp.trace.digests import Doubles
 
 _Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
 _MOST_COUNTED = 2000  # words, pixels: fractions of larger counts cannot be told from any number
@@ -42,7 +42,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
             yield from _losses(evidence, here)
 
 
-def _scale(evidence: Evidence, here: MatchedStep, target: Array, rank0: Array) -> Iterator[Finding]:
+def _scale(evidence: Evidence, here: MatchedStep, target: Doubles, rank0: Doubles) -> Iterator[Finding]:
     factor, left = multiple(rank0, target)
     if not fits(left) or abs(factor) < 1e-12:
         return
@@ -92,7 +92,7 @@ def _near(factor: float, number: float) -> bool:
     return abs(factor - number) < 1e-6 * number
 
 
-def _kept(evidence: Evidence, target: Array, rank0: Array) -> Iterator[Finding]:
+def _kept(evidence: Evidence, target: Doubles, rank0: Doubles) -> Iterator[Finding]:
     before = evidence.before
     if before is None or not before.whole:
         return

@@ -10,7 +10,6 @@ import numpy as np
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import (
-    Array,
     Evidence,
     MatchedStep,
     distance,
@@ -21,6 +20,7 @@ from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
 from dp2ddp.comparison.differences import distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
+from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import SCALED, Step, Vector
 
 _MOST_OFF = 1e-6  # of a factor that is 1
@@ -53,7 +53,7 @@ def _modes(here: MatchedStep) -> Iterator[Finding]:
             return
 
 
-Buffers = tuple[tuple[str, Array, Array], ...]  # name, DataParallel's, rank 0's
+Buffers = tuple[tuple[str, Doubles, Doubles], ...]  # name, DataParallel's, rank 0's
 
 
 def _buffers(evidence: Evidence, here: MatchedStep) -> tuple[tuple[str, Buffers], ...]:
@@ -79,7 +79,7 @@ def _kept(here: MatchedStep) -> Buffers:
     return tuple((name, a[place], b[place]) for name, place in places)
 
 
-def _flat(values: Any) -> Array:
+def _flat(values: Any) -> Doubles:
     return np.asarray(values, dtype=np.float64).ravel()
 
 
@@ -118,7 +118,7 @@ def _own_buffers(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
             return
 
 
-def _same(a: Array, b: Array) -> bool:
+def _same(a: Doubles, b: Doubles) -> bool:
     return a.shape == b.shape and fits(distance(a, b))
 
 
@@ -221,7 +221,7 @@ def _momentum_factor(evidence: Evidence, here: MatchedStep) -> float | None:
     return factor if fits(left) and factor > 0 and abs(factor - 1) > _MOST_OFF else None
 
 
-def _running_means(vector: Vector | None) -> Array:
+def _running_means(vector: Vector | None) -> Doubles:
     if vector is None or vector.values is None:
         return np.zeros(0)
     values, places = _flat(vector.values), zip(vector.layout.names, vector.layout.slices, strict=True)
