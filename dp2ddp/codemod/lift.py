@@ -41,9 +41,6 @@ class ImportLine:
             f"from {self.module} import {self.name}{alias}" if self.name else f"import {self.module}{alias}"
         )
 
-    def renamed(self, name: str) -> ImportLine:
-        return self if name == self.bound else ImportLine(self.module, self.name, name)
-
 
 @dataclass(frozen=True)
 class Lifted:

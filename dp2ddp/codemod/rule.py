@@ -173,7 +173,6 @@ class UnknownRuleError(ConversionError):
 
     def __init__(self, code: str, known: Sequence[str]) -> None:
         super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
-        self.code = code
 
 
 def rename(node: ast.AST, helper: str, because: str) -> Change:

@@ -16,7 +16,6 @@ from pathlib import Path
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Comparison
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.trace.aligned_orders import (
     Dataset,
     Epoch,
@@ -38,8 +37,6 @@ class Aligned:
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
     unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
     taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
-    stdout: TextComparison = TextComparison(0, None)
-    files: FilesComparison = FilesComparison(0, ())
 
     @property
     def same(self) -> bool:

@@ -54,7 +54,6 @@ class Comparison:
     worst: Difference | None = None  # the largest one in terms of natural noise
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
-    initial: int | None = None  # parameters that began the same on every rank; None: not recorded
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
     stepped: bool = (
         True  # or else these are backward passes, and no optimizer takes a step (trace/unstepped.py)
@@ -106,7 +105,7 @@ def compare(
     natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
     findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    initial = _compare_initial(findings, reference, ranks)
+    _compare_initial(findings, reference, ranks)
     casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
     rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
@@ -116,7 +115,7 @@ def compare(
     buffers = _compare_buffers(findings, reference, ranks[0], port)
     ending = _compare_ending(findings, reference, ranks, port)
     return dataclasses.replace(
-        _found(findings, reference, matchings, initial),
+        _found(findings, reference, matchings),
         rank_steps=counts,
         identical_buffers=buffers and ending,
         noisy=findings.so_far.noisy,
@@ -145,17 +144,15 @@ def compare_known_steps(
     """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
     findings = Findings(tolerance, Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    initial = _compare_initial(findings, reference, ranks)
+    _compare_initial(findings, reference, ranks)
     for _ in _judged_rows(findings, reference, ranks, matchings, port):
         if findings.bad:
             break
-    known = _found(findings, reference, matchings, initial)
+    known = _found(findings, reference, matchings)
     return dataclasses.replace(known, rank_steps=tuple(map(len, ranks)))
 
 
-def _found(
-    findings: Findings, reference: Trace, matchings: Sequence[Matching], initial: int | None
-) -> Comparison:
+def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) -> Comparison:
     """What steps that were judged say."""
     causes = findings.causes
     return Comparison(
@@ -168,7 +165,6 @@ def _found(
         identical_buffers=False,
         agreeing_ranks=findings.agreeing,
         matched=tuple(matching.steps for matching in matchings),
-        initial=initial,
     )
 
 
@@ -226,18 +222,15 @@ def _series(
     return dataclasses.replace(series, noise=noise)
 
 
-def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace]) -> int | None:
-    """The common start: the number of parameters that are the same on every rank."""
+def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace]) -> None:
+    """Parameters that do not begin the same on every rank."""
     expected, actual = reference.initial(), [rank.initial() for rank in ranks]
     parameters = frozenset(name for layout in reference.layouts for name in layout.names)
     known = [name for name in expected.layout.names if name in parameters]
-    if not known:
-        return None
-    for rank, own in enumerate(actual):
+    for rank, own in enumerate(actual if known else ()):
         name, size = named_difference(expected, own, together=False, only=parameters)
         if size:
             findings.add(Difference("initial state", size, 0, rank, name))
-    return len(known)
 
 
 def _compare_counts(findings: Findings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:

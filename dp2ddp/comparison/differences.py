@@ -138,11 +138,11 @@ def largest(a: npt.NDArray[Any]) -> float:
     return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), TINY)
 
 
-def array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | None = None) -> float:
-    """The largest |a - b|, relative to `scale` or to the largest |a|; inf where the shapes differ."""
+def array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """The largest |a - b|, relative to the largest |a|; inf where the shapes differ."""
     if a.shape != b.shape:
         return float(np.inf)
-    return float(distances_between(a, b).max(initial=0.0) / (scale or largest(a)))
+    return float(distances_between(a, b).max(initial=0.0) / largest(a))
 
 
 def scaled(vector: Vector, factor: float) -> Vector:

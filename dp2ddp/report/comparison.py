@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
@@ -59,9 +59,9 @@ def report_text(report: Report) -> str:
     return document_text(comparison_document(report, whole=False))
 
 
-def print_report(report: Report, file: IO[str] | None = None) -> None:
+def print_report(report: Report) -> None:
     """To stdout; colour only on a terminal."""
-    print_document(comparison_document(report, whole=False), file)
+    print_document(comparison_document(report, whole=False))
 
 
 def comparison_document(report: Report, whole: bool = True) -> doc.Document:

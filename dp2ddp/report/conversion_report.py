@@ -55,9 +55,9 @@ def conversion_report(
     return ConversionReport(conversion, written, rows, requested)
 
 
-def conversion_text(conversion: Conversion, written: str | None, requested: bool = False) -> str:
+def conversion_text(conversion: Conversion, written: str | None) -> str:
     """What a terminal shows."""
-    return document_text(conversion_document(ConversionReport(conversion, written, requested=requested)))
+    return document_text(conversion_document(ConversionReport(conversion, written)))
 
 
 def conversion_document(report: ConversionReport) -> doc.Document:

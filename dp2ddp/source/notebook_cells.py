@@ -11,7 +11,7 @@ from pathlib import Path
 from dp2ddp.source.cells import Aside
 from dp2ddp.source.magics import AUTOMAGIC, INSTALLS, Meaning, assigned, cell_magic, line_magic, shell
 from dp2ddp.source.notebook_names import NameChange, changes
-from dp2ddp.source.statements import Statement, statements
+from dp2ddp.source.statements import statements
 
 SET_ASIDE = "# set aside: "
 ABOVE = "# above: "  # what such a line brings stands at the top of the script
@@ -93,12 +93,12 @@ class _Writer:
             return written(rest, body, self.path), False
         return cell_magic(name, rest, body, self.words)
 
-    def _statement(self, statement: Statement) -> None:
-        meaning = meaning_of(statement.text, self.words)
+    def _statement(self, statement: str) -> None:
+        meaning = meaning_of(statement, self.words)
         if meaning:
-            self._instead(statement.text, meaning)
+            self._instead(statement, meaning)
         else:
-            self._keep(statement.text)
+            self._keep(statement)
 
     def _keep(self, text: str) -> None:
         self.lines.append(text)

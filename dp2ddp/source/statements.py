@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 _TOKEN = re.compile(
     r"""
@@ -24,23 +23,17 @@ _LINE = re.compile(
 )  # with a backslash at its end it goes on
 
 
-@dataclass(frozen=True)
-class Statement:
-    """One or more lines, from the beginning of a statement (or an empty line) to its end."""
+def statements(text: str, is_special: Callable[[str], bool]) -> Iterator[str]:
+    """The statements of a text, and its empty lines, with their endings.
 
-    line: int  # from 0
-    text: str  # with the line endings
-
-
-def statements(text: str, is_special: Callable[[str], bool]) -> Iterator[Statement]:
-    """The statements of a text; a line that is special where a statement begins is one for itself."""
-    at = line = 0
+    A line that is special where a statement begins is one for itself.
+    """
+    at = 0
     while at < len(text):
         match = _LINE.match(text, at)
         assert match
         end = match.end() if is_special(match[0]) else _end_of_statement(text, at)
-        yield Statement(line, text[at:end])
-        line += count_lines(text[at:end])
+        yield text[at:end]
         at = end
 
 

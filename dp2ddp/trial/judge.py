@@ -344,8 +344,6 @@ def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scr
         diagnose(evidence),
         unlike=unlike,
         taken=taken,
-        stdout=outside.stdout,
-        files=outside.files,
     )
 
 

@@ -13,7 +13,7 @@ from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import nodes_in, parse
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -42,7 +42,6 @@ class Program:
         self.lookups, self.starts, self.read = lookups or Lookups(), starts, read
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
-        self._called_in: dict[ast.AST, tuple[tuple[Module, ast.AST], ...]] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
         for name in (entry, *project.entry_names):
             self.by_name[name] = self.entry
@@ -167,13 +166,6 @@ class Program:
                     if definition and definition[1] not in seen:
                         seen.add(definition[1])
                         pending.append(definition)
-
-    def _called(self, module: Module, node: ast.AST) -> tuple[tuple[Module, ast.AST], ...]:
-        """The functions and classes of the program that are called in a piece of code."""
-        if node not in self._called_in:  # every rule that follows calls asks
-            functions = (each.func for each in nodes_in(node) if isinstance(each, ast.Call))
-            self._called_in[node] = tuple(dict.fromkeys(filter(None, map(module.definition, functions))))
-        return self._called_in[node]
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:

@@ -149,7 +149,7 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
         Cause(code, "", ("figures",), "", weight)
         for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
     ]
-    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside, files=left))]
+    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside))]
     assert codes == ["other-seed", "every-rank-writes", "doubled-files", "batch-size"]
 
 
