@@ -46,10 +46,6 @@ SHARED_BY_FILE = {
     "tests/trial/test_sinks_run.py",
 }
 SHARED_BY_PARAMETER = {"tests/mutations/test_mutations.py", "tests/test_examples.py"}
-SHARED_CONVERSIONS = {  # of the corpus (corpus/outcomes.py)
-    "tests/corpus/test_corpus.py::test_a_script_is_converted_or_refused_as_its_head_says",
-    "tests/corpus/test_idioms.py::test_the_page_is_fresh",
-}
 
 
 class SharedRuns(LoadScopeScheduling):
@@ -60,10 +56,8 @@ class SharedRuns(LoadScopeScheduling):
 
 
 def group_of(nodeid: str) -> str:
-    """The file, the parameter (`cifar_bn` of `...::test_it[cifar_bn]`), the corpus, or the test alone."""
+    """The file, the parameter (`cifar_bn` of `...::test_it[cifar_bn]`), or the test alone."""
     file = nodeid.partition("::")[0]
-    if nodeid.partition("[")[0] in SHARED_CONVERSIONS:
-        return "tests/corpus"
     if file in SHARED_BY_FILE:
         return file
     parameter = re.search(r"\[(.*)\]$", nodeid)

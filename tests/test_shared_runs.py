@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from shared_runs import SHARED_BY_FILE, SHARED_BY_PARAMETER, SHARED_CONVERSIONS, group_of
+from shared_runs import SHARED_BY_FILE, SHARED_BY_PARAMETER, group_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("name", sorted(SHARED_BY_FILE | SHARED_BY_PARAMETER | SHARED_CONVERSIONS))
+@pytest.mark.parametrize("name", sorted(SHARED_BY_FILE | SHARED_BY_PARAMETER))
 def test_what_is_named_is_there(name: str) -> None:
     file, _, test = name.partition("::")
     assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
@@ -36,9 +36,6 @@ def test_a_group_is_a_file_a_parameter_or_a_test() -> None:
         "tests/test_examples.py::test_b[cifar_bn]"
     )
     assert group_of("tests/corpus/test_corpus.py::test_x[a-2]") == "tests/corpus/test_corpus.py::test_x[a-2]"
-    assert {group_of(name) for name in (*SHARED_CONVERSIONS, f"{min(SHARED_CONVERSIONS)}[a/b]")} == {
-        "tests/corpus"
-    }
 
 
 @pytest.mark.slow
