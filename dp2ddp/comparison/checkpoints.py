@@ -113,7 +113,8 @@ class _Content:
         a, b = ({key: each[key] for key in each if key not in self.left_out} for each in (a, b))
         if a.keys() != b.keys():
             yield f"has other keys at {at or 'the top'}: {_other_keys(set(map(str, a)), set(map(str, b)))}"
-        for key in (key for key in a if key in b and not _is_clock(key, a[key], b[key])):
+        shared = [key for key in a if key in b and not _is_clock(key, a[key], b[key])]
+        for key in sorted(shared, key=lambda key: isinstance(a[key], (int, float, str))):  # weights tell more
             yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
 
     def _tensor_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:

@@ -133,6 +133,14 @@ def test_arrays_are_compared(tmp_path: Path) -> None:
         assert "differs by 1.0e+00" in difference(tmp_path / f"ours.{end}", tmp_path / f"others.{end}", 1e-10)
 
 
+def test_weights_are_told_before_the_number_of_an_epoch(tmp_path: Path) -> None:
+    a, b = (
+        saved(tmp_path / f"{epoch}.pt", {"epoch": epoch, "net": torch.ones(2) * epoch}, "torch")
+        for epoch in (1, 3)
+    )
+    assert difference(a, b, 1e-9).startswith("['net'] differs by")
+
+
 def test_what_cannot_be_read_has_other_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"\x89PNG" + name.encode())
