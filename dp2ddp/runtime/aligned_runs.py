@@ -60,8 +60,7 @@ def leave_order(folder: Path, taps: Taps) -> None:
 
     def note(index: Any, iterator: Any) -> None:
         indices = [plain_index(each) for each in (index if iterator._auto_collation else [index])]
-        has_length = hasattr(iterator._dataset, "__len__")  # fastai's, which stands for a loader, has none
-        if has_length and all(isinstance(each, int) for each in indices):
+        if passes.can_name(iterator._dataset) and all(isinstance(each, int) for each in indices):
             leave(folder / orders.REFERENCE, *passes.key(iterator._dataset), indices)
 
     taps.before("__iter__", lambda loader: passes.begin(loader.dataset), DataLoader)
@@ -78,7 +77,7 @@ def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
 
     def forward(module: Any, inputs: Any) -> None:
         if last and module.training and torch.is_grad_enabled() and isinstance(module, DataParallel):
-            if not hasattr(last[0], "__len__") or passes.name(last[0]) in trained:
+            if not passes.can_name(last[0]) or passes.name(last[0]) in trained:
                 return
             trained.add(passes.name(last[0]))
             leave(folder / orders.TRAINED, *passes.name(last[0]))
@@ -107,6 +106,11 @@ class _Passes:
 
     def begin(self, dataset: Any) -> None:
         self._counts[id(dataset)] = self._counts.get(id(dataset), -1) + 1
+
+    @staticmethod
+    def can_name(dataset: Any) -> bool:
+        """Whether it has a length: one that is iterated, or stands for a loader as fastai's does, has none."""
+        return hasattr(dataset, "__len__")
 
     def name(self, dataset: Any) -> tuple[int, int]:
         """Its length, and a number among those of that length."""

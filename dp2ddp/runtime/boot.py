@@ -335,9 +335,7 @@ def _count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from dp2ddp.costs.steps import FirstOptimizer
-    from dp2ddp.runtime.library_optimizers import let_their_steps_be_seen
 
-    let_their_steps_be_seen()
     first = FirstOptimizer()
 
     def step(optimizer: Any, *ignored: object) -> None:

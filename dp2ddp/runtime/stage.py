@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dp2ddp.taps import Taps
+
 if TYPE_CHECKING:
     from dp2ddp.runtime.writes import Writes
     from dp2ddp.trace.recorder import Recorder
@@ -127,6 +129,9 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
 
     The script's code is not touched.
     """
+    from dp2ddp.runtime.library_optimizers import let_their_steps_be_seen
+
+    let_their_steps_be_seen()
     streams = None
     if is_virtual(stage):
         from dp2ddp.runtime import virtual_devices
@@ -134,7 +139,6 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         streams = virtual_devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
         from dp2ddp.runtime import unseeded
-        from dp2ddp.taps import Taps
 
         unseeded.seed_the_unseeded(Path(stage.run_folder), Taps())
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
@@ -148,7 +152,6 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
     _change_sums(stage)
     if stage.aligned:
         from dp2ddp.runtime import aligned_runs
-        from dp2ddp.taps import Taps
 
         order = aligned_runs.leave_order if stage.mode == "dp" else aligned_runs.take_order
         order(Path(stage.aligned), Taps())
@@ -193,7 +196,6 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 
 def _change_sums(stage: Stage) -> None:
     """What makes a run comparable to another one: its sums are in order."""
-    from dp2ddp.taps import Taps
 
     if stage.rank_order:
         from dp2ddp.runtime.rank_order import add_in_rank_order
@@ -204,7 +206,6 @@ def _change_sums(stage: Stage) -> None:
 def _change_steps(stage: Stage, rank: int) -> None:
     """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
     from dp2ddp.runtime import lockstep, nudge
-    from dp2ddp.taps import Taps
 
     if stage.lockstep and stage.mode == "dp" and not stage.nudged:
         lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
