@@ -1,6 +1,17 @@
-"""DDP204: the parts of DataParallel, called by hand."""
+"""Run the parts of DataParallel over the ranks.
 
-from __future__ import annotations
+`scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
+`data_parallel` become functions of the same arguments and results, `..._on_ranks`. A hazard where a forward or a
+hook of the program changes something that outlives it.
+
+They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
+outputs: every rank holds all of them, so the code around stays as it is written.
+
+`parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
+another way raises on every other rank.
+
+torch/nn/parallel/*.py; docs/training.md#models.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +20,7 @@ from dp2ddp.codemod.looks.forwards import fills_something
 from dp2ddp.codemod.looks.mentions import mentions, replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, flags
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -25,28 +36,7 @@ HELPERS = {
 RUNNING = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
 
 
-class ParallelFunctions(Rule):
-    """Run the parts of DataParallel over the ranks.
-
-    ## What it does
-    `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
-    `data_parallel` become functions of the same arguments and results, `..._on_ranks`. A hazard where a forward or a
-    hook of the program changes something that outlives it.
-
-    ## Why
-    They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
-    outputs: every rank holds all of them, so the code around stays as it is written.
-
-    ## Safety
-    `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
-    another way raises on every other rank.
-
-    ## References
-    torch/nn/parallel/*.py; docs/training.md#models.
-    """
-
-    code = "DDP204"
-    name = "parallel-functions"
+class ParallelFunctions(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""
