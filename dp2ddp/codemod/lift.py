@@ -133,7 +133,8 @@ class Template:
 def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, DEFINITIONS):
         return [node.name]
-    return [target.id for target, _ in settings(node) if isinstance(target, ast.Name)]
+    given = settings(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ()
+    return [target.id for target, _ in given if isinstance(target, ast.Name)]
 
 
 def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
