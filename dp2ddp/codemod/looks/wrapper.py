@@ -11,7 +11,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.looks.replicated import has_own_parts
+from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
@@ -59,7 +59,7 @@ NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFou
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if has_own_parts(program):
-        return "DataParallelOnRanks"
+        return "DataParallelInTurns" if parts_take_turns(program) else "DataParallelOnRanks"
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
     if filled := [*forwards_of(program).fillings()]:
         return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
@@ -70,6 +70,16 @@ def wrapper(program: Program) -> str:
     if may_give_large_outputs(program):
         return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def parts_take_turns(program: Program) -> bool:
+    """Whether replicas that run by DataParallel's parts fill what outlives a forward: what they print is heard anyway.
+
+    Those that exchange messages while they run cannot.
+    """
+    return not has_callbacks(program) and any(
+        not only_prints(*filled) for filled in forwards_of(program).fillings()
+    )
 
 
 def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
