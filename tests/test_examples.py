@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from verdicts import Document, forked_verdicts
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dp2ddp
-from dp2ddp.runtime.launch_command import outside_of_torchrun
+from dp2ddp.runtime.process.launch_command import outside_of_torchrun
 from dp2ddp.runtime.processes import kill_tree, parent_variable
 
 

@@ -17,7 +17,7 @@ from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, 
 from dp2ddp.installed import install
 
 HERE = Path(__file__).resolve().parent
-AGENT = HERE.parent / "runtime" / "agent.py"
+AGENT = HERE.parent / "runtime" / "process" / "agent.py"
 RANKS = 2
 
 

@@ -20,8 +20,8 @@ from dp2ddp.review.one_file import place_problem
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem
 from dp2ddp.source.entries import import_of
-from dp2ddp.source.files import read_source
 from dp2ddp.source.projects import Project, read_project
+from dp2ddp.source.read_source import read_source
 
 WRAPPED = "DataParallel: one process for all GPUs"
 NO_ENTRY = "dp2ddp convert the script that starts the training: none of the files at hand leads here"

@@ -27,10 +27,11 @@ from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import PlacedProblem, Unread
 from dp2ddp.source.entries import does_something
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.folders import as_typed
 from dp2ddp.source.parsing import forget_trees, garbage_waits
 from dp2ddp.source.projects import Imports, project_of
+from dp2ddp.source.read_source import read_source
 
 NOT_LOOKED_AT = "could not be looked at"
 

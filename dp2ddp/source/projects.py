@@ -13,8 +13,9 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source import helper_module
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
+from dp2ddp.source.read_source import read_source
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder

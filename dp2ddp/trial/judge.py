@@ -31,10 +31,10 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
-from dp2ddp.runtime.collectives import read_calls
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.hang.collectives import read_calls
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_status, unseeded_places
-from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.file_writers import written_by_many, written_outside

@@ -15,8 +15,8 @@ from pathlib import Path
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import Dp2DdpError, RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.launch_command import SET_BY_TORCHRUN
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.launch_command import SET_BY_TORCHRUN
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.subject import Subject
@@ -42,7 +42,7 @@ _STARTER = {  # of a script that starts its ranks itself: it counts nodes
     "nproc_per_node": "{world}",
 }
 _ADDRESSES = ("dist_url", "init_method")
-_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/meeting.py)
+_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/process/meeting.py)
 _LAUNCHERS = {
     "SLURM": {
         "SLURM_PROCID": "{rank}",

@@ -15,9 +15,9 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.runtime.room import count_kills, held_by, read_room
-from dp2ddp.runtime.run import Failure, Look, Run, Running, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.room import count_kills, held_by, read_room
+from dp2ddp.runtime.process.run import Failure, Look, Run, Running, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import memory, space
 from dp2ddp.trial.memory import Seen, how_many_to_end, lacked_memory, memory_text, reserve, room_text
 from dp2ddp.trial.runs import last_words, name_of

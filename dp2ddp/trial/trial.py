@@ -10,12 +10,12 @@ DDP, float32            forked        these two unless Subject.float32 says no
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what
 rounding alone makes of this training (comparison/tolerance.py).
 
-Where that has grown so far that a fault could hide in it, both once more in lockstep (runtime/lockstep.py).
+Where that has grown so far that a fault could hide in it, both once more in lockstep (runtime/perturb/lockstep.py).
 
 Where the two may differ because DataParallel does so from run to run (a seed from the clock), it is run a second time.
 
 A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
-with the same ones (runtime/aligned_runs.py).
+with the same ones (runtime/perturb/aligned_runs.py).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare

@@ -16,8 +16,8 @@ from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.runs import environment

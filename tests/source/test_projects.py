@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.source import projects
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
+from dp2ddp.source.read_source import read_source
 
 
 def project(folder: Path, entry: str = "train.py", **files: str) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 
 
 def fork_ranks(world: int, work: Callable[[int], None]) -> bool:

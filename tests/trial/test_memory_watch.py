@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.room import Room
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.room import Room
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import prepare_run_folder
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial import memory_watch
