@@ -15,7 +15,14 @@ from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags, notes, rebase, rename
 
-BECAUSE = "each rank computes its rows of the batch"
+_CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
+_SUMS = f"{_CHUNKS}, gradients are summed over ranks"
+_MEANINGS = {  # helper -> what takes DataParallel's place
+    "WholeBatchDDP": f"{_CHUNKS}, DDP's reducer sums gradients",
+    "WholeBatchInParts": "each rank computes its chunk, large outputs stay there, gradients are summed over ranks",
+    "WholeBatchInTurns": f"{_SUMS}; ranks take turns, as a forward changes what the others see",
+    "AnyDataParallel": "a class of your own is one, too",
+}
 IN_PARTS = ("DataParallelOnRanks", "LibrarysOnRanks")
 
 
@@ -110,13 +117,14 @@ class DataParallelWrap(Rule):
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
             helper = _helper(module, node, name, is_test)
+            because = f"{name.rpartition('.')[2]} -> {helper}: {_MEANINGS.get(helper, _SUMS)}"
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
                 continue
             if name == DATA_PARALLEL:
-                yield rename(node, helper, BECAUSE)
+                yield rename(node, helper, because)
             elif not is_test:
-                yield rebase(node, helper, BECAUSE)
+                yield rebase(node, helper, because)
             if helper in IN_PARTS:
                 yield from _unseen(module, node)
 

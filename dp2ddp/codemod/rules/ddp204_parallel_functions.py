@@ -74,7 +74,7 @@ class ParallelFunctions(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        yield from replaced(module, HELPERS, "rank r computes part r")
+        yield from replaced(module, HELPERS, "rank r computes chunk r")
         exchange = has_callbacks(module.program)  # which DDP207 looks at
         for node, name in () if exchange else mentions(module, RUNNING):
             if fills_something(module.program):
