@@ -57,17 +57,18 @@ class Verdict:
     @property
     def same(self) -> bool:
         """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
-        if self.hidden or self.unsteady:
-            return False
-        if self.only_gradients:
-            return self.float64.same and self.float64.steps > 0 and not self.single_only
         outside = (
             self.stdout.same
             and not self.printing_ranks
             and self.files.same
             and self.codes[0] == self.codes[1]
         )
-        return self.float64.same and outside and not self.single_only
+        return self.trains_the_same and (self.float64.steps > 0 if self.only_gradients else outside)
+
+    @property
+    def trains_the_same(self) -> bool:
+        """Whether every step does, with numbers of its own."""
+        return self.float64.same and not (self.single_only or self.hidden or self.unsteady)
 
     @property
     def single_only(self) -> bool:

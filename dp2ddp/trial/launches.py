@@ -133,10 +133,12 @@ def _tried(
     subject: Subject, world: int, server: Server, scratch: Path, progress: Progress
 ) -> tuple[Verdict | None, RunError | None]:
     """The verdict, or why there is none."""
+    verdict = failure = None
     try:
-        return run_trial(subject, world, server, scratch, progress), None
+        verdict = run_trial(subject, world, server, scratch, progress)
     except RunError as error:
-        return None, error
+        failure = error
+    return verdict, failure
 
 
 _ALONE = "its ranks never meet in a process group: each trains by itself"

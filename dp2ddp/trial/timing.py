@@ -318,8 +318,9 @@ def _sameness(subject: Subject, verdict: Verdict) -> Sameness:
         return Sameness("not verified")
     if verdict.same:
         return Sameness("same", steps)
-    trains_the_same = verdict.float64.same and not verdict.single_only and not verdict.hidden
     report = Report(
         str(subject.script), (verdict,), subject.version.launch, 0.0, port=str(subject.port or "")
     )
-    return Sameness("same" if trains_the_same else "different", steps, headline(report).partition(" ")[2])
+    return Sameness(
+        "same" if verdict.trains_the_same else "different", steps, headline(report).partition(" ")[2]
+    )

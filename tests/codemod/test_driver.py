@@ -223,7 +223,7 @@ def test_nothing_lets_ranks_wait_in_a_forward() -> None:
 
 def test_a_report_says_what_was_changed_where() -> None:
     text = conversion_text(converted(f"{WRAP}torch.save(net, 'a')\n"), "train_ddp.py")
-    assert "\n  line 3:  one run saves once: rank 0 does (DDP502)\n" in text
+    assert "\n  line 3:  rank 0 saves, once for all ranks (DDP502)\n" in text
     assert "\n  helpers: ddp_helpers.py beside it, " in text
 
 

@@ -26,6 +26,8 @@ WRITES_NOTHING = (
     "argparse",
 )
 
+_BECAUSE = "the process group starts here, before the first random number or CUDA call"
+
 
 class Start(Rule):
     """Join the ranks before the script does anything.
@@ -104,10 +106,12 @@ class Start(Rule):
             yield Change(anew, ("have_one_hash_seed",))
         by_library = bool(library_wraps(module.program))
         helper = "join_ranks" if by_library else "init_distributed"
-        edit = InsertBefore(join.before, f"{helper}()", "each rank joins here, before anything is done")
+        edit = InsertBefore(join.before, f"{helper}()", _BECAUSE)
         yield Change(edit, (helper,))
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
-            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
+            guard = InsertBefore(
+                join.before, "refuse_own_files()", "rank 0 alone writes files, whoever does it"
+            )
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
             yield _by_command(join.before)

@@ -14,7 +14,17 @@ from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
 
-BECAUSE = "each rank computes its rows of the batch"
+_CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
+_SUMS = f"{_CHUNKS}, gradients are summed over ranks"
+_TURNS = f"{_SUMS}; ranks take turns, as a forward changes what the others see"
+_MEANINGS = {  # helper -> what takes DataParallel's place
+    "WholeBatchDDP": f"{_CHUNKS}, DDP's reducer sums gradients",
+    "WholeBatchInParts": "each rank computes its chunk, large outputs stay there, gradients are summed over ranks",
+    "WholeBatchInTurns": _TURNS,
+    "DataParallelInTurns": _TURNS,
+    "LibrarysInTurns": _TURNS,
+    "AnyDataParallel": "a class of your own is one, too",
+}
 
 
 class DataParallelWrap(Rule):
@@ -32,8 +42,8 @@ class DataParallelWrap(Rule):
       `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
     - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
     - `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
-      library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. Both exist
-      as `...InTurns`, too.
+      library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. In their
+      place `DataParallelInTurns` and `LibrarysInTurns` where forwards or hooks fill something.
       `AnyDataParallel`, under all of these, where the script asks for the type.
 
     ## Why
@@ -108,13 +118,14 @@ class DataParallelWrap(Rule):
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
             helper = _helper(module, node, name, is_test)
+            because = f"{name.rpartition('.')[2]} -> {helper}: {_MEANINGS.get(helper, _SUMS)}"
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
                 continue
             if name == DATA_PARALLEL:
-                yield rename(node, helper, BECAUSE)
+                yield rename(node, helper, because)
             elif not is_test:
-                yield rebase(node, helper, BECAUSE)
+                yield rebase(node, helper, because)
 
 
 def _for_one_device(node: ast.expr, are_all: bool) -> Finding:

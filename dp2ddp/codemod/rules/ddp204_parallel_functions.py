@@ -76,8 +76,7 @@ class ParallelFunctions(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        in_turns = fills_something(module.program) and not has_callbacks(
-            module.program
-        )  # DDP207 looks at these
+        exchange = has_callbacks(module.program)  # while they run, which DDP207 looks at
+        in_turns = fills_something(module.program) and not exchange
         helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
-        yield from replaced(module, helpers, "rank r computes part r")
+        yield from replaced(module, helpers, "rank r computes chunk r")

@@ -13,7 +13,7 @@ from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, notes, rename
 
-BECAUSE = "one run does it once"
+BECAUSE = "rank 0 does it, once for all ranks"
 QUIET = (
     "torch.",
     "builtins.",
