@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,7 @@ from dp2ddp.errors import ConversionError, did_you_mean
 
 # Where the rules of each style are: a rule exists by being a file there.
 PACKAGES = {"exact": "dp2ddp.codemod.rules", "idiomatic": "dp2ddp.codemod.idiomatic"}
+HEADINGS = ("What it does", "Why", "Safety", "References")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,25 @@ class DescribedRule:
         raise NotImplementedError
 
 
+class NamedByItsFile(DescribedRule):
+    """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
+
+    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading.
+    """
+
+    def __init_subclass__(cls) -> None:
+        code, _, words = cls.__module__.rpartition(".")[2].partition("_")
+        if code.startswith("ddp"):
+            cls.code, cls.name = code.upper(), words.replace("_", "-")
+
+    @classmethod
+    def page(cls) -> str:
+        text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
+        title, *parts = text.split("\n\n")
+        headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
+        return "\n\n".join((title, *headed))
+
+
 @dataclass(frozen=True)
 class Change:
     """An edit, with the helpers that it needs."""
@@ -123,6 +144,10 @@ class Rule(DescribedRule):
     @classmethod
     def about(cls) -> str:
         return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
+
+
+class IdiomaticRule(NamedByItsFile, Rule):
+    """A rule of the style that promises no sameness."""
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)

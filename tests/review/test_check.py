@@ -192,7 +192,7 @@ class TestWhatIsFound:
             "import torch\nimport nets\nprint(nets.build(torch.nn.DataParallel(None)))\n"
         )
         assert ("nets.py", "DDP906", 6) in codes()
-        monkeypatch.setattr("dp2ddp.review.hits.MOST", 0)
+        monkeypatch.setattr("dp2ddp.review.data_parallel.MOST", 0)
 
         document = json.loads(check("--format", "json").stdout)
 
@@ -326,24 +326,19 @@ class TestTheConversionInShort:
         assert "    dp2ddp convert 'my run.ipynb': " in check().stdout
 
 
-class TestTheLastLine:
-    """Problems and notes are counted apart: only problems make the exit code 1."""
+@pytest.mark.parametrize(
+    ("scripts", "line"),
+    [
+        ([WRAPPED.replace("os.fork()\n", "")], "1 file: no problems, 1 note"),
+        ([WRAPPED], "1 file: 1 problem, 1 note"),
+        ([PORT, WRAPPED], "2 files: 5 problems, 3 of them --fix mends, 1 note"),
+    ],
+)
+def test_the_last_line_counts_problems_and_notes_apart(scripts: list[str], line: str) -> None:
+    for number, text in enumerate(scripts):
+        Path(f"train{number}.py").write_text(text)
 
-    def test_a_note_is_no_problem(self) -> None:
-        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
-
-        assert check().stdout.endswith("\n1 file: no problems, 1 note\n")
-
-    def test_both(self) -> None:
-        Path("train.py").write_text(WRAPPED)
-
-        assert check().stdout.endswith("\n1 file: 1 problem, 1 note\n")
-
-    def test_with_what_can_be_mended(self) -> None:
-        Path("train.py").write_text(PORT)
-        Path("wrapped.py").write_text(WRAPPED)
-
-        assert check().stdout.endswith("\n2 files: 5 problems, 3 of them --fix mends, 1 note\n")
+    assert check().stdout.endswith(f"\n{line}\n")
 
 
 class TestWhatIsLeftOut:

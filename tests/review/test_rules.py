@@ -12,7 +12,7 @@ from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.rules import IN_TABLE
-from dp2ddp.source.files import SourceFile
+from tests.review.finding import script_of
 
 RULES = check_rules()
 EXAMPLES = [
@@ -20,10 +20,6 @@ EXAMPLES = [
     for rule in RULES
     for index, example in enumerate(rule.examples)
 ]
-
-
-def script_of(text: str) -> OwnFile:
-    return OwnFile(SourceFile(None, text))
 
 
 def problems_in(script: OwnFile, rule: CheckRule) -> list[Problem]:

@@ -1,7 +1,5 @@
 """What converted files call things: torch.distributed, the rank, the device of a rank; and the imports for it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -105,14 +103,10 @@ def make_header(each: FilePlan) -> Header | None:
     words = words_of(each.module)
     codes = (getattr(edit, "code", "") or getattr(edit, "test", "") for edit in each.edits)
     text = re.sub(r"#.*", "", "\n".join(codes))
-    if averages := "average_gradients(" in text:
-        text += AVERAGE.format(dist=words["dist"])
-    missing = [
-        line for line in map(words.line, IMPORTS) if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text)
-    ]
-    lines = import_texts(sorted((line for line in missing if line not in words.there), key=as_isort))
-    if averages:
-        lines += AVERAGE.format(dist=words["dist"]).split("\n")
+    function = AVERAGE.format(dist=words["dist"]) if "average_gradients(" in text else ""
+    missing = (line for line in map(words.line, IMPORTS) if line not in words.there)
+    asked = [line for line in missing if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text + function)]
+    lines = [*import_texts(sorted(asked, key=as_isort)), *function.splitlines()]
     return Header(tuple(lines), last_import(each.module)) if lines else None
 
 

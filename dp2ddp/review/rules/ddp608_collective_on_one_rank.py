@@ -12,7 +12,7 @@ Silent with a `group` of its own, and where another call of the same function in
 https://github.com/huggingface/transformers-bloom-inference/pull/40.
 """
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, right, wrong
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, wrong
 
 OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
@@ -36,14 +36,6 @@ class CollectiveOnOneRank(CheckRule):
                 if gpu == 0:
                     dist.barrier()
             torch.multiprocessing.spawn(worker, nprocs=4, args=(args,))
-        """),
-        right("""
-            def download(rank):
-                if rank != 0:
-                    dist.barrier()
-                fetch()
-                if rank == 0:
-                    dist.barrier()
         """),
     )
 

@@ -77,9 +77,7 @@ def _makers(script: DDPScript, node: ast.AST, seen: tuple[str, ...] = ()) -> Ite
             yield from _makers(script, owner, seen)
         case ast.Name(id=name):
             wraps = [wrap.call.node for wrap in script.wraps]
-            values = (
-                script.flow.values(node) if name not in seen else []
-            )  # `net = net.cuda()` says nothing new
+            values = [] if name in seen else script.flow.values(node)  # `net = net.cuda()` says nothing new
             for value in values:
                 if value not in wraps:
                     yield from _makers(script, value, (*seen, name))

@@ -70,11 +70,6 @@ class RefusedByTheWrapper(CheckRule):
                     again = model(x)
             save_on_rank0({"model": model.state_dict()}, "model.pt")
         """),
-        right("""
-            model = WholeBatchParallel(net)
-            for p in model.module.features.parameters():
-                p.requires_grad = False
-        """),
     )
 
     def find(self, script: DDPScript) -> Found:
