@@ -226,8 +226,21 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
     nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
-        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute)
+        for node in (*nodes, *_put_into_dictionaries(module))
     )
+
+
+def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
+    """`net` of `state = {"net": net}` and of `state["net"] = net`: what is saved by that name, anywhere, has it."""
+    for node in module.all(ast.Dict):
+        yield from node.values
+    for call in module.calls:
+        if call.name == "builtins.dict":
+            yield from (each.value for each in call.node.keywords)
+    for statement in module.all(ast.Assign):
+        if any(isinstance(target, ast.Subscript) for target in statement.targets):
+            yield statement.value
 
 
 def _trains_more(program: Program, names: set[str]) -> bool:
