@@ -15,12 +15,12 @@ from ranks import FORKED
 from dp2ddp.api import convert
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.rule import code_of
-from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.checking import check
 from dp2ddp.review.files import may_matter
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
+from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.files import SourceFile
 from tests.living.test_living import EDITS, diffs, edited
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
+from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.files import SourceFile
 from tests.diffs import scripts
 
