@@ -8,21 +8,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import (
-    DescribedRule,
     Example,
     Flags,
     NamedByItsFile,
     Rewrites,
     Untouched,
-    all_rules,
     code_of,
-    rules_in,
 )
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
@@ -114,17 +110,3 @@ def corrected(text: str) -> tuple[Flags, Untouched]:
     message, _, lines = code_of(text).partition("\n")
     both = mended(lines)
     return Flags(both.before, message.removeprefix("# ")), Untouched(both.after)
-
-
-def described_rules() -> list[DescribedRule]:
-    """The rules of the conversion and of the check, by code."""
-    return sorted((*all_rules(), *check_rules()), key=lambda rule: rule.code)
-
-
-@lru_cache
-def check_rules() -> tuple[CheckRule, ...]:
-    """Every rule of the check, by code: a rule exists by being a file in rules/, or in the table of refused calls."""
-    from dp2ddp.review.rules.refused_by_torch import TABLE
-
-    rules = (*rules_in("dp2ddp.review.rules", CheckRule), *(rule() for rule in TABLE))
-    return tuple(sorted(rules, key=lambda rule: rule.code))

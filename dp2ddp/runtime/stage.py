@@ -25,12 +25,10 @@ class Stage:
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps
-    timed: str | None = (
-        None  # a folder for what steps take (costs/clock.py); `steps` are measured, and then it ends
-    )
-    counted: str | None = (
-        None  # a folder for what a step moves, sends and holds (costs/counter.py); `steps` likewise
-    )
+    # folders for what steps take (costs/clock.py), or for what a step moves, sends and holds (costs/counter.py);
+    # `steps` are measured, and then it ends
+    timed: str | None = None
+    counted: str | None = None
     warm_up: int = 0  # steps before the first measured one
     every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
     dtype: str = "float32"
@@ -38,9 +36,7 @@ class Stage:
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
-    aligned: str | None = (
-        None  # a folder, over which both runs of a pair draw the same numbers (aligned_runs.py)
-    )
+    aligned: str | None = None  # a folder, over which a pair of runs draws the same numbers (aligned_runs.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder of all that the run may leave behind
@@ -51,13 +47,10 @@ class Stage:
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files in the run folder
-    variables: tuple[
-        tuple[str, str], ...
-    ] = ()  # for each rank; {rank}, {local_rank}, {world} stand for its own
+    # for each rank; {rank}, {local_rank}, {world} stand for its own
+    variables: tuple[tuple[str, str], ...] = ()
     rank_in_arguments: bool = False  # they do so in the arguments, too
-    starts_ranks: bool = (
-        False  # ddp: the script is started once, and starts its ranks itself (spawned_ranks.py)
-    )
+    starts_ranks: bool = False  # ddp: the script, started once, starts its ranks itself (spawned_ranks.py)
 
     @property
     def ranks(self) -> range:

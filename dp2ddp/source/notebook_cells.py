@@ -11,6 +11,7 @@ from pathlib import Path
 from dp2ddp.source.cells import Aside
 from dp2ddp.source.magics import AUTOMAGIC, INSTALLS, Meaning, assigned, cell_magic, line_magic, shell
 from dp2ddp.source.notebook_names import NameChange, changes
+from dp2ddp.source.parsing import count_lines, place_in
 from dp2ddp.source.statements import statements
 
 SET_ASIDE = "# set aside: "
@@ -102,7 +103,7 @@ class _Writer:
 
     def _keep(self, text: str) -> None:
         self.lines.append(text)
-        self.line += len(_LINE_ENDING.findall(text))
+        self.line += count_lines(text)
 
     def _instead(self, text: str, meaning: Meaning) -> None:
         """A line that only a notebook can run: Python in its place, or a comment."""
@@ -255,7 +256,7 @@ def _changed(text: str, change: NameChange) -> str:
     node, code = change.node, change.code
     if code is None:
         return text
-    start, end = _offset(text, *_start(node)), _offset(text, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    start, end = place_in(text, *_start(node)), place_in(text, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
     before, inside, after = text[:start], text[start:end], text[end:]
     alone = (not before or before.endswith(("\n", "\r"))) and re.match(r"[ \t]*([\r\n#]|\Z)", after)
     if code == "pass" and alone:
@@ -267,12 +268,3 @@ def _as_above(text: str) -> Iterator[str]:
     parts = _LINE_ENDING.split(text)
     for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
         yield f"{ABOVE}{line.strip()}{ending}"
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    """The place in a text of a line (from 1) and a column in bytes, as `ast` counts them."""
-    starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))]
-    start = starts[line - 1]
-    ending = _LINE_ENDING.search(text, start)
-    whole = text[start : ending.start() if ending else len(text)]
-    return start + len(whole.encode()[:column].decode(errors="ignore"))

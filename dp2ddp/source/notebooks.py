@@ -14,9 +14,8 @@ from dp2ddp.source.cells import Aside, Cell, Cells
 from dp2ddp.source.files import SourceFile, dominant_newline
 from dp2ddp.source.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
 from dp2ddp.source.notebook_names import names_of
-from dp2ddp.source.parsing import check_as_one, parse
+from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse
 from dp2ddp.source.stand_ins import texts_of
-from dp2ddp.source.statements import count_lines
 
 MARK = "# %%"  # editors take it for the beginning of a cell
 NEEDS_AGG = re.compile(r"\b(matplotlib|pylab|seaborn|plt)\b")
@@ -48,9 +47,7 @@ def load_notebook(data: bytes, path: Path) -> Any:
     try:
         text = data.decode("utf-8-sig")
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # cells without ids and the like are the business of who writes them
+            warnings.simplefilter("ignore")  # cells without ids are the business of who writes them
             document = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
         _refuse_other_languages(document, path)
     except UnicodeDecodeError as error:
@@ -152,7 +149,7 @@ def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
 def _commented(text: str, newline: str) -> str:
     """Prose, as editors that know cells of scripts want it."""
     text = PICTURE.sub(r"\1...", text.strip("\r\n"))
-    lines = (f"# {line}".rstrip() for line in re.split(r"\r\n|\r|\n", text))
+    lines = (f"# {line}".rstrip() for line in LINE_END.split(text))
     return newline.join((f"{MARK} [markdown]", *lines)) + newline
 
 

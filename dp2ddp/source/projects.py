@@ -40,9 +40,7 @@ class Project:
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
     unread: tuple[str, ...] = ()  # local modules that are no Python, or no text: one line for each
     entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
-    entry_names: tuple[
-        str, ...
-    ] = ()  # by which modules import the entry script itself: it runs once more, then
+    entry_names: tuple[str, ...] = ()  # by which modules import the entry script: it runs once more, then
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
     helper_folder: Path | None = None  # where they go, if not beside the entry script
     links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
@@ -301,12 +299,16 @@ def _folders_above(entry: Path) -> Iterator[Path]:
     current = Path.cwd().resolve()
     if entry.is_relative_to(current):
         yield current
-    above = list(entry.parents)
-    top = next(
-        (place for place, parent in enumerate(above) if any((parent / mark).exists() for mark in TOPS)), 0
-    )
-    yield from above[1 : top + 1]
-    yield from (folder / "src" for folder in above[: top + 1] if (folder / "src").is_dir())
+    top = repository_of(entry)
+    above = [folder for folder in entry.parents if folder.is_relative_to(top)]
+    yield from above[1:]
+    yield from (folder / "src" for folder in above if (folder / "src").is_dir())
+
+
+def repository_of(entry: Path) -> Path:
+    """The repository's folder, or the script's own."""
+    marked = (parent for parent in entry.parents if any((parent / mark).exists() for mark in TOPS))
+    return next(marked, entry.parent)
 
 
 def added_roots(

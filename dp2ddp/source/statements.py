@@ -18,9 +18,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_LINE = re.compile(
-    r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*(?:\r\n|\r|\n|\Z)"
-)  # with a backslash at its end it goes on
+# with a backslash at its end it goes on
+_LINE = re.compile(r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*(?:\r\n|\r|\n|\Z)")
 
 
 def statements(text: str, is_special: Callable[[str], bool]) -> Iterator[str]:
@@ -47,8 +46,3 @@ def _end_of_statement(text: str, at: int) -> int:
         elif token["end"] and depth == 0:
             return token.end()
     return len(text)
-
-
-def count_lines(text: str) -> int:
-    """The line endings in a text, as Python's tokenizer counts them."""
-    return len(re.findall(r"\r\n|\r|\n", text))

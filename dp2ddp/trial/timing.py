@@ -25,9 +25,9 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
-from dp2ddp.report.bench_report import NAMES
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.report.counting import counted
+from dp2ddp.report.quantities import NAMES
 from dp2ddp.runtime.process.run import Run, Running
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server

@@ -12,13 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from dp2ddp.source.helper_module import is_helper_module, pasted_in
+
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parents[1])
 _PACKAGE = f"{Path(__file__).parents[2]}/"  # the recorder's frames, too, where dp2ddp is installed in place
-# The lines around helpers that are pasted into a script, and the first words of a module of them, as
-# dp2ddp.source.helper_module has them.
-HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
-HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
 _HOOKS = tuple(
     f"{_PACKAGE}{name}.py"
@@ -242,11 +240,7 @@ def _helpers(file: str) -> range:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return range(0)
-    if text.startswith(HELPER_MODULE):
-        return _EVERY_LINE
-    lines = enumerate(text.splitlines(), 1)
-    marks = [number for number, line in lines if line.startswith((HELPERS_START, HELPERS_END))]
-    return range(marks[0], marks[-1]) if len(marks) > 1 else range(0)
+    return _EVERY_LINE if is_helper_module(text) else pasted_in(text)
 
 
 def collective_of(frames: list[Frame]) -> str | None:

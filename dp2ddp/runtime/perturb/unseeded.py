@@ -51,9 +51,12 @@ def _is_importing() -> bool:
     return False
 
 
-def begin_unseeded(seed: int) -> None:
-    """Begin at known numbers, other ones for each seed."""
+def seed_all(seed: int) -> None:
+    """random, numpy and torch; what begins without a seed, too: at known numbers, other ones for each seed."""
     _Known.seed, _Known.given = seed, 0
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:

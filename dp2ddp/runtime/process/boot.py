@@ -29,12 +29,10 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any
 
 from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.hang.stacks import Ending
 from dp2ddp.runtime.process.abrupt_exits import ExitReporter, follow_exits
-from dp2ddp.runtime.process.equipment import is_virtual, set_stage, start_recorder
 from dp2ddp.runtime.process.meeting import meet_in_run_folder
 from dp2ddp.runtime.process.overlay import Overlay
 from dp2ddp.runtime.process.spawned_ranks import observe_ranks
@@ -50,9 +48,6 @@ from dp2ddp.runtime.run_folder import (
 )
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.taps import Taps
-
-if TYPE_CHECKING:
-    from dp2ddp.trace.recorder import Recorder
 
 # seconds that a rank which failed stays at most, until the others have been asked where they stand
 _LAST_LOOK = 5.0
@@ -105,13 +100,17 @@ def run_stage(stage: Stage, rank: int) -> int:
     overlay = Overlay(stage.replaced)
     overlay.install()
     writes = Writes(run_folder, label)
-    virtual = is_virtual(stage)  # virtual ones look like real ones, once they are there
+    from dp2ddp.runtime.process import equipment  # torch, which reads variables of the environment
+
+    virtual = equipment.is_virtual(stage)  # virtual ones look like real ones, once they are there
     heartbeat = Heartbeat(run_folder, rank)
     # before whatever ends a run at a step
-    _count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
-    recorder = set_stage(stage, rank, writes)
-    finish = _no_record if stage.starts_ranks else _observe(stage, rank, recorder, virtual)
-    _beat_on_progress(heartbeat)
+    equipment.count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
+    recorder = equipment.set_stage(stage, rank, writes)
+    finish = (
+        equipment.no_record if stage.starts_ranks else equipment.follow_rank(stage, rank, recorder, virtual)
+    )
+    equipment.beat_on_progress(heartbeat)
 
     def say_end(end: Ending) -> None:
         finish()
@@ -139,24 +138,6 @@ def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
     return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
-def _observe(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
-    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
-    finish = recorder.finish if recorder else _no_record
-    if not recorder and (stage.timed or stage.counted):
-        from dp2ddp.runtime.observe.metering import start_meter
-
-        finish = start_meter(stage, rank, virtual)
-    if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
-        from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
-
-        observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
-    return finish
-
-
-def _no_record() -> None:
-    """What is done at the end of a process that nobody records: nothing."""
-
-
 def _say_end(stage: Stage, rank: int, end: Ending, heartbeat: Heartbeat) -> None:
     run_folder = Path(stage.run_folder)
     write_status(run_folder, rank, RankStatus(os.getpid(), end.code, time.monotonic(), end.error, end.place))
@@ -169,22 +150,23 @@ def _become_rank(
     stage: Stage, rank: int, heartbeat: Heartbeat, writes: Writes, exits: ExitReporter, virtual: bool
 ) -> Callable[[Ending], None]:
     """This process turned out to be a rank; returns what ends it."""
+    from dp2ddp.runtime.perturb.aligned_runs import take_weights
+    from dp2ddp.runtime.process import equipment
+
     die_with_parent()
     run_folder = Path(stage.run_folder)
     _tell_where_on_signal(run_folder, rank)
     write_status(run_folder, rank, RankStatus(os.getpid()))
     if stage.capture:
         _capture_output(run_folder, rank, keep=rank == 0)
-    recorder = start_recorder(stage, rank) if stage.trace else None
+    recorder = equipment.start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
-        from dp2ddp.runtime.perturb.aligned_runs import take_weights
-
         take_weights(Path(stage.aligned), rank, stage.world)
     heartbeat.belong_to(rank)
     writes.belong_to(rank)
     heartbeat.beat()
 
-    finish = _observe(stage, rank, recorder, virtual)
+    finish = equipment.follow_rank(stage, rank, recorder, virtual)
 
     def end_rank(end: Ending) -> None:
         finish()
@@ -326,35 +308,6 @@ def _tell_where_on_signal(run_folder: Path, rank: int) -> None:
     # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too. Before the note with
     # this process's number: whoever reads that may ask at once, and an unanswered signal would end the process
     faulthandler.register(signal.SIGUSR1, (run_folder / f"rank{rank}.stacks").open("w"), all_threads=True)
-
-
-def _count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
-    """Count optimizer steps from now on, which are progress.
-
-    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
-    """
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    from dp2ddp.costs.steps import FirstOptimizer
-
-    first = FirstOptimizer()
-
-    def step(optimizer: Any, *ignored: object) -> None:
-        if first.is_it(optimizer) or not one_optimizer:
-            heartbeat.step()
-        else:
-            heartbeat.beat()
-
-    register_optimizer_step_post_hook(step)
-
-
-def _beat_on_progress(heartbeat: Heartbeat) -> None:
-    """A backward, and a batch from a loader, are progress as well."""
-    import torch
-    from torch.utils.data import dataloader
-
-    for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
-        Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
 
 
 if __name__ == "__main__":

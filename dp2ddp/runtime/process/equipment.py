@@ -1,39 +1,46 @@
-"""What a stage installs in a process before the script begins."""
+"""What a process of a run gets before the script begins: devices, seeds, order, guards, and whoever observes it.
+
+Imports torch, and all that stages install: a parent does it once for all the runs that it forks (0.1 s for each).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import dataloader
+
+from dp2ddp.copies.fence import fence
+from dp2ddp.costs.steps import FirstOptimizer
+from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
+from dp2ddp.runtime.observe.decisions import observe_decisions
+from dp2ddp.runtime.observe.forward_rows import observe_forwards
+from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
+from dp2ddp.runtime.observe.loader_batches import observe_batches
+from dp2ddp.runtime.observe.metering import start_meter
+from dp2ddp.runtime.perturb import aligned_runs, lockstep
+from dp2ddp.runtime.perturb.nudge import install_nudge
+from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
+from dp2ddp.runtime.perturb.sample_streams import install_sample_streams
+from dp2ddp.runtime.perturb.unseeded import seed_all, seed_the_unseeded
+from dp2ddp.runtime.process.meeting import have_own_ports
+from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
+from dp2ddp.runtime.run_folder import Heartbeat
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.runtime.virtual_cuda import virtual_devices
+from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
 from dp2ddp.taps import Taps
-
-if TYPE_CHECKING:
-    from dp2ddp.runtime.process.writes import Writes
-    from dp2ddp.trace.recorder import Recorder
+from dp2ddp.trace.recorder import Recorder
 
 
-def import_equipment() -> None:
-    """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
-    import dp2ddp.copies.fence
-    import dp2ddp.runtime.hang.collectives
-    import dp2ddp.runtime.observe.decisions
-    import dp2ddp.runtime.observe.forward_rows
-    import dp2ddp.runtime.observe.library_optimizers
-    import dp2ddp.runtime.observe.loader_batches
-    import dp2ddp.runtime.observe.metering
-    import dp2ddp.runtime.perturb.aligned_runs
-    import dp2ddp.runtime.perturb.lockstep
-    import dp2ddp.runtime.perturb.nudge
-    import dp2ddp.runtime.perturb.rank_order
-    import dp2ddp.runtime.perturb.sample_streams
-    import dp2ddp.runtime.perturb.unseeded
-    import dp2ddp.runtime.process.meeting
-    import dp2ddp.runtime.process.writes
-    import dp2ddp.runtime.virtual_cuda.virtual_devices
-    import dp2ddp.trace.recorder  # noqa: F401
+def is_virtual(stage: Stage) -> bool:
+    """Whether its devices are virtual ones, in this process."""
+    return not (stage.real and torch.cuda.is_available() and torch.cuda.device_count() >= stage.world)
 
 
 def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
@@ -41,59 +48,50 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
 
     The script's code is not touched.
     """
-    from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
-
     let_their_steps_be_seen()
-    streams = None
-    if is_virtual(stage):
-        from dp2ddp.runtime.virtual_cuda import virtual_devices
-
-        streams = virtual_devices.install(stage.world, stage.dtype).streams
+    streams = virtual_devices.install(stage.world, stage.dtype).streams if is_virtual(stage) else None
     if stage.seed is not None:
-        from dp2ddp.runtime.perturb import unseeded
-
-        unseeded.seed_the_unseeded(Path(stage.run_folder), Taps())
+        seed_the_unseeded(Path(stage.run_folder), Taps())
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
         if streams:
             streams.begin_apart(stage.seed, rank)
     if stage.sample_streams:
-        from dp2ddp.runtime.perturb import sample_streams
-
-        sample_streams.install_sample_streams(stage.seed)
-    _change_sums(stage)
+        install_sample_streams(stage.seed)
+    if stage.rank_order:
+        add_in_rank_order(Taps())
     if stage.aligned:
-        from dp2ddp.runtime.perturb import aligned_runs
-
-        order = aligned_runs.leave_order if stage.mode == "dp" else aligned_runs.take_order
-        order(Path(stage.aligned), Taps())
-        if stage.mode == "dp":
-            aligned_runs.leave_weights(Path(stage.aligned))
-        elif not stage.starts_ranks:
-            aligned_runs.take_weights(Path(stage.aligned), rank, stage.world)
+        _align(stage, Path(stage.aligned), rank)
     if stage.scratch:
-        from dp2ddp.copies.fence import fence
-        from dp2ddp.runtime.process.writes import guard, rename_across_layers
-
-        owned = [Path(folder) for folder in (stage.scratch, *stage.owned)]
-        kept = [Path(folder) for folder in stage.kept]
-        guard(owned, Path(stage.run_folder) / "unfolding.lock", writes, kept)
-        if kept:
-            have_own_temporary_folder(Path(stage.scratch) / "tmp")
-            fence(kept, [_topmost_without(kept, Path(stage.scratch))])
-        if stage.holder:
-            rename_across_layers()
-    if stage.mode == "ddp" and stage.scratch:
-        from dp2ddp.runtime.process.meeting import have_own_ports
-
-        have_own_ports(Path(stage.run_folder))
+        _keep_writes_in(Path(stage.scratch), stage, writes)
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
 
 
-def have_own_temporary_folder(folder: Path) -> None:
-    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
-    import tempfile
+def _align(stage: Stage, folder: Path, rank: int) -> None:
+    if stage.mode == "dp":
+        aligned_runs.leave_order(folder, Taps())
+        aligned_runs.leave_weights(folder)
+        return
+    aligned_runs.take_order(folder, Taps())
+    if not stage.starts_ranks:
+        aligned_runs.take_weights(folder, rank, stage.world)
 
+
+def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes | None) -> None:
+    run_folder = Path(stage.run_folder)
+    kept = [Path(folder) for folder in stage.kept]
+    guard([scratch, *map(Path, stage.owned)], run_folder / "unfolding.lock", writes, kept)
+    if kept:
+        _have_own_temporary_folder(scratch / "tmp")
+        fence(kept, [_topmost_without(kept, scratch)])
+    if stage.holder:
+        rename_across_layers()
+    if stage.mode == "ddp":
+        have_own_ports(run_folder)
+
+
+def _have_own_temporary_folder(folder: Path) -> None:
+    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
     folder.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
@@ -106,66 +104,60 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
     return list(free)[-1]
 
 
-def _change_sums(stage: Stage) -> None:
-    """What makes a run comparable to another one: its sums are in order."""
-
-    if stage.rank_order:
-        from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
-
-        add_in_rank_order(Taps())
+def start_recorder(stage: Stage, rank: int) -> Recorder:
+    """Observe this process from now on."""
+    assert stage.trace is not None
+    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
+    recorder.start()
+    _change_steps(stage, rank)
+    observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
+    observe_batches(recorder)
+    observe_decisions(recorder)
+    ReplicaDraws.observers.append(recorder.saw_host_draws)
+    return recorder
 
 
 def _change_steps(stage: Stage, rank: int) -> None:
     """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
-    from dp2ddp.runtime.perturb import lockstep, nudge
-
     if stage.lockstep and stage.mode == "dp" and not stage.nudged:
         lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
     elif stage.lockstep:
         lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
     if stage.nudged:
-        nudge.install_nudge(Taps())
+        install_nudge(Taps())
 
 
-def seed_all(seed: int) -> None:
-    """random, numpy and torch; what begins without a seed, too."""
-    import random
-
-    import numpy
-    import torch
-
-    from dp2ddp.runtime.perturb.unseeded import begin_unseeded
-
-    begin_unseeded(seed)
-    random.seed(seed)
-    numpy.random.seed(seed)
-    torch.manual_seed(seed)
+def follow_rank(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
+    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
+    finish = recorder.finish if recorder else no_record
+    if not recorder and (stage.timed or stage.counted):
+        finish = start_meter(stage, rank, virtual)
+    if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
+        observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
+    return finish
 
 
-def is_virtual(stage: Stage) -> bool:
-    """Whether its devices are virtual ones, in this process."""
-    return not (stage.real and _enough_real_devices(stage.world))
+def no_record() -> None:
+    """What is done at the end of a process that nobody records: nothing."""
 
 
-def _enough_real_devices(count: int) -> bool:
-    import torch
+def count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
+    """Count optimizer steps from now on, which are progress.
 
-    return torch.cuda.is_available() and torch.cuda.device_count() >= count
+    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
+    """
+    first = FirstOptimizer()
+
+    def step(optimizer: Any, *ignored: object) -> None:
+        if first.is_it(optimizer) or not one_optimizer:
+            heartbeat.step()
+        else:
+            heartbeat.beat()
+
+    register_optimizer_step_post_hook(step)
 
 
-def start_recorder(stage: Stage, rank: int) -> Recorder:
-    """Observe this process from now on."""
-    from dp2ddp.runtime.observe import decisions, forward_rows, loader_batches
-    from dp2ddp.runtime.perturb import aligned_runs
-    from dp2ddp.runtime.virtual_cuda import replica_draws
-    from dp2ddp.trace.recorder import Recorder
-
-    assert stage.trace is not None
-    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
-    recorder.start()
-    _change_steps(stage, rank)
-    forward_rows.observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
-    loader_batches.observe_batches(recorder)
-    decisions.observe_decisions(recorder)
-    replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)
-    return recorder
+def beat_on_progress(heartbeat: Heartbeat) -> None:
+    """A backward, and a batch from a loader, are progress as well."""
+    for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
+        Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)

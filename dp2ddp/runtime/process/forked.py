@@ -26,7 +26,6 @@ from functools import partial
 from typing import Any
 
 from dp2ddp.runtime.process.boot import run_stage
-from dp2ddp.runtime.process.equipment import import_equipment
 from dp2ddp.runtime.process.meeting import free_port
 from dp2ddp.runtime.processes import adopt_orphans, die_with_parent
 from dp2ddp.runtime.stage import Stage
@@ -43,9 +42,9 @@ def main() -> None:
     adopt_orphans()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever prints in here does not mix with the answers
-    import torch._dynamo  # noqa: F401  for its side effect, see above
 
-    import_equipment()
+    import dp2ddp.runtime.process.equipment  # noqa: F401  likewise: 0.1 s for each
+
     _keep_finalizers()
     gc.freeze()  # a child neither scans nor copies what was here before it
     work = _serve(answers)

@@ -15,7 +15,6 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from dp2ddp.runtime.hang.stacks import Ending
-from dp2ddp.runtime.process.equipment import seed_all
 from dp2ddp.taps import Taps
 
 Become = Callable[[int], Callable[[Ending], None]]
@@ -48,6 +47,8 @@ def _fork_always() -> None:
 
 def _seed_children(launcher: int, seed: int | None) -> None:
     """Processes begin apart, as in real life; a worker of a rank's loader is none of them."""
+    from dp2ddp.runtime.perturb.unseeded import seed_all
+
     count = 0
 
     def counted() -> None:

@@ -243,9 +243,7 @@ def _nothing(result: object) -> None:
 def _streams(machine: Machine, streams: CudaStreams) -> Functions:
     return {
         "Stream": streams.Stream,
-        "ExternalStream": streams.ExternalStream,
         "Event": streams.Event,
-        "get_stream_from_external": lambda data_ptr, device=None: streams.ExternalStream(data_ptr, device),
         "StreamContext": StreamContext,
         "stream": lambda stream: StreamContext(stream),
         "current_stream": lambda device=None: streams.current(device),

@@ -49,9 +49,6 @@ class VirtualEvent:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._recorded_at - self._recorded_at) * 1000
 
-    def ipc_handle(self) -> bytes:
-        return self.event_id.to_bytes(64, "little")
-
     def __repr__(self) -> str:
         device = self.device or "uninitialized"
         return f"torch.Event device_type={device}, device_index={self.event_id}"
@@ -70,13 +67,6 @@ class VirtualCudaEvent(VirtualEvent):
         return self.event_id
 
     _as_parameter_ = property(lambda self: ctypes.c_void_p(self.cuda_event))
-
-    @classmethod
-    def from_ipc_handle(cls, device: Any, handle: bytes) -> VirtualCudaEvent:
-        event = cls()
-        event.device = cls._streams.device(device)
-        event.event_id = int.from_bytes(handle, "little")
-        return event
 
     def __repr__(self) -> str:
         return (
@@ -160,13 +150,6 @@ class VirtualStream:
 _IDS = itertools.count(1)
 
 
-class VirtualExternalStream(VirtualStream):
-    """torch.cuda.ExternalStream: a stream that another library made."""
-
-    def __init__(self, stream_ptr: int, device: Any = None, **names: Any) -> None:
-        super().__init__(device, **{"stream_id": stream_ptr, **names})
-
-
 # torch._dynamo, which any optimizer imports, asks before torch 2.6 whether torch.cuda has streams and events of
 # abstract kinds of torch's own (torch/_dynamo/device_interface.py of 2.4); since then they are classes of C++.
 for _real, _virtual in ((torch.cuda.Stream, VirtualStream), (torch.cuda.Event, VirtualEvent)):
@@ -181,9 +164,6 @@ class CudaStreams:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.Stream: type[VirtualStream] = self._own(VirtualStream, "Stream")
-        self.ExternalStream: type[VirtualExternalStream] = type(
-            "ExternalStream", (VirtualExternalStream, self.Stream), {"__module__": "torch.cuda"}
-        )
         self.AnyEvent: type[VirtualEvent] = self._own(VirtualEvent, "Event", "torch")
         self.Event: type[VirtualCudaEvent] = type(
             "Event", (VirtualCudaEvent, self.AnyEvent), {"__module__": "torch.cuda"}

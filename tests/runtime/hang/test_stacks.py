@@ -41,7 +41,7 @@ def test_the_newest_of_several_dumps_counts() -> None:
 
 def test_a_rank_inside_a_helper_is_told_from_one_that_waits_for_it(tmp_path: Path) -> None:
     helpers, script = tmp_path / "ddp_helpers.py", tmp_path / "train.py"
-    helpers.write_text(f"{stacks.HELPER_MODULE}...\n")
+    helpers.write_text(f"{helper_module.OPENING}...\n")
     script.write_text("\n".join(["def measure():", "    dist.barrier()", "answer = ask_rank0(measure)"]))
     inner = "Current thread 0x01 (most recent call first):\n"
     call = '  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9 in {}\n'

