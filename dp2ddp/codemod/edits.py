@@ -3,15 +3,11 @@
 Every piece carries its `because`, which the person reads in the report.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dp2ddp.codemod.model.positions import Positions, Span
-from dp2ddp.source.files import SourceFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +50,7 @@ class DropArgument:
 
 @dataclass(frozen=True, eq=False)
 class Remove:
-    """Take a whole statement out; `pass` takes its place where a block would be empty."""
+    """Take a whole simple statement out; `pass` takes its place where a block would be empty."""
 
     node: ast.stmt
     because: str
@@ -177,23 +173,3 @@ class Header:
 
     lines: tuple[str, ...]
     behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
-
-
-class ParsedFile(Protocol):
-    """A file with its tree, as far as edits and answers to hazards ask for it."""
-
-    source: SourceFile
-    tree: ast.Module
-    positions: Positions
-
-    @property
-    def parents(self) -> Mapping[ast.AST, ast.AST]: ...
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The statement that a node is, or stands in."""
-
-    def text(self, node: ast.AST) -> str:
-        """A node as it is written."""
-
-    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        """All nodes of some kinds."""

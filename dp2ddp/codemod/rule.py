@@ -1,11 +1,10 @@
 """What a rule is: one file with a code, a page (its docstring), examples (its tests) and a local look at the model."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +102,8 @@ class DescribedRule:
 class NamedByItsFile(DescribedRule):
     """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
 
-    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading.
+    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading,
+    which a list may belong to.
     """
 
     def __init_subclass__(cls) -> None:
@@ -114,7 +114,7 @@ class NamedByItsFile(DescribedRule):
     @classmethod
     def page(cls) -> str:
         text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
-        title, *parts = text.split("\n\n")
+        title, *parts = re.split(r"\n\n(?!- )", text)
         headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
         return "\n\n".join((title, *headed))
 
@@ -148,6 +148,10 @@ class Rule(DescribedRule):
 
 class IdiomaticRule(NamedByItsFile, Rule):
     """A rule of the style that promises no sameness."""
+
+
+class ExactRule(NamedByItsFile, Rule):
+    """A rule of the style that promises sameness."""
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)

@@ -1,7 +1,5 @@
 """The table: one row a function, by its canonical name. tests/codemod/test_knowledge.py holds each against its library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from dp2ddp.codemod.knowledge.derived import CLASSES

@@ -1,7 +1,5 @@
 """What methods, and functions of libraries that nobody has heard of, do: by what they are called."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum, auto
 

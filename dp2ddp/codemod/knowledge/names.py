@@ -1,7 +1,5 @@
 """Names of one thing: libraries re-export, and scripts say what they like."""
 
-from __future__ import annotations
-
 
 def _moved(home: str, where: str, words: str) -> dict[str, str]:
     """Names of one module that another has as well."""

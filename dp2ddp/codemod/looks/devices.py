@@ -207,13 +207,12 @@ class Devices:
     def _number_options(self) -> set[str]:
         """The options of the command line that are one number: `add_argument("--device", type=int)`."""
         indices = set()
-        for module in self.program.modules:
-            for call in module.calls:
-                kind = call.argument(None, "type")
-                is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
-                if call.method == "add_argument" and is_number:
-                    names = [each.value for each in call.node.args if isinstance(each, ast.Constant)]
-                    indices |= {str(name).lstrip("-").replace("-", "_") for name in names}
+        for _, call in self.program.calls:
+            kind = call.argument(None, "type")
+            is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
+            if call.method == "add_argument" and is_number:
+                flags = [str(each.value) for each in call.node.args if isinstance(each, ast.Constant)]
+                indices |= {flag.lstrip("-").replace("-", "_") for flag in flags}
         return indices
 
 

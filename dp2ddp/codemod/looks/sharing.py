@@ -1,7 +1,5 @@
 """What an expression of a forward may be: made there, or something that outlives it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from enum import IntEnum
@@ -200,8 +198,7 @@ class Sharing:
 
 def _registered(program: Program, method: str) -> set[str]:
     """The names that modules are told: `register_buffer("mean", ...)`."""
-    calls = (call for module in program.modules for call in module.calls if call.method == method)
-    names = (call.argument(0, "name") for call in calls)
+    names = (call.argument(0, "name") for _, call in program.calls if call.method == method)
     return {str(each.value) for each in names if isinstance(each, ast.Constant)}
 
 

@@ -1,7 +1,5 @@
 """CUDA_VISIBLE_DEVICES, where a script sets it itself: the ranks may only join, and choose devices, behind that."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 
@@ -78,7 +76,7 @@ def join_place(module: Module, act: ast.stmt) -> Join:
         return Join(act)
     last = assignments[-1]
     way = _way_to(module, act, last)
-    block = block_of(module, last)
+    block = module.block_of(last)
     following = block[block.index(last) + 1 :]
     if way is None or not following or any(_acts(module, each, set()) for each in way):
         return Join(act, last)
@@ -88,7 +86,7 @@ def join_place(module: Module, act: ast.stmt) -> Join:
 def _behind_new_start(module: Module, act: ast.stmt) -> ast.stmt:
     """A process that starts the script anew (PYTHONHASHSEED) must not have joined; ranks join in its second start."""
     while isinstance(act, ast.If) and any(_takes_the_place(module, node) for node in ast.walk(act)):
-        block = block_of(module, act)
+        block = module.block_of(act)
         following = block[block.index(act) + 1 :]
         if not following:
             return act
@@ -102,7 +100,7 @@ def _takes_the_place(module: Module, node: ast.AST) -> bool:
 
 def _way_to(module: Module, act: ast.stmt, setting: ast.stmt) -> list[ast.stmt] | None:
     """The statements that run between the first act and the setting; None if that cannot be told."""
-    block = block_of(module, act)
+    block = module.block_of(act)
     rest = block[block.index(act) :]
     if setting in rest:
         return rest[: rest.index(setting)]
@@ -136,10 +134,3 @@ def _acts(module: Module, statement: ast.AST, seen: set[ast.AST]) -> bool:
         if definition and definition[1] not in seen and _acts(*definition, seen):
             return True
     return False
-
-
-def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
-    """The list of statements that a statement stands in."""
-    parent = module.parents[statement]
-    blocks = (getattr(parent, name, None) for name in ("body", "orelse", "finalbody"))
-    return next((block for block in blocks if isinstance(block, list) and statement in block), [statement])

@@ -1,7 +1,5 @@
 """Where models are wrapped in DataParallel, and for how many devices."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

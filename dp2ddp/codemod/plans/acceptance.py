@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.model.modules import Module
     from dp2ddp.codemod.plans.planned import Planned
 
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
@@ -121,7 +121,7 @@ class Comment:
 class Comments:
     """Those of one file, by the lines that they speak for."""
 
-    def __init__(self, script: ParsedFile) -> None:
+    def __init__(self, script: Module) -> None:
         self._script = script
         positions = script.positions
         self._by_line: dict[int, Comment] = {}

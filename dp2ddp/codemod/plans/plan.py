@@ -1,7 +1,5 @@
 """What the rules find in a file, with its place, sorted and answered."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,7 +103,7 @@ def _if_present(module: Module, finding: Finding) -> Finding:
     node = finding.edit.node if isinstance(finding, Change) else finding.node
     if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
         return finding
-    text = next((each for each in module.around(node) if isinstance(each, ast.JoinedStr)), None)
+    text = module.enclosing(node, ast.JoinedStr)
     if text is None:
         return finding
     message = f"`{ast.unparse(node)}` stands inside a long f-string, where it cannot be edited"

@@ -1,6 +1,26 @@
-"""DDP201: the wrap."""
+"""Wrap the model for the ranks.
 
-from __future__ import annotations
+`nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
+
+- `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
+  one backward a step; whatever else happens when it runs, it refuses with an error.
+- `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
+  so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
+- `WholeBatch`, which sums them behind backward, where several models are wrapped.
+- `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
+  `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
+- `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
+- `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
+  library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. In their place
+  `DataParallelInTurns` and `LibrarysInTurns` where forwards or hooks fill something.
+  `AnyDataParallel`, under all of these, where the script asks for the type.
+
+Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
+
+Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+
+docs/semantics.md#batch-size, docs/semantics.md#replicas.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +32,7 @@ from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
 from dp2ddp.codemod.looks.wrapper import parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
@@ -27,37 +47,7 @@ _MEANINGS = {  # helper -> what takes DataParallel's place
 }
 
 
-class DataParallelWrap(Rule):
-    """Wrap the model for the ranks.
-
-    ## What it does
-    `nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
-
-    - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
-      one backward a step; whatever else happens when it runs, it refuses with an error.
-    - `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
-      so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
-    - `WholeBatch`, which sums them behind backward, where several models are wrapped.
-    - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
-      `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
-    - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-    - `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
-      library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. In their
-      place `DataParallelInTurns` and `LibrarysInTurns` where forwards or hooks fill something.
-      `AnyDataParallel`, under all of these, where the script asks for the type.
-
-    ## Why
-    Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
-
-    ## Safety
-    Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
-
-    ## References
-    docs/semantics.md#batch-size, docs/semantics.md#replicas.
-    """
-
-    code = "DDP201"
-    name = "data-parallel"
+class DataParallelWrap(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

@@ -1,6 +1,17 @@
-"""DDP204: the parts of DataParallel, called by hand."""
+"""Run the parts of DataParallel over the ranks.
 
-from __future__ import annotations
+`scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
+`data_parallel` become functions of the same arguments and results, `..._on_ranks`; what runs replicas, `..._in_turns`
+where a forward or a hook of the program fills something that outlives it.
+
+They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
+outputs: every rank holds all of them, so the code around stays as it is written.
+
+`parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
+another way raises on every other rank. In turns, a function that is no replica raises.
+
+torch/nn/parallel/*.py; docs/training.md#models.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +19,7 @@ from dp2ddp.codemod.looks.forwards import fills_something
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -27,28 +38,7 @@ IN_TURNS = {
 }
 
 
-class ParallelFunctions(Rule):
-    """Run the parts of DataParallel over the ranks.
-
-    ## What it does
-    `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
-    `data_parallel` become functions of the same arguments and results, `..._on_ranks`; what runs replicas,
-    `..._in_turns` where a forward or a hook of the program fills something that outlives it.
-
-    ## Why
-    They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
-    outputs: every rank holds all of them, so the code around stays as it is written.
-
-    ## Safety
-    `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
-    another way raises on every other rank. In turns, a function that is no replica raises.
-
-    ## References
-    torch/nn/parallel/*.py; docs/training.md#models.
-    """
-
-    code = "DDP204"
-    name = "parallel-functions"
+class ParallelFunctions(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

@@ -1,6 +1,18 @@
-"""DDP506: clocks, and what else differs from process to process, that decide something."""
+"""Ask one clock where a time decides something.
 
-from __future__ import annotations
+`time.time()` becomes `ask_rank0(time.time)` where the time is more than subtracted, formatted, printed or logged.
+The same for process ids, names of machines, and the memory that is in use; and for `os.path.exists` where somebody
+ends a loop by a file: it is looked for in each round, under one name.
+
+Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
+comes between two ranks' looks ends the loop on one of them.
+
+A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
+of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
+the first line of main runs: a hazard.
+
+docs/semantics.md#clocks.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -10,35 +22,13 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
-class OwnClock(Rule):
-    """Ask one clock where a time decides something.
-
-    ## What it does
-    `time.time()` becomes `ask_rank0(time.time)` where the time is more than subtracted, formatted, printed or logged.
-    The same for process ids, names of machines, and the memory that is in use; and for `os.path.exists` where somebody
-    ends a loop by a file: it is looked for in each round, under one name.
-
-    ## Why
-    Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
-    comes between two ranks' looks ends the loop on one of them.
-
-    ## Safety
-    A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
-    of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
-    the first line of main runs: a hazard.
-
-    ## References
-    docs/semantics.md#clocks.
-    """
-
-    code = "DDP506"
-    name = "own-clock"
+class OwnClock(ExactRule):
     nodes = ("Call",)
     examples = (
         diff("""
@@ -150,9 +140,7 @@ def _differs(call: Call) -> bool:
 
 def _ends_loop(module: Module, look: ast.Call) -> bool:
     """Whether a loop ends by a file that it looks for under one name, round by round."""
-    around = [*module.around(look)]
-    loop = next((each for each in around if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
-    statement = next(each for each in around if isinstance(each, ast.stmt))
+    loop, statement = module.enclosing(look, *LOOPS, *FUNCTIONS), module.statement(look)
     if not isinstance(loop, LOOPS) or _names(look, ast.Load) & _names(loop, ast.Store):
         return False
     if statement is loop:

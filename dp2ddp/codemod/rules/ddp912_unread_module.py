@@ -1,33 +1,23 @@
-"""DDP912: modules that nobody has read."""
+"""Say where a module is imported by a name that stands elsewhere.
 
-from __future__ import annotations
+A note for `import_module(name)`, where the text does not tell which modules that may be.
+
+Only modules that are found are converted. One that wraps models, or writes files, would do so on every rank.
+
+`import_module("models." + name)` may be any module of that package: all of them are read.
+
+Python documentation, importlib.import_module.
+"""
 
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.model.modules import IMPORTING, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, notes
 from dp2ddp.source.projects import leading_texts
 
 
-class UnreadModule(Rule):
-    """Say where a module is imported by a name that stands elsewhere.
-
-    ## What it does
-    A note for `import_module(name)`, where the text does not tell which modules that may be.
-
-    ## Why
-    Only modules that are found are converted. One that wraps models, or writes files, would do so on every rank.
-
-    ## Safety
-    `import_module("models." + name)` may be any module of that package: all of them are read.
-
-    ## References
-    Python documentation, importlib.import_module.
-    """
-
-    code = "DDP912"
-    name = "unread-module"
+class UnreadModule(ExactRule):
     nodes = ("Call",)
     examples = (
         notes("""
