@@ -67,12 +67,14 @@ class Outside:
         copies = [prepared.workspaces for prepared in (self.pair.left[0], self.pair.right[0])]
         pairs = [(a.left_behind(), b.left_behind()) for a, b in zip(*copies, strict=True)]
         code = own_code(self.subject)
-        found = [compare_files(a, b, self._tolerance, code, self._spellings, self._values) for a, b in pairs]
+        compared = [
+            compare_files(a, b, self._tolerance, code, self._spellings, self._values) for a, b in pairs
+        ]
         torn = (each for _, left in pairs for each in written_by_many(self.pair.right[0], left))
         return FilesComparison(
-            sum(each.files for each in found),
-            (*(file for each in found for file in each.different), *torn),
-            tuple(dict.fromkeys(words for each in found for words in each.of_libraries)),
+            sum(each.files for each in compared),
+            (*(file for each in compared for file in each.different), *torn),
+            tuple(dict.fromkeys(words for each in compared for words in each.of_libraries)),
         )
 
     def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from dp2ddp.progress import Progress
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.judge import Found, aligned_pair, judge
+from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
 from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.rounds import Rounds
@@ -62,7 +62,7 @@ def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progr
         if not (options.aligned or unsteady) and free.may_hide_a_fault:
             lockstep = trial.in_lockstep(free)
 
-        verdict = judge(subject, Found(free, single, unsteady, aligned, lockstep), server, scratch)
+        verdict = judge(subject, TrialRuns(free, single, unsteady, aligned, lockstep), server, scratch)
         return replace(verdict, memory=trial.rounds.memory, in_turn=trial.rounds.in_turn)
 
 

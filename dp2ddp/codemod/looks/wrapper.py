@@ -1,6 +1,7 @@
 """Which wrapper stands for DataParallel, once a program."""
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL

@@ -162,8 +162,10 @@ class Module:
 
     def ifs_above(self, node: ast.AST) -> list[ast.If]:
         """Those above a statement in its block: where one of them returns, the statement may not run."""
-        block = self.block_of(node) if isinstance(node, ast.stmt) else []
-        return [each for each in block[: block.index(node)] if isinstance(each, ast.If)] if block else []
+        if not isinstance(node, ast.stmt):
+            return []
+        block = self.block_of(node)
+        return [each for each in block[: block.index(node)] if isinstance(each, ast.If)]
 
     def text(self, node: ast.AST) -> str:
         """A node as it is written."""
