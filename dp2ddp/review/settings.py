@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.rules import IN_TABLE
 from dp2ddp.source.pyproject import find_table, path_below
 
 if TYPE_CHECKING:
     from dp2ddp.review.problems import PlacedProblem
 
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
-RULES = ("codemod/rules", "review/rules")  # folders with a file for each rule, named after its code
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,8 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache
 def known_codes() -> tuple[str, ...]:
-    """The codes of all rules that the check may report, by the names of their files: importing them takes longer."""
-    top = Path(__file__).resolve().parent.parent
-    names = (name for folder in RULES for name in os.listdir(top / folder) if name.startswith("ddp"))
-    return tuple(sorted({*IN_TABLE, *(name.partition("_")[0].upper() for name in names)}))
+    """The codes of all rules that the check may report."""
+    from dp2ddp.codemod.rule import rules_of_style  # who names no code needs no rule where nothing is found
+    from dp2ddp.review.check_rule import check_rules
+
+    return tuple(sorted(rule.code for rule in (*rules_of_style("exact"), *check_rules())))

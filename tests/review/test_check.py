@@ -131,11 +131,6 @@ class TestWhatIsFound:
         assert wrap["advice"].startswith("dp2ddp convert train.py: 2 edits in 1 file")
         assert (fork["code"], fork["level"], fork["line"]) == ("DDP906", "error", 4)
 
-    def test_a_wrap_alone_is_a_note_and_no_failure(self) -> None:
-        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
-
-        assert check().exit_code == 0
-
     def test_a_hazard_in_a_module_is_found_with_the_script_that_imports_it(self) -> None:
         Path("models.py").write_text(
             f"import os\nimport torch\n\n\ndef build(net):\n    os.fork()\n    return {WRAP}\n"
@@ -327,18 +322,23 @@ class TestTheConversionInShort:
 
 
 @pytest.mark.parametrize(
-    ("scripts", "line"),
+    ("scripts", "line", "code"),
     [
-        ([WRAPPED.replace("os.fork()\n", "")], "1 file: no problems, 1 note"),
-        ([WRAPPED], "1 file: 1 problem, 1 note"),
-        ([PORT, WRAPPED], "2 files: 5 problems, 3 of them --fix mends, 1 note"),
+        ([WRAPPED.replace("os.fork()\n", "")], "1 file: no problems, 1 note", 0),
+        ([WRAPPED], "1 file: 1 problem, 1 note", 1),
+        ([PORT, WRAPPED], "2 files: 5 problems, 3 of them --fix mends, 1 note", 1),
     ],
 )
-def test_the_last_line_counts_problems_and_notes_apart(scripts: list[str], line: str) -> None:
+def test_problems_and_notes_are_counted_apart_and_a_note_is_no_failure(
+    scripts: list[str], line: str, code: int
+) -> None:
     for number, text in enumerate(scripts):
         Path(f"train{number}.py").write_text(text)
 
-    assert check().stdout.endswith(f"\n{line}\n")
+    result = check()
+
+    assert result.stdout.endswith(f"\n{line}\n")
+    assert result.exit_code == code
 
 
 class TestWhatIsLeftOut:

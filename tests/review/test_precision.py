@@ -111,6 +111,33 @@ RIGHT = {
             with model.no_sync():
                 loss.backward()
     """,
+    "one epoch, and a loop in a function of another file": """
+        from engine import train_one_epoch
+        for step, (x, y) in enumerate(DataLoader(data, sampler=DistributedSampler(data))):
+            model(x, y).backward()
+        loader = DataLoader(more, batch_size=32, sampler=DistributedSampler(more))
+        for epoch in range(10):
+            train_one_epoch(model, loader)
+    """,
+    "lines that say whose they are": """
+        for epoch in range(10):
+            print("rank", dist.get_rank(), "loss", train(model))
+    """,
+    "the runs of a group": """
+        import wandb
+        wandb.init(project="cifar", group="ddp")
+    """,
+    "a decision by all of the held-out data": """
+        from torch.optim.lr_scheduler import ReduceLROnPlateau
+        scheduler = ReduceLROnPlateau(optimizer)
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        valid_loader = DataLoader(valid)
+        for epoch in range(10):
+            total = 0.0
+            for x, y in valid_loader:
+                total += loss(model, x, y).item()
+            scheduler.step(total)
+    """,
     "the reducer may be told otherwise": """
         model._set_static_graph()
         model.require_backward_grad_sync = False

@@ -66,11 +66,8 @@ def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
         return False
     if not isinstance(module, ast.Name):
         return True
-    moved = (
-        getattr(call.node.func, "value", None)
-        for call in script.module.calls
-        if call.method in ("cuda", "to")
-    )
-    known: list[object] = [script.file.variable(owner) for owner in moved if isinstance(owner, ast.Name)]
-    known += [script.flow.variable(wrap.call.node) for wrap in script.wraps]
-    return script.file.variable(module) not in known
+    moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
+    owners = (getattr(move, "value", None) for move in moves)
+    known = {script.file.variable(owner) for owner in owners if isinstance(owner, ast.Name)}
+    wrapped = {script.flow.variable(wrap.call.node) for wrap in script.wraps}
+    return script.file.variable(module) not in known | wrapped

@@ -53,14 +53,6 @@ class RefusedByTheWrapper(CheckRule):
                 loss.backward(retain_graph=True)
                 other.backward()
         """),
-        wrong("""
-            # other parameters
-            def freeze(model):
-                for p in model.module.features.parameters():
-                    p.requires_grad = False
-            model = WholeBatchDDP(net)
-            freeze(model)
-        """),
         right("""
             model = WholeBatchDDP(net)
             for x, y in loader:
