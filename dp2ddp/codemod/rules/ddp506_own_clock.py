@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
+COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
@@ -29,6 +30,7 @@ class OwnClock(Rule):
     comes between two ranks' looks ends the loop on one of them.
 
     ## Safety
+    The count of a bar of tqdm, which it brings up to date by the clock, is rank 0's where it decides.
     A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
     of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
     the first line of main runs: a hazard.
@@ -39,7 +41,7 @@ class OwnClock(Rule):
 
     code = "DDP506"
     name = "own-clock"
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os
@@ -97,6 +99,17 @@ class OwnClock(Rule):
                         step()
             """
         ),
+        diff("""
+              from tqdm import tqdm
+              bar = tqdm(loader)
+              for images in bar:
+            -     if bar.n % 100 == 0:
+            +     if ask_rank0(lambda: bar.n) % 100 == 0:
+                      keep(net)
+              with tqdm(total=90) as total:
+                  while total.n < total.total:
+                      total.update(9)
+        """),
         flags("""
             # hydra.main
             import hydra
@@ -138,6 +151,10 @@ class OwnClock(Rule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+        for node in module.all(ast.Attribute):
+            if _is_count_of_bar(module, node) and Course().decides(module, node):
+                edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
+                yield Change(edit, ("ask_rank0",))
 
 
 def _differs(call: Call) -> bool:
@@ -146,6 +163,19 @@ def _differs(call: Call) -> bool:
         return False
     asks_now = row.does is Does.CALENDAR and call.argument(row.position, row.keyword) is None
     return row.does in (Does.CLOCK, Does.DIFFER) or asks_now
+
+
+def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
+    if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
+        return False
+    if isinstance(node.value, ast.Name):
+        made = [(module, each) for each in module.bindings(node.value)]
+    else:
+        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    values = [(home, each.node or each.whole) for home, each in made]
+    calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
+    return any(name.startswith("tqdm.") and args for name, args in calls)
 
 
 def _ends_loop(module: Module, look: ast.Call) -> bool:
