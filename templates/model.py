@@ -39,6 +39,7 @@ class AnyDataParallel(torch.nn.Module):
             AnyDataParallel.of_program = type(self)
             # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
+            type(self).__module__ = torch.nn.DataParallel.__module__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))

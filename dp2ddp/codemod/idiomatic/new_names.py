@@ -9,7 +9,6 @@ from dp2ddp.codemod.edits import Header, InsertBefore
 from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.looks.start import last_import
-from dp2ddp.codemod.looks.visible import block_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import FilePlan
@@ -128,5 +127,5 @@ def remark(module: Module, node: ast.AST, text: str) -> Change:
     for each in module.around(statement):  # the whole of `if late: x = 1; y = 2`
         if isinstance(each, ast.stmt) and each.lineno == statement.lineno:
             statement = each
-    first = next(each for each in block_of(module, statement) if each.lineno == statement.lineno)
+    first = next(each for each in module.block_of(statement) if each.lineno == statement.lineno)
     return Change(InsertBefore(first, f"# dp2ddp: {text}", text, apart=False))

@@ -7,6 +7,7 @@ ends a loop by a file: it is looked for in each round, under one name.
 Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
 comes between two ranks' looks ends the loop on one of them.
 
+The count of a bar of tqdm, which it brings up to date by the clock, is rank 0's where it decides.
 A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
 of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
 the first line of main runs: a hazard.
@@ -17,19 +18,20 @@ docs/semantics.md#clocks.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
+COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
 class OwnClock(ExactRule):
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os
@@ -87,6 +89,17 @@ class OwnClock(ExactRule):
                         step()
             """
         ),
+        diff("""
+              from tqdm import tqdm
+              bar = tqdm(loader)
+              for images in bar:
+            -     if bar.n % 100 == 0:
+            +     if ask_rank0(lambda: bar.n) % 100 == 0:
+                      keep(net)
+              with tqdm(total=90) as total:
+                  while total.n < total.total:
+                      total.update(9)
+        """),
         flags("""
             # hydra.main
             import hydra
@@ -128,6 +141,10 @@ class OwnClock(ExactRule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+        for node in module.all(ast.Attribute):
+            if _is_count_of_bar(module, node) and Course().decides(module, node):
+                edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
+                yield Change(edit, ("ask_rank0",))
 
 
 def _differs(call: Call) -> bool:
@@ -136,6 +153,19 @@ def _differs(call: Call) -> bool:
         return False
     asks_now = row.does is Does.CALENDAR and call.argument(row.position, row.keyword) is None
     return row.does in (Does.CLOCK, Does.DIFFER) or asks_now
+
+
+def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
+    if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
+        return False
+    if isinstance(node.value, ast.Name):
+        made = [(module, each) for each in module.bindings(node.value)]
+    else:
+        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    values = [(home, each.node or each.whole) for home, each in made]
+    calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
+    return any(name.startswith("tqdm.") and args for name, args in calls)
 
 
 def _ends_loop(module: Module, look: ast.Call) -> bool:
