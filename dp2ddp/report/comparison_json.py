@@ -9,6 +9,7 @@ import numpy as np
 from dp2ddp.comparison import verdict as results
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.report import json_types as types
@@ -42,7 +43,6 @@ def _document(report: Report) -> types.VerifyDocument:
 
 
 def _verdict(verdict: results.Verdict) -> types.VerdictJson:
-    text, files = verdict.stdout, verdict.files
     return filled(
         types.VerdictJson,
         verdict,
@@ -50,18 +50,8 @@ def _verdict(verdict: results.Verdict) -> types.VerdictJson:
         aligned=verdict.aligned and _aligned(verdict.aligned),
         float64=_comparison(verdict.float64),
         float32=verdict.float32 and _comparison(verdict.float32),
-        stdout=filled(
-            types.StdoutJson,
-            text,
-            first=text.first and types.LineJson(*text.first),
-            others=[types.LineJson(*each) for each in text.others],
-        ),
-        files=filled(
-            types.FilesJson,
-            files,
-            count=files.files,
-            different=[filled(types.DifferentFileJson, each) for each in files.different],
-        ),
+        stdout=_stdout(verdict.stdout),
+        files=_files(verdict.files),
         memory=[filled(types.MemoryJson, each) for each in verdict.memory],
         causes=[filled(types.CauseJson, cause) for cause in verdict.causes],
         unchecked=[each.value for each in verdict.float64.unchecked],
@@ -69,9 +59,28 @@ def _verdict(verdict: results.Verdict) -> types.VerdictJson:
     )
 
 
+def _stdout(text: TextComparison) -> types.StdoutJson:
+    return filled(
+        types.StdoutJson,
+        text,
+        first=text.first and types.LineJson(*text.first),
+        others=[types.LineJson(*each) for each in text.others],
+    )
+
+
+def _files(files: FilesComparison) -> types.FilesJson:
+    different = [filled(types.DifferentFileJson, each) for each in files.different]
+    return filled(types.FilesJson, files, count=files.files, different=different)
+
+
 def _aligned(aligned: Aligned) -> types.AlignedJson:
     return filled(
-        types.AlignedJson, aligned, weights_taken=aligned.taken, float64=_comparison(aligned.comparison)
+        types.AlignedJson,
+        aligned,
+        weights_taken=aligned.taken,
+        float64=_comparison(aligned.comparison),
+        stdout=aligned.stdout and _stdout(aligned.stdout),
+        files=aligned.files and _files(aligned.files),
     )
 
 

@@ -156,13 +156,16 @@ class ComparisonJson(Struct):
 class AlignedJson(Struct):
     """Both runs with the same batches and dropout."""
 
-    same: Annotated[bool, said("then nothing but random numbers differs")]
+    same: Annotated[bool, said("then training differs in nothing but random numbers")]
     unshared: Annotated[
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
     weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
     float64: ComparisonJson
+    stdout: Annotated[StdoutJson | None, said("null: not looked at")]
+    printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
+    files: Annotated[FilesJson | None, said("null: not looked at")]
 
 
 class LineJson(Struct):
