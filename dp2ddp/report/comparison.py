@@ -268,6 +268,16 @@ def _does(verdicts: Sequence[Verdict]) -> str:
     return f"{' and '.join(part for part, is_there in parts.items() if is_there)} the same"
 
 
+def _but(verdict: Verdict) -> str:
+    """What is not the same with the same random numbers either, though training is."""
+    aligned = verdict.aligned
+    if aligned is None or verdict.only_gradients:
+        return ""
+    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.leaves_the_same}
+    others = [part for part, same in parts.items() if not same]
+    return f", but {listed(others)}" if others else ""
+
+
 def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
     if verdict.unsteady:
@@ -276,7 +286,9 @@ def _parting(verdict: Verdict, other: str) -> str:
         order = "iterates over a set of strings in another order on each rank"
         return f"{order}, and trains the same as {other} in one order"
     if verdict.random_only:
-        return f"draws other random numbers than {other}, and trains the same with the same ones"
+        return (
+            f"draws other random numbers than {other}, and trains the same with the same ones{_but(verdict)}"
+        )
     if verdict.hidden and first is None:
         return f"trains the same as {other} with the same random numbers, and cannot with its own: {verdict.hidden[0]}"
     if first is not None:

@@ -168,7 +168,7 @@ class ComparisonJson(Struct):
 class AlignedJson(Struct):
     """Both runs with the same batches and dropout."""
 
-    same: Annotated[bool, said("then nothing but random numbers differs")]
+    same: Annotated[bool, said("then training differs in nothing but random numbers")]
     unshared: Annotated[
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
@@ -177,6 +177,9 @@ class AlignedJson(Struct):
         msgspec.field(name="weights_taken")
     )
     comparison: ComparisonJson = msgspec.field(name="float64")
+    stdout: Annotated[StdoutJson | None, said("null: not looked at")]
+    printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
+    files: Annotated[FilesJson | None, said("null: not looked at")]
 
 
 class LineJson(Struct):

@@ -179,7 +179,7 @@ def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scr
     compared = outside.stdout, outside.printing_ranks, outside.files
     evidence = Evidence(len(ranks), reference, ranks, pair.compared, *compared, random_only=False)
     taken, unlike = weights_taken(folder)
-    return Aligned(pair.compared, unshared(folder), diagnose(evidence), unlike=unlike, taken=taken)
+    return Aligned(pair.compared, unshared(folder), diagnose(evidence), unlike, taken, *compared)
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:
