@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from dp2ddp.codemod.edits import Hazard, Note, ParsedFile
-from dp2ddp.codemod.plans.acceptance import Acceptance, AcceptOption, Comment, Comments
-from dp2ddp.codemod.plans.planned import Planned
+from dp2ddp.codemod.plans.acceptance import AcceptOption, Comment, Comments
+from dp2ddp.codemod.plans.planned import Acceptance, Planned
 from dp2ddp.codemod.rule import all_rules
 
 
