@@ -160,7 +160,6 @@ def test_a_room_of_runtime_imports_only_from_those_below_it() -> None:
 CIRCLES = [
     {"codemod.looks.filling", "codemod.looks.forwards"},
     {"codemod.model.flow", "codemod.model.modules", "codemod.model.program", "codemod.model.reach"},
-    {"codemod.plans.acceptance", "codemod.plans.planned"},
 ]
 
 

@@ -14,7 +14,7 @@ def read_source(path: str | Path) -> SourceFile:
     if str(path) == "-":
         return decode_source(_no_notebook(_read_stdin()), None)
     if str(path).endswith(".ipynb"):
-        from dp2ddp.source.notebooks import read_notebook  # nbformat takes half a second to import
+        from dp2ddp.source.notebook.notebooks import read_notebook  # nbformat takes half a second to import
 
         return read_notebook(_read_bytes(Path(path)), Path(path))
     return decode_source(_read_bytes(Path(path)), Path(path))

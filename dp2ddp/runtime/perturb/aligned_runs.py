@@ -26,7 +26,6 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ from torch.utils.data import dataloader as loaders
 from dp2ddp.runtime.perturb.sample_streams import plain_index
 from dp2ddp.taps import Taps
 from dp2ddp.trace import aligned_orders as orders
-from dp2ddp.trace.aligned_orders import Batch, Epoch, Weights, leave, read_batches
+from dp2ddp.trace.aligned_orders import Batch, Epoch, Order, Weights, leave, read_batches
 from dp2ddp.trace.tensor_names import living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
@@ -60,7 +59,7 @@ def leave_order(folder: Path, taps: Taps) -> None:
     def note(index: Any, iterator: Any) -> None:
         indices = [plain_index(each) for each in (index if iterator._auto_collation else [index])]
         if passes.can_name(iterator._dataset) and all(isinstance(each, int) for each in indices):
-            leave(folder / orders.REFERENCE, *passes.key(iterator._dataset), indices)
+            leave(folder / orders.REFERENCE, (passes.key(iterator._dataset), indices))
 
     taps.before("__iter__", lambda loader: passes.begin(loader.dataset), DataLoader)
     taps.after("_next_index", note, loaders._BaseDataLoaderIter)
@@ -79,7 +78,7 @@ def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
             if not passes.can_name(last[0]) or passes.name(last[0]) in trained:
                 return
             trained.add(passes.name(last[0]))
-            leave(folder / orders.TRAINED, *passes.name(last[0]))
+            leave(folder / orders.TRAINED, passes.name(last[0]))
 
     taps.before("__next__", take, loaders._BaseDataLoaderIter)
     taps.on_undo(register_module_forward_pre_hook(forward).remove)
@@ -147,8 +146,8 @@ class _Orders:
     def _instead(self, dataset: Any, epoch: int, own: list[Any], parts: int, part: int) -> list[Any]:
         key = (*self._passes.name(dataset), epoch)
         batches = self._batches.get(key)
-        samples = [plain_index(each) for each in own]
-        leave(self._folder / f"own-{os.getpid()}.jsonl", *key, parts, part, samples)
+        samples = tuple(plain_index(each) for each in own)
+        leave(self._folder / f"own-{os.getpid()}.jsonl", Order(key, parts, part, samples))
         if not batches:
             return own
         mine = [index for batch in batches for index in _chunk(batch, parts, part)]
@@ -210,7 +209,7 @@ def take_weights(folder: Path, rank: int, world: int) -> None:
             if rank == 0:
                 orders.begin(folder, orders.TAKEN)
                 for each in taken:
-                    leave(folder / orders.TAKEN, *astuple(each))
+                    leave(folder / orders.TAKEN, each)
             return True
         return attempts == _ATTEMPTS
 

@@ -103,7 +103,7 @@ def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tu
     return tuple(pairs)
 
 
-# The line above each cell, as dp2ddp.source.notebooks writes it.
+# The line above each cell, as dp2ddp.source.notebook.notebooks writes it.
 MARK = re.compile(r"^# %% cell (?P<number>\d+)$", re.MULTILINE)
 LATER = vars(importlib.import_module("__future__"))["annotations"].compiler_flag
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.source.notebook_cells import SET_ASIDE
-from dp2ddp.source.notebooks import MARK, is_code, load_notebook, raw_cell
+from dp2ddp.source.notebook.notebook_cells import SET_ASIDE
+from dp2ddp.source.notebook.notebooks import MARK, is_code, load_notebook, raw_cell
 
 _MARK = re.compile(rf"^{MARK} (?:cell (?P<number>\d+)|\[markdown\])\r?$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*(#.*)?")

@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.source.cells import Aside
-from dp2ddp.source.magics import AUTOMAGIC, INSTALLS, Meaning, assigned, cell_magic, line_magic, shell
-from dp2ddp.source.notebook_names import NameChange, changes
+from dp2ddp.source.notebook.magics import (
+    AUTOMAGIC,
+    INSTALLS,
+    Meaning,
+    assigned,
+    cell_magic,
+    line_magic,
+    shell,
+)
+from dp2ddp.source.notebook.notebook_names import NameChange, changes
+from dp2ddp.source.notebook.statements import statements
 from dp2ddp.source.parsing import count_lines, place_in
-from dp2ddp.source.statements import statements
 
 SET_ASIDE = "# set aside: "
 ABOVE = "# above: "  # what such a line brings stands at the top of the script

@@ -12,10 +12,10 @@ from typing import Any
 from dp2ddp.errors import SourceError
 from dp2ddp.source.cells import Aside, Cell, Cells
 from dp2ddp.source.files import SourceFile, dominant_newline
-from dp2ddp.source.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
-from dp2ddp.source.notebook_names import names_of
+from dp2ddp.source.notebook.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
+from dp2ddp.source.notebook.notebook_names import names_of
+from dp2ddp.source.notebook.stand_ins import texts_of
 from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse
-from dp2ddp.source.stand_ins import texts_of
 
 MARK = "# %%"  # editors take it for the beginning of a cell
 NEEDS_AGG = re.compile(r"\b(matplotlib|pylab|seaborn|plt)\b")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.source.magics import Meaning
+from dp2ddp.source.notebook.magics import Meaning
 
 STAND_IN = "NotebookOnly"
 HOMES = ("IPython", "google.colab", "ipywidgets")
