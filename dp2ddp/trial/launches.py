@@ -118,15 +118,15 @@ def try_with_launch(
         )
         again, failed = _tried(asking, world, server, scratch / "as asked", progress)
         if again:
-            said = f"started with {launch.words}: {launch.advice}"
-            return asking, replace(again, remarks=(said, *again.remarks))
-        text = f"{launch.advice}; with {launch.words}: {str(failed).splitlines()[0]}"
-        remark = f"{_ALONE}: {text}"
-        failure = failure and RunError(f"{failure}\n  {text}", failure.details)
+            subject, verdict, remark = asking, again, f"started with {launch.words}: {launch.advice}"
+        else:
+            text = f"{launch.advice}; with {launch.words}: {str(failed).splitlines()[0]}"
+            remark = f"{_ALONE}: {text}"
+            failure = failure and RunError(f"{failure}\n  {text}", failure.details)
     if verdict is None:
         assert failure is not None
         raise failure
-    return subject, replace(verdict, remarks=(*verdict.remarks, *([remark] if remark else [])))
+    return subject, replace(verdict, remarks=(*[remark] * bool(remark), *verdict.remarks))
 
 
 def _tried(

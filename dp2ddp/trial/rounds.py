@@ -77,9 +77,7 @@ class Rounds:
                     ready.copies.close()
                     shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
                     again = replace(each.kind, again=each.kind.again + 1)
-                    waiting.append(
-                        _Waiting(each.place, again, each.alone or memory_watch.aside[folder].lacked)
-                    )
+                    waiting.append(_Waiting(each.place, again, each.alone or memory_watch.aside[folder]))
                     self.in_turn = True
                 else:
                     self._note(run, memory_watch.peaks.get(folder, 0))
