@@ -106,8 +106,10 @@ def make_header(each: FilePlan) -> Header | None:
     text = re.sub(r"#.*", "", "\n".join(codes))
     function = AVERAGE.format(dist=words["dist"]) if "average_gradients(" in text else ""
     missing = (line for line in map(words.line, IMPORTS) if line not in words.there)
-    asked = [line for line in missing if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text + function)]
-    lines = [*import_texts(sorted(asked, key=as_isort)), *function.splitlines()]
+    needed = [
+        line for line in missing if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text + function)
+    ]
+    lines = [*import_texts(sorted(needed, key=as_isort)), *function.splitlines()]
     return Header(tuple(lines), last_import(each.module)) if lines else None
 
 
