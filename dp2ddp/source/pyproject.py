@@ -16,7 +16,7 @@ FILE = "pyproject.toml"
 
 
 @dataclass(frozen=True)
-class OwnTable:
+class ToolTable:
     """[tool.dp2ddp] of one pyproject.toml; empty where there is none."""
 
     path: Path | None = None
@@ -24,17 +24,17 @@ class OwnTable:
     unread: Path | None = None  # a file above that may have a table, and is another user's
 
 
-def find_table(start: Path) -> OwnTable:
+def find_table(start: Path) -> ToolTable:
     """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table."""
     for path in map(Path, _files_upwards(str(start))):
         if not _names_us(str(path)):
             continue
         if is_of_another_user(str(path)):
-            return OwnTable(unread=path)
+            return ToolTable(unread=path)
         table = _parsed(path).get("tool", {}).get("dp2ddp")
         if isinstance(table, dict):
-            return OwnTable(path, table)
-    return OwnTable()
+            return ToolTable(path, table)
+    return ToolTable()
 
 
 def _files_upwards(folder: str) -> Iterator[str]:

@@ -259,7 +259,8 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 def clocks(module: Module) -> Iterator[ast.AST]:
     """The first clock or process number of each function on which more hangs than a line that is shown."""
     findings = OwnClock().look(module)
-    return _first_of_functions(module, (x.edit.node if isinstance(x, Change) else x.node for x in findings))
+    nodes = (each.edit.node if isinstance(each, Change) else each.node for each in findings)
+    return _first_of_functions(module, nodes)
 
 
 def _first_of_functions(module: Module, nodes: Iterator[ast.AST]) -> Iterator[ast.AST]:
