@@ -11,9 +11,10 @@ from .trees import map_tensors
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, in one message for each type of number."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
+    """Give a rank's numbers to all ranks, in one message for each type of number, on each device."""
+    for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
+        # autograd may have saved them
+        alike = [tensor.data for tensor in tensors if (tensor.dtype, tensor.device) == kind]
         message = torch.cat([tensor.reshape(-1) for tensor in alike])
         dist.broadcast(message, owner, group_of(message))
         if dist.get_rank() != owner:
