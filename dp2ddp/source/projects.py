@@ -240,7 +240,7 @@ class _Search:
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
         calls = (node for node in nodes if isinstance(node, ast.Call))
         names = [name for node in imports for name in _imported_names(node, package)]
-        return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node))]
+        return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node, package))]
 
     @property
     def missing(self) -> set[str]:
@@ -273,12 +273,12 @@ class _Search:
         late = next((root for root in self.late_roots if _is_there(root / top)), None)
         return late if late and not _is_installed(top, besides=late) else None
 
-    def _loaded_by_name(self, call: ast.Call) -> Iterator[tuple[str, ...]]:
+    def _loaded_by_name(self, call: ast.Call, home: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
         if not _dotted(call.func).endswith(("import_module", "__import__")):
             return
         text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
-        package = tuple(text.split(".")[:-1])
+        package = home if text.startswith(".") else tuple(text.split(".")[:-1])
         file = self._find(package)
         if file and file.name == "__init__.py":
             yield package
@@ -442,8 +442,12 @@ def _is_installed(name: str, besides: Path | None = None) -> bool:
 
 
 def leading_texts(node: ast.expr) -> Iterator[str]:
-    """The constant text that an expression begins with."""
+    """The constant text that an expression begins with; a point: the name of the package that it stands in."""
     match node:
+        case ast.Name(id="__name__" | "__package__"):
+            yield "."
+        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name() as first), *_]):
+            yield from leading_texts(first)
         case ast.Constant(value=str(text)):
             yield text
         case ast.BinOp(left=left):

@@ -54,6 +54,11 @@ def test_what_cannot_be_copied_stays_on_rank_0(found: list[dict[str, Any]]) -> N
     assert [each["mapped"] for each in found] == [[1, 2]] * 2
 
 
+@pytest.mark.torchrun
+def test_all_ranks_hear_what_rank_0s_processes_say_through_pipes(found: list[dict[str, Any]]) -> None:
+    assert [each["piped"] for each in found] == [[[10, 0, 0], [10, 1, 0]]] * 2
+
+
 THREAD = """
 import queue, threading
 batches = queue.Queue(8)
@@ -122,6 +127,12 @@ def evaluate(rows):
 evaluate([1])
 """
     assert [each.code for each in converted(WRAP + text).hazards] == ["DDP906"]
+
+
+def test_pipes_of_processes_are_rank_0s() -> None:
+    """Each rank made its own, and rank 1 waited for an answer that only rank 0's process gives."""
+    text = "import multiprocessing as mp\nend, other = mp.Pipe()\nmp.Process(target=print, args=(other,)).start()\n"
+    assert "end, other = hold_on_rank0(mp.Pipe)\n" in converted(WRAP + text).after
 
 
 def test_processes_have_a_memory_and_random_numbers_of_their_own() -> None:

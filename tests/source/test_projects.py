@@ -122,6 +122,16 @@ def test_a_module_that_is_loaded_by_its_name(tmp_path: Path) -> None:
     assert names == ["models", "models.a_model", "models.b_model"]
 
 
+@pytest.mark.parametrize(
+    "name", ['f"{__name__}.{each.name}"', '__name__ + "." + each.name', '"." + each.name, __package__']
+)
+def test_a_package_that_imports_all_that_it_has(tmp_path: Path, name: str) -> None:
+    """They were not read, with a note: what their forwards count was the rank's own."""
+    loop = f"import importlib\nfor each in modules(__path__):\n    importlib.import_module({name})\n"
+    names = project(tmp_path, train="import zoo\n", zoo____init__=loop, zoo__mlp="", zoo__cnn="")
+    assert sorted(names) == ["zoo", "zoo.cnn", "zoo.mlp"]
+
+
 def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os, torch, nowhere_to_be_found.x\n")
 
