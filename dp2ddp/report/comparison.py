@@ -232,7 +232,12 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
     who, on = report.port or report.script, _devices(report.verdicts)
     if report.outcome == "nothing compared":
-        nothing = "no optimizer step, no backward pass, no line, no file"
+        lost = any(verdict.lost for verdict in report.verdicts)
+        nothing = (
+            "its losses are NaN or infinite"
+            if lost
+            else "no optimizer step, no backward pass, no line, no file"
+        )
         return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
     if report.failure and all(verdict.same for verdict in report.verdicts):
         so_far = f"is the same {on}, but could not be compared further" if on else "could not be compared"
