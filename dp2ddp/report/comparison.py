@@ -100,9 +100,9 @@ def _next(report: Report) -> Iterator[doc.Block]:
     convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
         report.convert
     )
-    yield doc.Commands(
-        (*convert, doc.Command("start it with", report.launch, "Trains on the GPUs, one process each."))
-    )
+    start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
+    if commands := (*convert, *[start] * (not report.failure)):
+        yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
 
 

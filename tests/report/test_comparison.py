@@ -204,6 +204,7 @@ def test_a_run_that_failed_is_never_told_as_the_same() -> None:
     nothing = dataclasses.replace(report(), failure="train.py: hangs")
     assert not nothing.same
     assert headline(nothing) == "FAILED train.py could not be compared"
+    assert "start it with" not in report_text(nothing)
     parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
     assert headline(parted).startswith("DIFFERENT")
 
