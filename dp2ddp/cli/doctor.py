@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli._options import Seconds
 from dp2ddp.cli._progress import is_terminal
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ NAME_WIDTH = 16
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+@click.option("--timeout", type=Seconds(), default=30.0, show_default=True,
               help="Seconds for torch, and for two ranks, before the doctor gives up.")  # fmt: skip
 def command(as_json: bool, timeout: float) -> None:
     """Ask this machine whether training with several processes can work on it.

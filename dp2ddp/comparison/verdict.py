@@ -91,7 +91,13 @@ class Verdict:
     @property
     def compared_nothing(self) -> bool:
         """Whether there was nothing in either run that could have differed."""
-        return self.same and not self.trained and not self.stdout.lines and not self.files.files
+        seen = not self.lost if self.trained else self.stdout.lines or self.files.files
+        return self.same and not seen
+
+    @property
+    def lost(self) -> bool:
+        """Whether training begins with a loss that is NaN or infinite: no number behind it tells two runs apart."""
+        return self.float64.lost_from == 0
 
     @property
     def trained(self) -> bool:

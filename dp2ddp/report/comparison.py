@@ -100,9 +100,9 @@ def _next(report: Report) -> Iterator[doc.Block]:
     convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
         report.convert
     )
-    yield doc.Commands(
-        (*convert, doc.Command("start it with", report.launch, "Trains on the GPUs, one process each."))
-    )
+    start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
+    if commands := (*convert, *[start] * (not report.failure)):
+        yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
 
 
@@ -232,7 +232,12 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
     who, on = report.port or report.script, _devices(report.verdicts)
     if report.outcome == "nothing compared":
-        nothing = "no optimizer step, no backward pass, no line, no file"
+        lost = any(verdict.lost for verdict in report.verdicts)
+        nothing = (
+            "its losses are NaN or infinite"
+            if lost
+            else "no optimizer step, no backward pass, no line, no file"
+        )
         return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
     if report.outcome == "failed":
         so_far = f"is the same {on}, but could not be compared further" if on else "could not be compared"

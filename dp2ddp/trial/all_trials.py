@@ -18,6 +18,10 @@ from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial_report import report_on
 
+_LOST = (
+    "nothing was compared: DataParallel's losses are NaN or infinite from the first step on, and so is all that "
+    "follows; give verify data and arguments with which the script trains"
+)
 _NOTHING = (
     "nothing was compared: neither version takes an optimizer step, calls backward, prints a line or leaves a file; "
     "give verify arguments with which they do"
@@ -47,8 +51,9 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
             try:
                 subject, verdict = try_with_launch(subject, number, server, room, here)
                 verdicts.append(verdict)
-                if verdicts[-1].compared_nothing:
-                    raise RunError(f"{options.script}: {_NOTHING}{how_it_ended(verdicts[-1])}")
+                if verdict.compared_nothing:
+                    why = _LOST if verdict.lost else _NOTHING
+                    raise RunError(f"{options.script}: {why}{how_it_ended(verdict)}")
             except RunError as error:
                 failure = error
                 break

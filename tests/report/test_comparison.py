@@ -163,6 +163,9 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     )
     assert not dataclasses.replace(silent, stdout=TextComparison(1, None)).compared_nothing
     assert "prints the same" in headline(report(dataclasses.replace(silent, stdout=TextComparison(1, None))))
+    lost = report(dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=0)))
+    assert headline(lost) == "NOTHING COMPARED of train.py: its losses are NaN or infinite"
+    assert not dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=1)).compared_nothing
 
 
 @pytest.mark.parametrize(
@@ -201,6 +204,7 @@ def test_a_run_that_failed_is_never_told_as_the_same() -> None:
     nothing = dataclasses.replace(report(), failure="train.py: hangs")
     assert not nothing.same
     assert headline(nothing) == "FAILED train.py could not be compared"
+    assert "start it with" not in report_text(nothing)
     parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
     assert headline(parted).startswith("DIFFERENT")
 

@@ -365,10 +365,16 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
         text = f"each rank takes its {len({*actual[0]})} samples again and again in one order"
         which = f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"
         yield finding("same-order-each-epoch", 0.95, text, *[which] * bool(missing))
-    elif len(missing) > evidence.world and times > 1.5:
+    elif len(missing) > evidence.world and times > 1.5 and not _may_be_shards(expected, actual):
         count = f"{len(missing)} of the {len({*expected})} samples that DataParallel takes"
         text = f"{count} are on no rank in the whole run: {names_text(missing)}"
         yield finding("missing-samples", 0.945, text)
+
+
+def _may_be_shards(expected: list[int], actual: list[list[int]]) -> bool:
+    """Whether each rank takes as many samples as its share has, all by the same numbers: of a data set of its own."""
+    shares = {frozenset(indices) for indices in actual}
+    return len(shares) == 1 and len(actual) * len(shares.pop()) >= len({*expected})
 
 
 def goes_round(indices: Sequence[int]) -> bool:

@@ -342,7 +342,7 @@ def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
     count = stage.world - len(missing)
     return Failure(
         "crash", None, f"{count} of {stage.world} ranks called init_process_group; it was started with python, "
-        "as it looks like a script that starts its ranks itself: --launcher torchrun starts them for it"
+        "as a script that starts its ranks itself; if it does not, --launcher torchrun starts them for it"
     )  # fmt: skip
 
 
