@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import queue
 import random
@@ -17,8 +16,8 @@ sys.path.insert(0, str(HERE.parent / "templates"))
 
 import torch  # noqa: E402
 from dp2ddp.templates.held import HeldByRank0, hold_on_rank0  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed, own_rank  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from dp2ddp.templates.ranks import own_rank  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 
 
 class Numbers:
@@ -41,7 +40,7 @@ def double(end: Any, number: int) -> None:
     end.send([2 * end.recv(), number, own_rank()])
 
 
-def find() -> dict[str, Any]:
+def find(rank: int, world: int) -> dict[str, Any]:
     """What one rank finds."""
     found: dict[str, Any] = {}
     batches = hold_on_rank0(queue.Queue, 2)
@@ -72,10 +71,5 @@ def find() -> dict[str, Any]:
     return found
 
 
-def work(rank: int) -> None:
-    init_distributed()
-    (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(find()))
-
-
 if __name__ == "__main__":
-    sys.exit(not fork_ranks(2, work))
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

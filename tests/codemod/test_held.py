@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.codemod.programs import WRAP, converted, said
+from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
 
@@ -20,17 +17,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank found."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "held_program.py"), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    return found_on_ranks(HERE / "held_program.py", tmp_path_factory.mktemp("ranks"), "2")[2]
 
 
 @pytest.mark.torchrun

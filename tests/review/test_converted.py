@@ -169,7 +169,12 @@ class TestWhatTheWrapperRefuses:
         subprocess.run(convert_to_folder, cwd=tmp_path, check=True, capture_output=True)
         (tmp_path / "tries.py").write_text(TRIES.format(tries=[*REFUSED.values(), *ALLOWED.values()]))
         result = subprocess.run(
-            [*FORKED, "2", "tries.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, FORKED, "2", "tries.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         assert result.returncode == 0, result.stderr
         refused = ["WholeBatchParallel" in line for line in result.stdout.splitlines()]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import io
-import json
 import sys
 import traceback
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ import torch.distributed as dist  # noqa: E402
 from dp2ddp.templates import functions, synced  # noqa: E402
 from dp2ddp.templates.bases import rebase  # noqa: E402
 from dp2ddp.templates.model import AnyDataParallel  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed, ranks_apart  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from dp2ddp.templates.ranks import ranks_apart  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices  # noqa: E402
 from scenarios import Centered  # noqa: E402
 from torch import nn  # noqa: E402
@@ -387,9 +385,7 @@ def of_rank_0_alone() -> bool:
     return all(torch.equal(output, module(torch.ones(1, 2))) for output in outputs)
 
 
-def be_a_rank(rank: int, world: int, folder: Path) -> None:
-    warnings.simplefilter("ignore")
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
     torch.set_default_dtype(torch.float64)
     answers: dict[str, Any] = {}
     for check in CHECKS:
@@ -402,11 +398,8 @@ def be_a_rank(rank: int, world: int, folder: Path) -> None:
     answers["of_another_rank"] = of_another_rank()
     answers["of_hidden"] = {kind: of_hidden(kind) for kind in ("inputs", "outputs", "nothing")}
     answers["of_rank_0_alone"] = of_rank_0_alone()
-    (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
+    return answers
 
 
 if __name__ == "__main__":
-    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
-    for world in map(int, worlds):
-        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

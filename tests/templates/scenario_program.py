@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import traceback
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,7 @@ from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.model import WholeBatch  # noqa: E402
 from dp2ddp.templates.overlapping import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.parts import WholeBatchInParts  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 from torch import nn  # noqa: E402
@@ -116,12 +113,10 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm()) / max(float(other.norm()), 1e-3)
 
 
-def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
     parts.LARGE = 0  # whatever a model gives stays in parts
     found: dict[str, Any] = {}
-    for name in names:
+    for name in sys.argv[3:] or SCENARIOS:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
             for label, kind in KINDS.items():
                 key = f"{name} {label} {str(dtype)[6:]}"
@@ -130,12 +125,8 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
                 except Exception:
                     found[key] = {"failed": traceback.format_exc()}
     found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
-    (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
-    names = sys.argv[3:] or list(SCENARIOS)
-    for world in map(int, worlds):
-        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, names)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ranks import run_program
 
 HERE = Path(__file__).parent
 WAYS = {"maps 2": True, "messages 2": False, "nodes 3": False}  # whether memory is mapped
@@ -26,15 +25,7 @@ pytestmark = pytest.mark.torchrun
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """found(way, rank): what each loop found."""
     folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "loader_program.py"), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_program(HERE / "loader_program.py", folder)
     return functools.cache(lambda way, rank=0: json.loads((folder / f"{way}_{rank}.json").read_text()))
 
 

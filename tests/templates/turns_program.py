@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import json
 import re
 import sys
 import traceback
 import types
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import torch  # noqa: E402
 import torch.nn.parallel.replicate  # noqa: E402
 from dp2ddp.templates.files import open_by_on_rank0  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
 from dp2ddp.templates.writing import WholeBatchPrinting, WholeBatchWriting  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
 
@@ -141,22 +138,17 @@ def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
     return {"wanted": wanted, "found": found, "difference": far}
 
 
-def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
+    folder = Path(sys.argv[1])
     torch.set_default_dtype(torch.float64)
     answers: dict[str, Any] = {}
-    for name in names:
+    for name in sys.argv[3:] or SCRIPTS:
         try:
             answers[name] = compare(name, world, folder, rank)
         except Exception as error:
             answers[name] = {"failed": str(error), "where": traceback.format_exc()}
-    (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
+    return answers
 
 
 if __name__ == "__main__":
-    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
-    chosen = sys.argv[3:] or list(SCRIPTS)
-    for world in map(int, worlds):
-        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, chosen)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])
