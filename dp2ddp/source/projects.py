@@ -362,26 +362,29 @@ def _dotted(node: ast.expr) -> str:
 
 def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
     """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
-    inner = {"values": values, "file": file, "depth": depth - 1}
     if depth == 0:
         return None
+
+    def inner(part: ast.expr) -> Path | None:
+        return _folder_of(part, values, file, depth - 1)
+
     match node:
         case ast.Constant(value=str(text)):
             return _runs_in(file) / text  # which is `text` alone where it begins at the root
         case ast.Name(id="__file__"):
             return file
         case ast.Name(id=name) if name in values:
-            return _folder_of(values[name], **inner)  # type: ignore[arg-type]  # the three of them
+            return inner(values[name])
         case ast.Attribute(value=value, attr="parent"):
-            folder = _folder_of(value, **inner)  # type: ignore[arg-type]
+            folder = inner(value)
             return folder.parent if folder else None
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            folder = _folder_of(left, **inner)  # type: ignore[arg-type]
+            folder = inner(left)
             return folder / text if folder else None
         case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
-            return _folder_of(value, **inner)  # type: ignore[arg-type]
+            return inner(value)
         case ast.Call(func=function, args=[first, *rest]):
-            return _folder_of_call(_dotted(function).rpartition(".")[2], first, rest, inner)
+            return _called(_dotted(function).rpartition(".")[2], inner(first), rest)
         case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
             return Path.cwd()
     return None
@@ -392,11 +395,9 @@ def _runs_in(file: Path) -> Path:
     return file.parent if file.suffix == ".ipynb" else Path.cwd()
 
 
-def _folder_of_call(
-    function: str, first: ast.expr, rest: list[ast.expr], inner: dict[str, object]
-) -> Path | None:
+def _called(function: str, folder: Path | None, rest: list[ast.expr]) -> Path | None:
+    """What a function of os.path or pathlib makes of a folder."""
     parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    folder = _folder_of(first, **inner)  # type: ignore[arg-type]
     if folder is None or len(parts) != len(rest):
         return None
     if function == "dirname":
