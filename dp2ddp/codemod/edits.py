@@ -4,7 +4,7 @@ Every piece carries its `because`, which the person reads in the report.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dp2ddp.codemod.model.positions import Positions, Span
@@ -133,6 +133,7 @@ TextEdit = (
     | DropImport
 )
 Finding = TextEdit | Hazard | Note
+CODE = ("code", "helper", "test")  # the parts of edits that hold new code
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,7 @@ def gone_with(edit: Finding, positions: Positions) -> Gone | None:
 
 def new_code(edits: Iterable[Finding]) -> str:
     """All code that edits bring, in one text."""
-    return " ".join(_parts(edits))
-
-
-def _parts(edits: Iterable[Finding]) -> Iterator[str]:
-    for edit in edits:
-        for part in ("code", "helper", "test"):
-            yield str(getattr(edit, part, ""))
+    return " ".join(str(getattr(edit, part, "")) for edit in edits for part in CODE)
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,8 @@ class Library:
 
     def lift(self, helpers: Iterable[str]) -> Lifted:
         """The helpers and all they need: imports first, then definitions, those used by others before their users."""
-        asked = (self.template(self.module_of(helper)).definitions[helper] for helper in helpers)
-        taken = [*all_from(asked, self._needed_by)]
+        requested = (self.template(self.module_of(helper)).definitions[helper] for helper in helpers)
+        taken = [*all_from(requested, self._needed_by)]
         order = self._module_order({each.template.name for each in taken})
         taken.sort(key=lambda each: (order.index(each.template.name), each.node.lineno))
         return Lifted(

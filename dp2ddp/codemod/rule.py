@@ -219,6 +219,12 @@ def call_by(node: ast.Call, helper: str, because: str) -> Change:
     return Change(PassTo(node, helper, because), (helper,))
 
 
+def hand_on(node: ast.expr, helper: str, because: str) -> Change:
+    """A function that is handed on is called by the helper, whoever calls it."""
+    code = f"(lambda *args, **kwargs: {helper}({{it}}, *args, **kwargs))"
+    return Change(Replace(node, code, because, {"it": node}), (helper,))
+
+
 def code_of(example: str) -> str:
     """The text of an example as a script; without textwrap, which costs a check's start more than all of this file."""
     lines = [line if line.strip() else "" for line in example.split("\n")]

@@ -168,15 +168,13 @@ class Devices:
     def named_elsewhere(self) -> set[str | int]:
         """All devices of the program that are not the model's."""
         own_modes = {module: OwnMode(module) for module in self.program.modules}
-        indices: set[str | int] = set()
-        for module, use in self._uses:
-            if (
-                use.index is not None
-                and not own_modes[module].holds(use.node)
-                and self.program.reach.runs(module, use.node)
-            ):
-                indices |= self.others(module, use.index)
-        return indices
+        runs = self.program.reach.runs
+        indices = (
+            self.others(module, use.index)
+            for module, use in self._uses
+            if use.index is not None and not own_modes[module].holds(use.node) and runs(module, use.node)
+        )
+        return set().union(*indices)
 
     def _is_index(self, module: Module, node: ast.expr) -> bool:
         match node:

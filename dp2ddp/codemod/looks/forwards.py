@@ -40,6 +40,7 @@ COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
+HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
@@ -181,12 +182,8 @@ class Forwards:
                 if self.program.reach.runs(module, node) and self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = (
-                    call.method.startswith("register_")
-                    and "hook" in call.method
-                    and "step" not in call.method
-                )
-                if is_hook and call.method not in self.methods or call.name == SAVED:
+                is_hook = HOOKS.fullmatch(call.method) and call.method not in self.methods
+                if is_hook or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
                         self._taint(module, given, 0)

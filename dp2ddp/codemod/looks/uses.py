@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope
@@ -81,10 +82,7 @@ def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
     return is_foreign(module, made.func.value if isinstance(made.func, ast.Attribute) else made.func, depth)
 
 
-_GIVE_PATHS = {
-    *("joinpath", "with_suffix", "with_name", "with_stem"),
-    *("absolute", "resolve", "expanduser", "relative_to"),
-}
+_GIVE_PATHS = words("joinpath with_suffix with_name with_stem absolute resolve expanduser relative_to")
 
 
 def is_path(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:

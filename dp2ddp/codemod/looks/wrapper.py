@@ -184,22 +184,14 @@ def _names_of(program: Program, name: str) -> set[str]:
     functions = {
         each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
     }
-    calls = [call.node for _, call in program.calls]
-    given = (
-        (functions.get(last_name(call.func), ()), number)
-        for call in calls
-        for number, each in enumerate(call.args)
-        if last_name(each) == name
-    )
-    named = {
-        each.arg for call in calls for each in call.keywords if each.arg and last_name(each.value) == name
-    }
-    # a method has one parameter more than its call has arguments
-    return {
-        name,
-        *named,
-        *(each.arg for parameters, number in given for each in parameters[number : number + 2]),
-    }
+    names = {name}
+    for _, call in program.calls:
+        parameters = functions.get(last_name(call.node.func), [])
+        for number, given in enumerate(call.node.args):
+            if last_name(given) == name:  # a method has one parameter more than its call has arguments
+                names |= {each.arg for each in parameters[number : number + 2]}
+        names |= {each.arg for each in call.node.keywords if each.arg and last_name(each.value) == name}
+    return names
 
 
 def _copies_whole(module: Module, names: set[str]) -> bool:

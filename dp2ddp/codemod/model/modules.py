@@ -160,6 +160,11 @@ class Module:
             return node
         return next(each for each in self.around(node) if isinstance(each, ast.stmt))
 
+    def behind(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements that follow one in its block."""
+        block = self.block_of(statement)
+        return block[block.index(statement) + 1 :]
+
     def ifs_above(self, node: ast.AST) -> list[ast.If]:
         """Those above a statement in its block: where one of them returns, the statement may not run."""
         if not isinstance(node, ast.stmt):

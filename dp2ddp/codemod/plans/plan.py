@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.edits import Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.edits import CODE, Gone, Hazard, Note, PassTo, TextEdit, gone_with
 from dp2ddp.codemod.looks.library_ranks import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -19,7 +19,6 @@ from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
-CODE = ("code", "helper", "test")  # the parts of edits that hold new code
 
 
 @dataclass(frozen=True)

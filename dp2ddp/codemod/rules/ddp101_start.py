@@ -78,7 +78,7 @@ class Start(ExactRule):
     def look(self, module: Module) -> Iterator[Finding]:
         entry = module.program.entry
         if module is not entry:
-            yield from (_too_late(each) for each in settings(module) if module.function_around(each))
+            yield from (_too_late(each) for each, _ in settings(module) if module.function_around(each))
             return
         if not module.tree.body or has_joined(module):
             return

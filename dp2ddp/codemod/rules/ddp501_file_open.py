@@ -25,7 +25,7 @@ from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags, rename
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags, hand_on, rename
 
 BECAUSE = "rank 0 writes the file"
 HEARS = "rank 0 starts the program, and all ranks hear it"
@@ -116,14 +116,10 @@ class FileOpen(ExactRule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node, name in handed_on(module, Does.OPEN):
-            is_open = name == "builtins.open"
-            code = (
-                "open_on_rank0"
-                if is_open
-                else "(lambda *args, **kwargs: open_by_on_rank0({it}, *args, **kwargs))"
-            )
-            helper = "open_on_rank0" if is_open else "open_by_on_rank0"
-            yield Change(Replace(node, code, BECAUSE, {} if is_open else {"it": node}), (helper,))
+            if name == "builtins.open":
+                yield rename(node, "open_on_rank0", BECAUSE)
+            else:
+                yield hand_on(node, "open_by_on_rank0", BECAUSE)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

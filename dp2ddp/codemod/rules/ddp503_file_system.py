@@ -22,7 +22,18 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags, notes, rename
+from dp2ddp.codemod.rule import (
+    Change,
+    ExactRule,
+    Finding,
+    Untouched,
+    call_by,
+    diff,
+    flags,
+    hand_on,
+    notes,
+    rename,
+)
 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
@@ -111,18 +122,13 @@ class FileSystem(ExactRule):
         for node in _names_of_script(module):
             yield Note(node, "a converted copy has a name of its own, and so has what this names after it")
         for node, _ in handed_on(module, Does.WRITE):
-            around = module.parents[node]
-            completes = (
-                isinstance(around, ast.Call)
-                and around.args[:1] == [node]
-                and module.name(around.func) in PARTIALS
-            )
-            code = (
-                "run_on_rank0, {it}"
-                if completes
-                else "(lambda *args, **kwargs: run_on_rank0({it}, *args, **kwargs))"
-            )
-            yield Change(Replace(node, code, BECAUSE, {"it": node}), ("run_on_rank0",))
+            match module.parents[node]:
+                case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
+                    yield Change(
+                        Replace(node, "run_on_rank0, {it}", BECAUSE, {"it": node}), ("run_on_rank0",)
+                    )
+                case _:
+                    yield hand_on(node, "run_on_rank0", BECAUSE)
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:

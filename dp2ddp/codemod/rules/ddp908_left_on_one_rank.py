@@ -170,21 +170,26 @@ class LeftOnOneRank(ExactRule):
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for home, function in forwards.surely_running:
-        for node in forwards.nodes_of(function) if home is module else ():
-            match node:
-                case (
-                    ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
-                    | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
-                ):
-                    name = module.name(owner, follow=False)
-                    is_of_library = name is not None and not module.program.is_local(name)
-                    if is_of_library and not _is_set_to_constant(module, node):
-                        yield node
-                case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
-                    text = Call(node, None).argument(0, "source")
-                    if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
-                        yield node
+    for node in _in_forwards(module, forwards):
+        match node:
+            case (
+                ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+                | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+            ):
+                name = module.name(owner, follow=False)
+                is_of_library = name is not None and not module.program.is_local(name)
+                if is_of_library and not _is_set_to_constant(module, node):
+                    yield node
+            case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
+                text = Call(node, None).argument(0, "source")
+                if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
+                    yield node
+
+
+def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
+    """What of a file runs in forwards for sure."""
+    functions = (each for home, each in forwards.surely_running if home is module)
+    return (node for each in functions for node in forwards.nodes_of(each))
 
 
 def _cache_counts(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
@@ -206,12 +211,11 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
 def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """Calls of trackers in forwards: by the names that trackers are given anywhere."""
     names = _trackers(module.program)
-    for home, function in forwards.surely_running:
-        for node in forwards.nodes_of(function) if home is module else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                library = (module.name(node.func) or "").partition(".")[0]
-                if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
-                    yield node.func
+    for node in _in_forwards(module, forwards):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            library = (module.name(node.func) or "").partition(".")[0]
+            if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
+                yield node.func
 
 
 @lru_cache(maxsize=1)
