@@ -7,25 +7,30 @@ ends a loop by a file: it is looked for in each round, under one name.
 Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
 comes between two ranks' looks ends the loop on one of them.
 
-The count of a bar of tqdm, which it brings up to date by the clock, is rank 0's where it decides.
 A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
-of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
-the first line of main runs: a hazard.
+of them. What is given to a function that is not known decides. The count of a bar of tqdm lags behind by the clock:
+where it decides, it is rank 0's. Hazards: hydra, which names and enters a folder by the clock before the first line
+of main runs, and sets of modules or parameters that are walked over.
 
 docs/semantics.md#clocks.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
+from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
+OF_OBJECTS = re.compile(
+    r"\.(parameters|modules|children|buffers)\("
+)  # their hashes are their places in memory
 COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
@@ -101,6 +106,11 @@ class OwnClock(ExactRule):
                       total.update(9)
         """),
         flags("""
+            # has another order on each rank
+            rest = set(net.parameters()) - set(net.head.parameters())
+            optimizer = SGD(list(rest), lr=0.1)
+        """),
+        flags("""
             # hydra.main
             import hydra
             @hydra.main(config_path="conf")
@@ -141,6 +151,11 @@ class OwnClock(ExactRule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+        for node in hash_orders(module):
+            around = module.parents[node]
+            if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
+                message = "a set of modules or parameters has another order on each rank"
+                yield Hazard(node, message, "keep them in a list, or in dict.fromkeys(...)")
         for node in module.all(ast.Attribute):
             if _is_count_of_bar(module, node) and Course().decides(module, node):
                 edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
