@@ -44,7 +44,7 @@ class Seconds(click.FloatRange):
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
