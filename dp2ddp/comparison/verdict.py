@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 
@@ -87,6 +87,13 @@ class Verdict:
     def random_only(self) -> bool:
         """Whether training differs in nothing but the random numbers that the port draws."""
         return not self.float64.same and self.aligned is not None and self.aligned.same and not self.by_hashes
+
+    @property
+    def still_parts(self) -> Comparison | None:
+        """The aligned runs, where other random numbers look like the cause and are not all: these part as well."""
+        looks = bool(self.causes) and self.causes[0].code in OTHER_RANDOM_NUMBERS
+        aligned = self.aligned.comparison if self.aligned is not None else None
+        return aligned if looks and aligned is not None and not aligned.same else None
 
     @property
     def compared_nothing(self) -> bool:

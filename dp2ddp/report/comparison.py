@@ -297,7 +297,10 @@ def _parting(verdict: Verdict, other: str) -> str:
     if verdict.hidden and first is None:
         return f"trains the same as {other} with the same random numbers, and cannot with its own: {verdict.hidden[0]}"
     if first is not None:
-        return f"parts from {other} {when_of(first, verdict.float64)}: {thing_of(first)}"
+        still = verdict.still_parts
+        judged, so = (still, " with the same random numbers, too,") if still else (verdict.float64, "")
+        first = judged.first or first
+        return f"parts from {other}{so} {when_of(first, judged)}: {thing_of(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:

@@ -76,6 +76,22 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     assert headline(report(unjudged)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
 
 
+def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
+    """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
+    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9)
+    later = dataclasses.replace(HALF, step=3, name="head.bias")
+    told = Aligned(dataclasses.replace(PARTED, first=later), ())
+    verdict = dataclasses.replace(SAME, float64=PARTED, causes=(order,), aligned=told)
+    assert headline(report(verdict)) == (
+        "DIFFERENT train.py parts from DataParallel with the same random numbers, too, at step 3: "
+        "gradient of head.bias, on 2 devices"
+    )
+    sure = dataclasses.replace(order, code="batch-size")
+    assert "at step 1: gradient of conv.weight" in headline(
+        report(dataclasses.replace(verdict, causes=(sure,)))
+    )
+
+
 def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
     later = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=3))
     marks = {fact.label: fact.judged for fact in facts(dataclasses.replace(SAME, float32=later))}

@@ -1,6 +1,7 @@
 """`no_sync` stands around the backward pass only, and does nothing there.
 
-Finds `with model.no_sync():` whose block differentiates and calls no model, where the forward came before it.
+Finds `with model.no_sync():`, and the same in `... if ... else ...`, whose block differentiates and calls no model,
+where the forward came before it.
 
 The wrapper decides in its forward whether the next backward sums (measured: the gradients of two ranks are the same
 afterwards). So gradients travel in every step of an accumulation, which is what no_sync was to save.
@@ -18,15 +19,27 @@ from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, 
 class ForwardOutsideNoSync(CheckWarning):
     message = "does nothing: the forward, which came before, has decided to sum the gradients"
     advice = "put the forward pass into the block as well"
-    examples = corrected("""
-        # forward
-          model = DistributedDataParallel(net)
-          for x, y in loader:
-        -     loss = criterion(model(x), y)
-              with model.no_sync():
-        +         loss = criterion(model(x), y)
-                  loss.backward()
-    """)
+    examples = (
+        *corrected("""
+            # forward
+              model = DistributedDataParallel(net)
+              for x, y in loader:
+            -     loss = criterion(model(x), y)
+                  with model.no_sync():
+            +         loss = criterion(model(x), y)
+                      loss.backward()
+        """),
+        *corrected("""
+            # forward
+              from contextlib import nullcontext
+              model = DistributedDataParallel(net)
+              for at, (x, y) in enumerate(loader):
+            -     loss = criterion(model(x), y)
+                  with nullcontext() if at % 4 == 3 else model.no_sync():
+            +         loss = criterion(model(x), y)
+                      loss.backward()
+        """),
+    )
 
     def find(self, script: DDPScript) -> Found:
         for block in filter(_only_differentiates, script.module.all(ast.With)):
@@ -37,9 +50,13 @@ class ForwardOutsideNoSync(CheckWarning):
 
 
 def _unsynced(item: ast.withitem) -> ast.expr | None:
-    """`model` of `with model.no_sync():`."""
+    """`model` of `with model.no_sync():`, and of `with model.no_sync() if accumulates else nullcontext():`."""
     match item.context_expr:
-        case ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")):
+        case (
+            ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync"))
+            | ast.IfExp(body=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+            | ast.IfExp(orelse=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+        ):
             return wrapper
     return None
 
