@@ -23,11 +23,11 @@ Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
 
 
 def forked_verdicts(
-    server: Server, script: Path, converted: Path, worlds: Sequence[int], **options: Any
+    server: Server, script: Path, converted: Path, worlds: Sequence[int], float32: bool = True, **options: Any
 ) -> list[Document]:
     """The verdict about a version, for each number of devices; `options` are those of VerifyOptions."""
     subject = subject_of(VerifyOptions(script=script, converted=converted, **options))
-    subject = replace(subject, folder=script.parent, torchrun=False)
+    subject = replace(subject, folder=script.parent, torchrun=False, float32=float32)
     with tempfile.TemporaryDirectory() as folder:
         verdicts = [run_trial(subject, world, server, Path(folder).resolve(), SILENT) for world in worlds]
     said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]

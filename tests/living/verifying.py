@@ -22,7 +22,7 @@ def verified(
     options = VerifyOptions(
         script=folder / "train.py", converted=folder / "train_ddp.py", arguments=arguments, timeout=timeout
     )
-    subject = replace(subject_of(options), folder=folder, torchrun=False)
+    subject = replace(subject_of(options), folder=folder, torchrun=False, float32=False)
     with tempfile.TemporaryDirectory() as name:
         return run_trial(subject, world, server, Path(name).resolve(), SILENT)
 

@@ -21,7 +21,6 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
 from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import MODES
 from tests.diffs import Script
@@ -54,11 +53,11 @@ def port(base: str) -> str:
 
 
 class Suite:
-    """A server, and the references that it has made, all on `world` devices."""
+    """What a server runs on `world` devices, and the references that it has made."""
 
-    def __init__(self, scratch: Path, world: int) -> None:
+    def __init__(self, server: Server, scratch: Path, world: int) -> None:
         self._world = world
-        self._server = Server(environment())
+        self._server = server
         self._scratch = scratch
         self._count = itertools.count()
         self._references: dict[tuple[str, bool], tuple[Prepared, Run]] = {}
@@ -70,7 +69,6 @@ class Suite:
 
     def __exit__(self, *exception: object) -> None:
         self._kept.close()
-        self._server.close()
 
     def judge(self, change: Change) -> Verdict | str:
         """The verdict; the words of a failure if the port does not come to its end."""

@@ -80,25 +80,24 @@ def set_streams(states: list[Any]) -> None:
     np.random.set_state(states[2])
 
 
-def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, Any]:
-    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
+def numbers_of_data_parallel(name: str, world: int) -> list[torch.Tensor]:
     devices = Devices()
 
     def reference(module: nn.Module, dim: int = 0) -> nn.Module:
         return RacelessDataParallel(module, devices, world, dim)
+
+    return [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
+
+
+def compare(name: str, kind: Any, world: int, wanted: list[torch.Tensor]) -> dict[str, Any]:
+    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
         net = kind(module, dim=dim) if dim else kind(module)
         assert type(net).__name__ == nn.DataParallel.__name__  # which scripts ask for
         return net
 
-    torch.set_default_dtype(dtype)
-    try:
-        wanted = [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
-        found = list(SCENARIOS[name](wrap, Devices().seed, world))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    pairs = list(zip(found, wanted, strict=True))
+    pairs = list(zip(SCENARIOS[name](wrap, Devices().seed, world), wanted, strict=True))
     return {
         "difference": max(difference(one, other) for one, other in pairs),
         "other_bits": sum(not torch.equal(a.nan_to_num(-7.0), b.nan_to_num(-7.0)) for a, b in pairs),
@@ -118,12 +117,15 @@ def find(rank: int, world: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in sys.argv[3:] or SCENARIOS:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
+            torch.set_default_dtype(dtype)
+            wanted = numbers_of_data_parallel(name, world)  # once for all kinds
             for label, kind in KINDS.items():
                 key = f"{name} {label} {str(dtype)[6:]}"
                 try:
-                    found[key] = compare(name, kind, world, dtype)
+                    found[key] = compare(name, kind, world, wanted)
                 except Exception:
                     found[key] = {"failed": traceback.format_exc()}
+    torch.set_default_dtype(torch.float32)
     found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
     return found
 

@@ -27,30 +27,27 @@ from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
 
-from tests.codemod.forward_mutations import ALL, MORE, Mutation  # noqa: E402
+from tests.codemod.forward_mutations import ALL, MORE, net_with  # noqa: E402
 
 REPLICATE = sys.modules["torch.nn.parallel.replicate"]
 LOSS = "    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()"
-KEPT = Mutation("kept_for_the_loss", "self.s = []", "self.s.append(self.fc(x))\nscale = 1.0").text.replace(
+KEPT = net_with("kept_for_the_loss", "self.s.append(self.fc(x))\nscale = 1.0", "[]").text.replace(
     LOSS, f"{LOSS} + sum((each ** 2).sum() for each in net.module.s)\n    del net.module.s[:]"
 )
-ERROR = Mutation(
-    "error_of_one",
-    "self.s = []",
-    "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0",
+ERROR = net_with(
+    "error_of_one", "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0", "[]"
 ).text.replace(
     LOSS,
     f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
 )
+PRINTS = net_with("prints", "print('rows', len(x))\nscale = 1.0").text
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
-    "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
+    "prints": PRINTS,
     "error_of_one": ERROR,
-    "only_prints": Mutation("only_prints", "", "print('rows', len(x))\nscale = 1.0").text,
-    "only_writes": Mutation(
-        "only_writes", "", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0"
-    ).text,
+    "only_prints": PRINTS,
+    "only_writes": net_with("writes", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0").text,
 }
 KINDS = {"only_prints": WholeBatchPrinting, "only_writes": WholeBatchWriting}  # the others take turns
 

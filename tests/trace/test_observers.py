@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,12 +103,6 @@ class Seen:
     @property
     def steps(self) -> list[Step]:
         return list(self.trace.steps())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -35,23 +35,22 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def forwards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Forward]]]:
+def forwards(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Forward]]]:
     """Of each wrapper: of each process, what its forwards were given."""
     found = {}
-    with Server() as server:
-        for name, wrapper in WRAPPERS.items():
-            room = tmp_path_factory.mktemp(name)
-            (room / "train.py").write_text(
-                SCRIPT.format(wrapper=wrapper if name == "DataParallel" else wrapper + JOIN)
-            )
-            mode: Mode = "dp" if name == "DataParallel" else "ddp"
-            stage = Stage(
-                str(room / "train.py"), mode, 3, str(room), str(room / "run"), "train.py",
-                trace=str(room / "trace"), dtype="float64", capture=True, real=False,
-            )  # fmt: skip
-            (run,) = watch([server.start(stage)], 120)
-            assert run.failure is None, run.output(0, "err")
-            found[name] = [list(_forwards(room / "trace", rank)) for rank in stage.ranks]
+    for name, wrapper in WRAPPERS.items():
+        room = tmp_path_factory.mktemp(name)
+        (room / "train.py").write_text(
+            SCRIPT.format(wrapper=wrapper if name == "DataParallel" else wrapper + JOIN)
+        )
+        mode: Mode = "dp" if name == "DataParallel" else "ddp"
+        stage = Stage(
+            str(room / "train.py"), mode, 3, str(room), str(room / "run"), "train.py",
+            trace=str(room / "trace"), dtype="float64", capture=True, real=False,
+        )  # fmt: skip
+        (run,) = watch([server.start(stage)], 120)
+        assert run.failure is None, run.output(0, "err")
+        found[name] = [list(_forwards(room / "trace", rank)) for rank in stage.ranks]
     return found
 
 

@@ -56,7 +56,7 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("sums")
     path = folder / "train.py"
     path.write_text(SUMS)
@@ -71,8 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         real=False,
         capture=True,
     )
-    with Server() as server:
-        return watch([server.start(stage)], 60)[0]
+    return watch([server.start(stage)], 60)[0]
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
