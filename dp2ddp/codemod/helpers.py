@@ -11,9 +11,10 @@ from pathlib import Path
 
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, all_templates, read_templates
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import Rewrite, SourceFile, read_source
+from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import OPENING, is_helper_module
 from dp2ddp.source.parsing import parse
+from dp2ddp.source.read_source import read_source
 
 
 class HelperPlace(Enum):

@@ -102,7 +102,8 @@ class DescribedRule:
 class NamedByItsFile(DescribedRule):
     """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
 
-    Its page is the docstring of the file: a title, then a paragraph a heading, which a list may belong to.
+    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading,
+    which a list may belong to.
     """
 
     def __init_subclass__(cls) -> None:
@@ -143,6 +144,10 @@ class Rule(DescribedRule):
     @classmethod
     def about(cls) -> str:
         return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
+
+
+class IdiomaticRule(NamedByItsFile, Rule):
+    """A rule of the style that promises no sameness."""
 
 
 class ExactRule(NamedByItsFile, Rule):

@@ -93,7 +93,8 @@ DONE_ONCE = {
         "base = make_on_rank0(sqlite3.connect, path)"
     ],
     "import importlib\nw = importlib.import_module(name).SummaryWriter('a')\n": [
-        "w = make_on_rank0(importlib.import_module(name).SummaryWriter, 'a')"
+        "refuse_own_files()",  # the module was not read
+        "w = make_on_rank0(importlib.import_module(name).SummaryWriter, 'a')",
     ],
     "import wget\nplace = wget.download(url)\n": ["place = ask_rank0(wget.download, url)"],
     "import time\nname = time.strftime('%H%M')\nrun(name)\n": ["name = ask_rank0(time.strftime, '%H%M')"],

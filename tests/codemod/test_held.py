@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.codemod.programs import WRAP, converted, said
+from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
 
@@ -20,17 +17,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank found."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "held_program.py"), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    return found_on_ranks(HERE / "held_program.py", tmp_path_factory.mktemp("ranks"), "2")[2]
 
 
 @pytest.mark.torchrun
@@ -52,6 +39,11 @@ def test_the_scripts_random_numbers_go_on_as_rank_0s_do(found: list[dict[str, An
 def test_what_cannot_be_copied_stays_on_rank_0(found: list[dict[str, Any]]) -> None:
     assert [each["futures"] for each in found] == [[1, 2, 4]] * 2
     assert [each["mapped"] for each in found] == [[1, 2]] * 2
+
+
+@pytest.mark.torchrun
+def test_all_ranks_hear_what_rank_0s_processes_say_through_pipes(found: list[dict[str, Any]]) -> None:
+    assert [each["piped"] for each in found] == [[[10, 0, 0], [10, 1, 0]]] * 2
 
 
 THREAD = """
@@ -122,6 +114,12 @@ def evaluate(rows):
 evaluate([1])
 """
     assert [each.code for each in converted(WRAP + text).hazards] == ["DDP906"]
+
+
+def test_pipes_of_processes_are_rank_0s() -> None:
+    """Each rank made its own, and rank 1 waited for an answer that only rank 0's process gives."""
+    text = "import multiprocessing as mp\nend, other = mp.Pipe()\nmp.Process(target=print, args=(other,)).start()\n"
+    assert "end, other = hold_on_rank0(mp.Pipe)\n" in converted(WRAP + text).after
 
 
 def test_processes_have_a_memory_and_random_numbers_of_their_own() -> None:

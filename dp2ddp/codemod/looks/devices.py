@@ -99,7 +99,7 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
 def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
     statement = module.parents[call]
     if isinstance(statement, ast.Expr):
-        return Change(Remove(statement, "joining has set the rank's device"))
+        return Change(Remove(statement, "init_distributed() has set the rank's device"))
     return Hazard(call, "set_device() is part of an expression", "give it a line of its own")
 
 

@@ -25,7 +25,7 @@ POOLS = (
 )
 STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
 _SHARED = ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")
-_OF_PROCESSES = ("Queue", "SimpleQueue", "JoinableQueue", "Value", "Array", *_SHARED)
+_OF_PROCESSES = ("Pipe", "Queue", "SimpleQueue", "JoinableQueue", "Value", "Array", *_SHARED)
 MEETING_POINTS = {
     *(f"queue.{name}" for name in ("Queue", "LifoQueue", "PriorityQueue", "SimpleQueue")),
     *(f"threading.{name}" for name in _SHARED),

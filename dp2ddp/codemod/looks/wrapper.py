@@ -1,6 +1,7 @@
 """Which wrapper stands for DataParallel, once a program."""
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
@@ -9,7 +10,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.looks.replicated import has_own_parts
+from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
@@ -42,7 +43,7 @@ NARROW = words(
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if has_own_parts(program):
-        return "DataParallelOnRanks"
+        return "DataParallelInTurns" if parts_take_turns(program) else "DataParallelOnRanks"
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
     if filled := [*forwards_of(program).fillings()]:
         return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
@@ -53,6 +54,16 @@ def wrapper(program: Program) -> str:
     if may_give_large_outputs(program):
         return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def parts_take_turns(program: Program) -> bool:
+    """Whether replicas that run by DataParallel's parts fill what outlives a forward: what they print is heard anyway.
+
+    Those that exchange messages while they run cannot.
+    """
+    return not has_callbacks(program) and any(
+        not only_prints(*filled) for filled in forwards_of(program).fillings()
+    )
 
 
 def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
@@ -189,8 +200,21 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
     nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
-        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute)
+        for node in (*nodes, *_put_into_dictionaries(module))
     )
+
+
+def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
+    """`net` of `state = {"net": net}` and of `state["net"] = net`: what is saved by that name, anywhere, has it."""
+    for node in module.all(ast.Dict):
+        yield from node.values
+    for call in module.calls:
+        if call.name == "builtins.dict":
+            yield from (each.value for each in call.node.keywords)
+    for statement in module.all(ast.Assign):
+        if any(isinstance(target, ast.Subscript) for target in statement.targets):
+            yield statement.value
 
 
 def _trains_more(program: Program, names: set[str]) -> bool:

@@ -195,8 +195,8 @@ class Program:
         if isinstance(node, ast.ClassDef) and node not in below:
             yield module, node
             for base in node.bases:
-                home, own = module.definition(base) or (module, None)
-                yield from self.lineage(home, own, below | {node})
+                home, kind = module.definition(base) or (module, None)
+                yield from self.lineage(home, kind, below | {node})
 
     def bases(self, module: Module, node: ast.AST | None) -> Iterator[Source]:
         """All that a class is derived from, as it is named."""

@@ -14,31 +14,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from tokenize import COMMENT, generate_tokens
-from typing import TYPE_CHECKING
 
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import bounds
+from dp2ddp.codemod.plans.planned import Planned
 from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
-
-if TYPE_CHECKING:
-    from dp2ddp.codemod.model.modules import Module
-    from dp2ddp.codemod.plans.planned import Planned
 
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
 _OPTION = re.compile(r"(?P<code>[A-Za-z]+\d+):(?:(?P<where>.+?):)?(?P<line>\d+)(?:\s+(?P<reason>.*))?")
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Delete, ast.Raise, ast.Assert)
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """That somebody answered a hazard, how, and why."""
-
-    by: str  # comment or option
-    reason: str = ""
-
-    def __str__(self) -> str:
-        how = "a comment" if self.by == "comment" else "--accept"
-        return f"{how}: {self.reason}" if self.reason else how
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plans.acceptance import Acceptance, AcceptOption, Comment, Comments
-from dp2ddp.codemod.plans.planned import Planned
+from dp2ddp.codemod.plans.acceptance import AcceptOption, Comment, Comments
+from dp2ddp.codemod.plans.planned import Acceptance, Planned
 from dp2ddp.codemod.rule import all_rules
 
 

@@ -5,11 +5,22 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plans.acceptance import Acceptance
 from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"
 WRAP_RULES = (WRAP_RULE, "DDP204", "DDP702")  # its functions, idiomatic
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That somebody answered a hazard, how, and why."""
+
+    by: str  # comment or option
+    reason: str = ""
+
+    def __str__(self) -> str:
+        how = "a comment" if self.by == "comment" else "--accept"
+        return f"{how}: {self.reason}" if self.reason else how
 
 
 @dataclass(frozen=True)

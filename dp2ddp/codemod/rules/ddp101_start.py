@@ -23,6 +23,7 @@ from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
@@ -34,6 +35,8 @@ from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, diff, fla
 WRITES_NOTHING = tuple(
     words("torch.nn torch.optim torch.float torchvision.models torchvision.transforms argparse")
 )
+
+_BECAUSE = "the process group starts here, before the first random number or CUDA call"
 
 
 class Start(ExactRule):
@@ -90,10 +93,12 @@ class Start(ExactRule):
             yield Change(anew, ("have_one_hash_seed",))
         by_library = bool(library_wraps(module.program))
         helper = "join_ranks" if by_library else "init_distributed"
-        edit = InsertBefore(join.before, f"{helper}()", "each rank joins here, before anything is done")
+        edit = InsertBefore(join.before, f"{helper}()", _BECAUSE)
         yield Change(edit, (helper,))
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
-            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
+            guard = InsertBefore(
+                join.before, "refuse_own_files()", "rank 0 alone writes files, whoever does it"
+            )
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
             yield _by_command(join.before)
@@ -105,13 +110,15 @@ class Start(ExactRule):
 def _may_write_unseen(module: Module) -> bool:
     """Whether files may be written where the text does not say so: then each rank looks at what it opens.
 
-    By libraries that nobody knows, by a function of a library that is looked up by a name, by code that is a text.
+    By libraries that nobody knows, by a function of a library that is looked up by a name, by code that is a text, by a
+    module that was not read.
     """
     imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
     imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
     unknown = (name for name in imported if not is_known_library(name) and not module.program.is_local(name))
     return any(unknown) or any(
-        call.name == "builtins.exec" or _is_looked_up(module, call) for call in module.calls
+        call.name == "builtins.exec" or _is_looked_up(module, call) or imports_unread(module, call)
+        for call in module.calls
     )
 
 

@@ -43,7 +43,7 @@ class DeviceCount(ExactRule):
         for call in module.calls:
             is_count = does(call.name) is Does.COUNT_DEVICES
             if is_count and not asks_for_any(module, call.node):
-                yield rename(call.node.func, "count_ranks", "as many devices as ranks")
+                yield rename(call.node.func, "count_ranks", "the number of devices is the number of ranks")
 
 
 def asks_for_any(module: Module, node: ast.AST) -> bool:

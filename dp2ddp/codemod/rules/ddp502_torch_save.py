@@ -35,4 +35,4 @@ class TorchSave(ExactRule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        return replaced(module, {"torch.save": "save_on_rank0"}, "one run saves once: rank 0 does")
+        return replaced(module, {"torch.save": "save_on_rank0"}, "rank 0 saves, once for all ranks")

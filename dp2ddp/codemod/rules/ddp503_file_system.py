@@ -35,7 +35,7 @@ from dp2ddp.codemod.rule import (
     rename,
 )
 
-BECAUSE = "one run does it once"
+BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")

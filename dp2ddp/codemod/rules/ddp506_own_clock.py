@@ -8,28 +8,35 @@ Each rank's clock says something else: names of folders differ, and a limit is o
 comes between two ranks' looks ends the loop on one of them.
 
 A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
-of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
-the first line of main runs: a hazard.
+of them. What is given to a function that is not known decides. The count of a bar of tqdm lags behind by the clock:
+where it decides, it is rank 0's. Hazards: hydra, which names and enters a folder by the clock before the first line
+of main runs, and sets of modules or parameters that are walked over.
 
 docs/semantics.md#clocks.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
+from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
+OF_OBJECTS = re.compile(
+    r"\.(parameters|modules|children|buffers)\("
+)  # their hashes are their places in memory
+COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
 class OwnClock(ExactRule):
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os
@@ -87,6 +94,22 @@ class OwnClock(ExactRule):
                         step()
             """
         ),
+        diff("""
+              from tqdm import tqdm
+              bar = tqdm(loader)
+              for images in bar:
+            -     if bar.n % 100 == 0:
+            +     if ask_rank0(lambda: bar.n) % 100 == 0:
+                      keep(net)
+              with tqdm(total=90) as total:
+                  while total.n < total.total:
+                      total.update(9)
+        """),
+        flags("""
+            # has another order on each rank
+            rest = set(net.parameters()) - set(net.head.parameters())
+            optimizer = SGD(list(rest), lr=0.1)
+        """),
         flags("""
             # hydra.main
             import hydra
@@ -128,6 +151,15 @@ class OwnClock(ExactRule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+        for node in hash_orders(module):
+            around = module.parents[node]
+            if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
+                message = "a set of modules or parameters has another order on each rank"
+                yield Hazard(node, message, "keep them in a list, or in dict.fromkeys(...)")
+        for node in module.all(ast.Attribute):
+            if _is_count_of_bar(module, node) and Course().decides(module, node):
+                edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
+                yield Change(edit, ("ask_rank0",))
 
 
 def _differs(call: Call) -> bool:
@@ -136,6 +168,19 @@ def _differs(call: Call) -> bool:
         return False
     asks_now = row.does is Does.CALENDAR and call.argument(row.position, row.keyword) is None
     return row.does in (Does.CLOCK, Does.DIFFER) or asks_now
+
+
+def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
+    if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
+        return False
+    if isinstance(node.value, ast.Name):
+        made = [(module, each) for each in module.bindings(node.value)]
+    else:
+        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    values = [(home, each.node or each.whole) for home, each in made]
+    calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
+    return any(name.startswith("tqdm.") and args for name, args in calls)
 
 
 def _ends_loop(module: Module, look: ast.Call) -> bool:

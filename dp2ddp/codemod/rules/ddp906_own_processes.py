@@ -21,9 +21,10 @@ from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import MEETING_POINTS, WAITS_FOR_MANY, is_starter, leaks_in_pools, why_not
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
+VALUES = ("multiprocessing.Value", "torch.multiprocessing.Value")  # workers of loaders count in them, too
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
 HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
@@ -33,6 +34,16 @@ APART = "load with a DataLoader, and end with sys.exit(); or keep this script on
 class OwnProcesses(ExactRule):
     nodes = ("Call",)
     examples = (
+        diff("""
+              import multiprocessing
+              class Counted(torch.utils.data.Dataset):
+                  def __init__(self):
+            -         self.seen = multiprocessing.Value("i", 0)
+            +         self.seen = hold_on_rank0(multiprocessing.Value, "i", 0)
+                  def __getitem__(self, index):
+                      with self.seen.get_lock():
+                          self.seen.value += 1
+        """),
         flags("""
             # threading.Thread() changes `found`
             import threading
@@ -67,7 +78,7 @@ class OwnProcesses(ExactRule):
                     yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
                 else:
                     yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.name in MEETING_POINTS and _has_starters(module.program):
+            elif call.name in VALUES or call.name in MEETING_POINTS and _has_starters(module.program):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in WAITS_FOR_MANY:
                 yield Hazard(
