@@ -2,8 +2,8 @@
 
 `python benchmarks/codemod.py [ROUNDS]` prints processor time and its ratios, for 300 and 3,000 lines; the
 commands take turns, the quickest round of each counts. The script is the CIFAR example, with its two modules (which
-are read and converted too: the plain tier) and without them (models that nobody sees: the full tier). Byte code is
-kept in a folder of its own, as an installed package has it (libcst's lies beside it).
+are read and converted too) and without them (models that nobody sees). Byte code is kept in a folder of its own, as
+an installed package has it (libcst's lies beside it).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def main() -> None:
                 seconds = measure({"libcst": PARSE, "convert": CONVERT}, str(script), rounds, env)
                 ratio = seconds["convert"] / seconds["libcst"]
                 times = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in seconds.items())
-                tier = "plain tier" if modules else "full tier"
-                print(f"{lines} lines, {tier}: {times}; ratio {ratio:.2f} (goal: at most {goal})")
+                shape = "with its modules" if modules else "models unseen"
+                print(f"{lines} lines, {shape}: {times}; ratio {ratio:.2f} (goal: at most {goal})")
 
 
 def of_length(text: str, lines: int) -> str:

@@ -311,6 +311,7 @@ def _(folder: Path) -> None:
         write(folder / f"kit/{scene}/cam.txt", "60 0 48\n0 60 32\n0 0 1\n")
     write(folder / "kit/train.txt", "a\nb\n")
     write(folder / "kit/val.txt", "c\n")
+    write(folder / "datasets/__init__.py", "")  # or a library of that name, Hugging Face's, hides the folder
     change(
         folder / "utils.py",
         (r"cm\.get_cmap\(", "pyplot.get_cmap("),
