@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +10,35 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
-FORKED = (sys.executable, str(Path(__file__).parent / "templates" / "forked_ranks.py"))
+FORKED = Path(__file__).parent / "templates" / "forked_ranks.py"  # with the number of ranks, a script
+
+
+def run_program(*words: str | Path) -> None:
+    """A program of these tests, with its arguments, to a good end."""
+    run = subprocess.run(
+        [sys.executable, *map(str, words)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,  # of a wait that has no end
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
+def found_on_ranks(program: Path, folder: Path, worlds: str, *names: str) -> dict[int, list[Any]]:
+    """What each rank of a program found (`forked_ranks.find_on_ranks`), in rank order, by the number of ranks."""
+    run_program(program, folder, worlds, *names)
+    return {
+        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
+        for world in map(int, worlds.split(","))
+    }
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from verdicts import Document, forked_verdicts
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.cli import main
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +55,13 @@ def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
     return result.stdout
 
 
+def converting(*arguments: str | Path, expect: int = 0) -> str:
+    """`convert`, in this process."""
+    result = CliRunner().invoke(main, ["convert", *map(str, arguments)])
+    assert result.exit_code == expect, result.output
+    return result.stdout
+
+
 @functools.cache  # the claims about one example share its runs; see by_example
 def verified(name: str, server: Server, wants_all: bool) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
@@ -77,14 +86,14 @@ def test_the_checked_in_conversion_is_todays(name: str, tmp_path: Path) -> None:
     """If it is not: `python3 examples/convert.py`."""
     kept = EXAMPLES / name / "ddp_helpers.py"
     today = tmp_path / "train_ddp.py"
-    dp2ddp("convert", original(name), "-o", today)
+    converting(original(name), "-o", today)
     assert today.read_text(encoding="utf-8") == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
     assert (tmp_path / "ddp_helpers.py").read_text() == kept.read_text(encoding="utf-8")
 
 
 @by_example(CONVERTED)
 def test_a_second_conversion_finds_nothing_to_do(name: str) -> None:
-    assert "nothing to convert" in dp2ddp("convert", EXAMPLES / name / "train_ddp.py", "--check")
+    assert "nothing to convert" in converting(EXAMPLES / name / "train_ddp.py", "--check")
 
 
 def test_every_example_has_a_page_about_its_difficulty() -> None:
@@ -133,9 +142,7 @@ def test_an_example_looks_the_same_from_outside(name: str, server: Server, wants
 
 @pytest.mark.torchrun
 def test_every_key_of_both_reports_is_documented(server: Server) -> None:
-    converted = json.loads(
-        dp2ddp("convert", EXAMPLES / "masked_mean" / "train.py", "--json", "--check", expect=1)
-    )
+    converted = json.loads(converting(EXAMPLES / "masked_mean" / "train.py", "--json", "--check", expect=1))
     options = ("--converted", EXAMPLES / "seed_four_layers" / "train_ddp.py", "-n", "1", "--json")
     script = EXAMPLES / "seed_four_layers" / "train.py"
     verified = json.loads(forked(server, ROOT, "verify", script, *options).stdout)

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from verdicts import forked_verdicts
+from verdicts import Document, forked_verdicts
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.copies.kinds import KINDS, choose
 from tests.copies.test_scratch import state
 
@@ -206,6 +207,10 @@ def known(folder: Path) -> dict[str, tuple[object, ...]]:
     return state(folder, without=big)
 
 
+def verdicts_of(server: Server, home: Path, **options: Any) -> list[Document]:
+    return forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2], float32=False, **options)
+
+
 @pytest.mark.torchrun
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ def test_not_a_byte_changes_and_the_verdict_is_that_of_a_small_folder(
         write(home / "no shell", "")
     before = known(tmp_path / "people")
     monkeypatch.chdir(home)
-    (verdict,) = forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2], arguments=folders)
+    (verdict,) = verdicts_of(server, home, arguments=folders)
     assert verdict["same"], verdict
     assert verdict["files"]["count"] >= WRITTEN - (not is_seen)
     assert known(tmp_path / "people") == before
@@ -248,7 +253,7 @@ def test_another_program_cannot_write_through_a_link_where_nothing_can_be_mounte
     monkeypatch.chdir(home)
     before = known(tmp_path / "people")
     with pytest.raises(RunError, match=r"echo more >> theirs/shell\.txt"):
-        forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2])
+        verdicts_of(server, home)
     assert known(tmp_path / "people") == before
 
 
@@ -280,5 +285,5 @@ def test_a_file_that_grows_meanwhile_does_not_matter(
     home = made(tmp_path / "project")
     monkeypatch.chdir(home)
     with growing(home / "other.log"):
-        (verdict,) = forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2])
+        (verdict,) = verdicts_of(server, home)
     assert verdict["same"], verdict

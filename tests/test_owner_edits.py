@@ -95,7 +95,7 @@ def both(folder: Path, workers: int, wrapper: str) -> tuple[str, str]:
 
 def ended(folder: Path, texts: tuple[str, str]) -> list[subprocess.CompletedProcess[str]]:
     """The script in one process, and the conversion on two ranks."""
-    commands = [sys.executable, "train.py"], [*FORKED, "2", "train_ddp.py"]
+    commands = [sys.executable, "train.py"], [sys.executable, FORKED, "2", "train_ddp.py"]
     found = []
     for command, text in zip(commands, texts, strict=True):
         (folder / command[-1]).write_text(text)

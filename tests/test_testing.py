@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import HazardError, OptionError, RunError
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.testing import assert_trains_the_same
 from tests.cli.forked import fork_trials
 

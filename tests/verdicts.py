@@ -14,7 +14,7 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import document
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import Subject, Version, subject_of
 from dp2ddp.trial.trial import run_trial
 
@@ -23,11 +23,11 @@ Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
 
 
 def forked_verdicts(
-    server: Server, script: Path, converted: Path, worlds: Sequence[int], **options: Any
+    server: Server, script: Path, converted: Path, worlds: Sequence[int], float32: bool = True, **options: Any
 ) -> list[Document]:
     """The verdict about a version, for each number of devices; `options` are those of VerifyOptions."""
     subject = subject_of(VerifyOptions(script=script, converted=converted, **options))
-    subject = replace(subject, folder=script.parent, torchrun=False)
+    subject = replace(subject, folder=script.parent, torchrun=False, float32=float32)
     with tempfile.TemporaryDirectory() as folder:
         verdicts = [run_trial(subject, world, server, Path(folder).resolve(), SILENT) for world in worlds]
     said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]

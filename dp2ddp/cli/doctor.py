@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -86,14 +87,5 @@ def verdict(answers: Sequence[Answer]) -> str:
 
 def document(answers: Sequence[Answer], works: bool) -> str:
     """Everything as JSON (docs/launch.md)."""
-    entries = [
-        {
-            "name": answer.name,
-            "state": answer.state,
-            "text": answer.text,
-            "advice": answer.advice,
-            "facts": dict(answer.facts),
-        }
-        for answer in answers
-    ]
+    entries = [dataclasses.asdict(answer) for answer in answers]
     return json.dumps({"works": works, "answers": entries}, indent=2) + "\n"

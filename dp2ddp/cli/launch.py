@@ -154,8 +154,8 @@ def _unconverted(job: Job, wrapped: str) -> SourceError:
 def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
     """What starts the conversion in the script's place; a HazardError if its owner must answer something first."""
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.runtime.on_the_way import start_words
-    from dp2ddp.runtime.scratch import lasting_folder
+    from dp2ddp.runtime.process.on_the_way import start_words
+    from dp2ddp.runtime.process.scratch import lasting_folder
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import conversion_of
 

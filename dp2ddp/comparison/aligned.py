@@ -1,6 +1,6 @@
 """A port that draws other random numbers than DataParallel: is that all?
 
-Both were run again with the same numbers (runtime/aligned_runs.py). Two equal runs then say that nothing else differs,
+Both were run again with the same numbers (perturb/aligned_runs.py). Two equal runs then say that nothing else differs,
 if what the port draws by itself is right: over all ranks, each epoch has to take the samples that DataParallel's takes.
 """
 

@@ -51,7 +51,7 @@ class Report:
     def same(self) -> bool:
         """Whether both trained the same on all numbers of devices that were asked for: a run that failed proves
         nothing."""
-        return not self.failure and all(verdict.same for verdict in self.verdicts)
+        return self.outcome == "same"
 
 
 def report_text(report: Report) -> str:
@@ -239,7 +239,7 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
             else "no optimizer step, no backward pass, no line, no file"
         )
         return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
-    if report.failure and all(verdict.same for verdict in report.verdicts):
+    if report.outcome == "failed":
         so_far = f"is the same {on}, but could not be compared further" if on else "could not be compared"
         return "FAILED", f"{who} {so_far}", doc.Judged.UNKNOWN
     if report.same:

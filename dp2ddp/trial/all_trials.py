@@ -11,8 +11,8 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.counting import counted
-from dp2ddp.runtime.scratch import remove_folder, scratch_folder
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of

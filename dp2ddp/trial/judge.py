@@ -17,10 +17,10 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
-from dp2ddp.runtime.collectives import read_calls
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.hang.collectives import read_calls
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
-from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.file_writers import written_outside
 from dp2ddp.trial.outside import Outside
@@ -29,7 +29,7 @@ from dp2ddp.trial.subject import Subject
 
 
 @dataclass(frozen=True)
-class Found:
+class TrialRuns:
     """What a trial has run."""
 
     free: Pair  # in float64
@@ -39,9 +39,9 @@ class Found:
     lockstep: Pair | None = None  # judged in the place of `free`, whose numbers have drowned in rounding
 
 
-def judge(subject: Subject, found: Found, server: Server, scratch: Path) -> Verdict:
+def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> Verdict:
     """The verdict, with its likely causes where it is not the same."""
-    free, pair = found.free, found.lockstep or found.free
+    free, pair = runs.free, runs.lockstep or runs.free
     stage = pair.reference.stage
     _check_devices(pair, stage)
     outside, as_started = (Outside(subject, each, server, scratch) for each in (pair, free))
@@ -49,22 +49,22 @@ def judge(subject: Subject, found: Found, server: Server, scratch: Path) -> Verd
         world=stage.world,
         only_gradients=subject.options.only_gradients,
         float64=pair.compared,
-        float32=found.single.compared if found.single else None,
+        float32=runs.single.compared if runs.single else None,
         stdout=outside.stdout,
         printing_ranks=as_started.printing_ranks,
         files=outside.files,
         codes=(free.reference.code, free.other.code),
         last_words=as_started.last_words,
         seconds=(free.reference.seconds, free.other.seconds),
-        remarks=tuple(_remarks(subject, found, pair, outside.files)),
-        lockstep=found.lockstep is not None,
+        remarks=tuple(_remarks(subject, runs, pair, outside.files)),
+        lockstep=runs.lockstep is not None,
         printed=outside.printed,
-        aligned=found.aligned,
+        aligned=runs.aligned,
         hidden=tuple(_hidden_by_aligning(stage)),
         met=_met(free.other),
         unshared=tuple(_unseeded(stage)),
-        unsteady=found.unsteady,
-        by_hashes=_by_hashes(subject, found),
+        unsteady=runs.unsteady,
+        by_hashes=_by_hashes(subject, runs),
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
 
@@ -83,10 +83,10 @@ def _check_devices(pair: Pair, stage: Stage) -> None:
 # ---- what is told beside the verdict
 
 
-def _remarks(subject: Subject, found: Found, pair: Pair, files: FilesComparison) -> Iterator[str]:
+def _remarks(subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparison) -> Iterator[str]:
     yield from subject.remarks
-    free, stage = found.free.compared, pair.reference.stage
-    if found.lockstep:
+    free, stage = runs.free.compared, pair.reference.stage
+    if runs.lockstep:
         assert free.natural is not None
         yield (
             f"in lockstep: from step {free.hides_from} on, rounding alone brings two right runs up to "
@@ -122,9 +122,9 @@ def _met(run: Run) -> bool:
     return any(read_calls(Path(run.stage.run_folder), rank) for rank in run.stage.ranks)
 
 
-def _by_hashes(subject: Subject, found: Found) -> bool:
+def _by_hashes(subject: Subject, runs: TrialRuns) -> bool:
     """Whether the judged run alone differs, and by far: torchrun's ranks have hashes of their own, forked ones one."""
-    first, single = found.free.compared.first, found.single
+    first, single = runs.free.compared.first, runs.single
     has_own = subject.own_hashes and subject.torchrun and not subject.version.starts_ranks
     return (
         has_own and first is not None and first.size > GROSS and single is not None and single.compared.same

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.comparison.contents import content_hash, digest
-from dp2ddp.comparison.libraries_own import library_file
 from dp2ddp.comparison.output_comparison import (
-    FileDifference,
     FilesComparison,
     OwnCode,
     TextComparison,
@@ -21,8 +19,8 @@ from dp2ddp.comparison.output_comparison import (
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.file_writers import written_by_many
 from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared
@@ -69,30 +67,14 @@ class Outside:
         copies = [prepared.workspaces for prepared in (self.pair.left[0], self.pair.right[0])]
         pairs = [(a.left_behind(), b.left_behind()) for a, b in zip(*copies, strict=True)]
         code = own_code(self.subject)
-        compared = [compare_files(a, b, self._tolerance, code, self._spellings) for a, b in pairs]
-        values = self._values(
-            [
-                (path, str(a.place(path)), str(b.place(other)))
-                for (a, b), (_, paths) in zip(pairs, compared, strict=True)
-                for path, other in paths
-            ]
-        )
-        by_lines = {each.path: each for comparison, _ in compared for each in comparison.different}
-        different = [
-            *(each for comparison, _ in compared for each in comparison.different if each.path not in values),
-            *(
-                replace(by_lines.get(path, FileDifference(path, what)), what=what)
-                for path, what in values.items()
-                if what
-            ),
-            *(each for _, left in pairs for each in written_by_many(self.pair.right[0], left)),
+        compared = [
+            compare_files(a, b, self._tolerance, code, self._spellings, self._values) for a, b in pairs
         ]
-        of_libraries = [path for comparison, _ in compared for path in comparison.of_libraries]
-        rows = map(library_file, [*of_libraries, *(path for path, what in values.items() if not what)])
+        torn = (each for _, left in pairs for each in written_by_many(self.pair.right[0], left))
         return FilesComparison(
-            sum(comparison.files for comparison, _ in compared),
-            tuple(different),
-            tuple(dict.fromkeys(row.words for row in rows if row)),
+            sum(each.files for each in compared),
+            (*(file for each in compared for file in each.different), *torn),
+            tuple(dict.fromkeys(words for each in compared for words in each.of_libraries)),
         )
 
     def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, str]:

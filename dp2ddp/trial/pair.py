@@ -11,7 +11,7 @@ from dp2ddp.comparison.compare import Comparison, Difference, compare
 from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.tolerance import HIDING, Tolerance
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared

@@ -24,10 +24,10 @@ from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.judge import Found, aligned_pair, judge
+from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
 from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.rounds import Rounds
@@ -62,7 +62,7 @@ def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progr
         if not (options.aligned or unsteady) and free.may_hide_a_fault:
             lockstep = trial.in_lockstep(free)
 
-        verdict = judge(subject, Found(free, single, unsteady, aligned, lockstep), server, scratch)
+        verdict = judge(subject, TrialRuns(free, single, unsteady, aligned, lockstep), server, scratch)
         return replace(verdict, memory=trial.rounds.memory, in_turn=trial.rounds.in_turn)
 
 
@@ -119,7 +119,7 @@ class _Trial:
         return pair.parting_from(again)
 
     def aligned(self) -> Aligned | None:
-        """Both with the same random numbers (runtime/aligned_runs.py); None where that cannot be done."""
+        """Both with the same random numbers (runtime/perturb/aligned_runs.py); None where that cannot be done."""
         name = self.subject.version.name
         self.progress.say(f"{name} trains differently; with DataParallel's random numbers, too?")
         try:
@@ -131,7 +131,7 @@ class _Trial:
         return aligned_pair(self.subject, pair, folder, self.server, self.scratch)
 
     def in_lockstep(self, pair: Pair) -> Pair | None:
-        """Both, each step from DataParallel's state (runtime/lockstep.py); None where that cannot be done."""
+        """Both, each step from DataParallel's state (runtime/perturb/lockstep.py); None where that cannot be done."""
         self.progress.say("rounding grows so far in this training that a fault could hide in it; in lockstep")
         kinds = [replace(each[0].kind, lockstep=True) for each in (pair.left, pair.right)]
         try:

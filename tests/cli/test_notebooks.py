@@ -17,7 +17,7 @@ from ipynb import notebook
 from IPython.utils.text import DollarFormatter
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 IMPORTS = (

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.cli._options import Worlds
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
 from tests.report.schema import validate

@@ -1,75 +1,29 @@
 """Small training scripts, each with one thing that its forward changes: a list, a counter, a tensor, an object.
 
 DataParallel's replicas share what attributes refer to, and lose what is set on themselves; ranks do neither. So each of
-these is converted to something that trains the same, or it is a hazard: tests/codemod/test_forward_mutations.py.
+these is converted to something that trains the same, or it is a hazard: tests/codemod/test_forward_mutations.py. All
+are forwards/bases/net.py with a small change: those of forwards/*.diff, and two tables here.
 """
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from pathlib import Path
 
-SCRIPT = """
-import array, bisect, collections, contextlib, functools, heapq, itertools, operator, queue, random, threading
-from collections import Counter, OrderedDict, defaultdict, deque
-import numpy as np
-import torch
-import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
+from tests.diffs import Script, cases, scripts
 
-torch.manual_seed(0)
-random.seed(0)
-np.random.seed(0)
-MODULE
-
-class Net(BASE):
-    ATTRIBUTES
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(4, 3)
-        INIT
-    METHODS
-    def forward(self, xPARAMETER):
-        FORWARD
-        return self.fc(x) * scale
+FOLDER = Path(__file__).with_name("forwards")
+NET = scripts(FOLDER / "cases.diff")["bases/net"]
+LAYER = "        self.fc = nn.Linear(4, 3)\n"
+FORWARD = "        scale = 1.0\n"
+ABOVE = "np.random.seed(0)\n"
 
 
-net = nn.DataParallel(Net()).cuda()
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-data = TensorDataset(torch.randn(22, 4), torch.randn(22, 3))
-for x, y in DataLoader(data, batch_size=6):
-    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    print(f"{loss.item():.6f}")
-AFTER
-"""
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """The parts of one script that differ from the others'."""
-
-    name: str
-    init: str
-    forward: str
-    module: str = ""
-    methods: str = ""
-    attributes: str = ""
-    base: str = "nn.Module"
-    parameter: str = ""
-    after: str = ""
-
-    @property
-    def text(self) -> str:
-        parts = vars(self)
-        text = SCRIPT.replace("PARAMETER", self.parameter).replace("BASE", self.base)
-        for line in SCRIPT.splitlines():
-            if (part := parts.get(line.strip().lower())) is not None:
-                indent = line[: len(line) - len(line.lstrip())]
-                text = text.replace(f"{line}\n", textwrap.indent(f"{part.strip()}\n" if part else "", indent))
-        return text
+def net_with(name: str, forward: str, made: str = "", above: str = "") -> Script:
+    """The net whose `self.s` is what is made, with these lines for its scale, and these above it."""
+    body = NET.body.replace(FORWARD, textwrap.indent(f"{forward}\n", "        "))
+    body = body.replace(LAYER, f"{LAYER}        self.s = {made}\n" if made else LAYER)
+    return Script(name, NET.name, "", body.replace(ABOVE, ABOVE + above))
 
 
 NUMBERS = "[1.0 + 0.1 * i for i in range(20)]"
@@ -181,353 +135,7 @@ TAKEN = {  # how a forward may take, or look, what another forward has changed: 
     "anew_from_old": ("[1.0]", "self.s = self.s\nself.s.append(1.0)\nscale = 1.0 / len(self.s)"),
     "parameter_data": ("nn.Parameter(torch.ones(1))", "self.s.data.add_(0.5)\nscale = self.s"),
 }  # fmt: skip
-HOLDER = """
-class Holder:
-    def __init__(self):
-        self.n = 0
-        self.items = []
-    def step(self):
-        self.n += 1
-        return self.n
-    def keep(self, one):
-        self.items.append(one)
-    def __call__(self, x):
-        self.n += 1
-        return x / self.n
-"""
-OTHERS = [
-    Mutation("global_list", "", "SEEN.append(1)\nscale = 1.0 / len(SEEN)", module="SEEN = []"),
-    Mutation("global_number", "", "global CALLS\nCALLS += 1\nscale = 1.0 / CALLS", module="CALLS = 0"),
-    Mutation("global_alias", "", "seen = SEEN\nseen.append(1)\nscale = 1.0 / len(SEEN)", module="SEEN = []"),
-    Mutation(
-        "global_read_outside", "", "SEEN.append(len(x))\nscale = 1.0", module="SEEN = []", after="print(SEEN)"
-    ),
-    Mutation(
-        "list_read_outside", "self.s = []", "self.s.append(len(x))\nscale = 1.0", after="print(net.module.s)"
-    ),
-    Mutation(
-        "function_attribute",
-        "",
-        "count.n += 1\nscale = 1.0 / count.n",
-        module="def count(): pass\ncount.n = 0",
-    ),
-    Mutation(
-        "helper",
-        "self.s = []",
-        "keep(self.s, 1)\nscale = 1.0 / len(self.s)",
-        module="def keep(where, one):\n    where.append(one)",
-    ),
-    Mutation(
-        "helper_global",
-        "",
-        "scale = tick()",
-        module="N = [0]\ndef tick():\n    N[0] += 1\n    return 1.0 / N[0]",
-    ),
-    Mutation(
-        "helper_default",
-        "",
-        "scale = tick()",
-        module="def tick(n=[0]):\n    n[0] += 1\n    return 1.0 / n[0]",
-    ),
-    Mutation(
-        "helper_closure",
-        "self.tick = make()",
-        "scale = self.tick()",
-        module=(
-            "def make():\n"
-            "    n = 0\n"
-            "    def tick():\n"
-            "        nonlocal n\n"
-            "        n += 1\n"
-            "        return 1.0 / n\n"
-            "    return tick"
-        ),
-    ),
-    Mutation(
-        "helper_closure_list",
-        "self.tick = make()",
-        "scale = self.tick()",
-        module=(
-            "def make():\n"
-            "    n = [0]\n"
-            "    def tick():\n"
-            "        n[0] += 1\n"
-            "        return 1.0 / n[0]\n"
-            "    return tick"
-        ),
-    ),
-    Mutation(
-        "helper_partial",
-        "self.s = [0]\nself.tick = functools.partial(tick, self.s)",
-        "scale = self.tick()",
-        module="def tick(n):\n    n[0] += 1\n    return 1.0 / n[0]",
-    ),
-    Mutation("default", "", "state.append(1)\nscale = 1.0 / len(state)", parameter=", state=[]"),
-    Mutation(
-        "default_keyword",
-        "",
-        "state['n'] = state.get('n', 0) + 1\nscale = 1.0 / state['n']",
-        parameter=", *, state={}",
-    ),
-    Mutation("class_list", "", "self.s.append(1)\nscale = 1.0 / len(self.s)", attributes="s = []"),
-    Mutation("class_list_by_name", "", "Net.s.append(1)\nscale = 1.0 / len(self.s)", attributes="s = []"),
-    Mutation("class_number", "", "Net.n += 1\nscale = 1.0 / Net.n", attributes="n = 0"),
-    Mutation("class_number_type", "", "type(self).n += 1\nscale = 1.0 / self.n", attributes="n = 0"),
-    Mutation("class_setattr", "", "setattr(Net, 'n', Net.n + 1)\nscale = 1.0 / Net.n", attributes="n = 0"),
-    Mutation(
-        "method",
-        "self.s = []",
-        "scale = self.tick()",
-        methods="def tick(self):\n    self.s.append(1)\n    return 1.0 / len(self.s)\n",
-    ),
-    Mutation(
-        "method_handed_on",
-        "self.s = []",
-        "scale = run(self.tick)",
-        module="def run(f):\n    return f()",
-        methods="def tick(self):\n    self.s.append(1)\n    return 1.0 / len(self.s)\n",
-    ),
-    Mutation(
-        "method_that_gives",
-        "self.s = []",
-        "self.store().append(1)\nscale = 1.0 / len(self.s)",
-        methods="def store(self):\n    return self.s\n",
-    ),
-    Mutation(
-        "property",
-        "self.s = []",
-        "scale = self.tick",
-        methods="@property\ndef tick(self):\n    self.s.append(1)\n    return 1.0 / len(self.s)\n",
-    ),
-    Mutation(
-        "static_method",
-        "",
-        "scale = self.tick()",
-        module="SEEN = []",
-        methods="@staticmethod\ndef tick():\n    SEEN.append(1)\n    return 1.0 / len(SEEN)\n",
-    ),
-    Mutation(
-        "inherited",
-        base="Base",
-        init="self.s = []",
-        forward="scale = self.tick()",
-        module=(
-            "class Base(nn.Module):\n"
-            "    def tick(self):\n"
-            "        self.s.append(1)\n"
-            "        return 1.0 / len(self.s)\n"
-        ),
-    ),
-    Mutation(
-        "part",
-        "self.part = Part()",
-        "scale = self.part(x)",
-        module=(
-            "class Part(nn.Module):\n"
-            "    def __init__(self):\n"
-            "        super().__init__()\n"
-            "        self.s = []\n"
-            "    def forward(self, x):\n"
-            "        self.s.append(1)\n"
-            "        return 1.0 / len(self.s)\n"
-        ),
-    ),
-    Mutation(
-        "part_method",
-        "self.part = Part()",
-        "scale = self.part.tick()",
-        module=(
-            "class Part(nn.Module):\n"
-            "    def __init__(self):\n"
-            "        super().__init__()\n"
-            "        self.s = []\n"
-            "    def tick(self):\n"
-            "        self.s.append(1)\n"
-            "        return 1.0 / len(self.s)\n"
-        ),
-    ),
-    Mutation(
-        "part_list_from_outside",
-        "self.part = nn.Identity()\nself.part.s = []",
-        "self.part.s.append(1)\nscale = 1.0 / len(self.part.s)",
-    ),
-    Mutation("object_step", "self.s = Holder()", "scale = 1.0 / self.s.step()", module=HOLDER),
-    Mutation(
-        "object_keep", "self.s = Holder()", "self.s.keep(1)\nscale = 1.0 / len(self.s.items)", module=HOLDER
-    ),
-    Mutation("object_call", "self.s = Holder()", "x = self.s(x)\nscale = 1.0", module=HOLDER),
-    Mutation("object_attribute", "self.s = Holder()", "self.s.n += 1\nscale = 1.0 / self.s.n", module=HOLDER),
-    Mutation(
-        "object_setattr",
-        "self.s = Holder()",
-        "setattr(self.s, 'n', self.s.n + 1)\nscale = 1.0 / self.s.n",
-        module=HOLDER,
-    ),
-    Mutation(
-        "object_list",
-        "self.s = Holder()",
-        "self.s.items.append(1)\nscale = 1.0 / len(self.s.items)",
-        module=HOLDER,
-    ),
-    Mutation("object_alias", "self.s = Holder()", "h = self.s\nscale = 1.0 / h.step()", module=HOLDER),
-    Mutation("object_global", "", "scale = 1.0 / HOLDER.step()", module=HOLDER + "HOLDER = Holder()"),
-    Mutation("object_in_dict", "self.s = {'a': Holder()}", "scale = 1.0 / self.s['a'].step()", module=HOLDER),
-    Mutation(
-        "object_in_list",
-        "self.s = [Holder()]",
-        "for one in self.s:\n    scale = 1.0 / one.step()",
-        module=HOLDER,
-    ),
-    Mutation(
-        "handed_in",
-        "self.s = STORE",
-        "self.s.append(1)\nscale = 1.0",
-        module="STORE = []",
-        after="print(len(STORE))",
-    ),
-    Mutation(
-        "handed_in_object",
-        "self.s = STORE",
-        "self.s.keep(1)\nscale = 1.0",
-        module=HOLDER + "STORE = Holder()",
-        after="print(len(STORE.items))",
-    ),
-    Mutation("two_names", "self.s = []\nself.t = self.s", "self.t.append(1)\nscale = 1.0 / len(self.s)"),
-    Mutation("buffer", "self.register_buffer('s', torch.ones(1))", "self.s.add_(1)\nscale = self.s"),
-    Mutation("buffer_set", "self.register_buffer('s', torch.ones(1))", "self.s = self.s + 1\nscale = self.s"),
-    Mutation(
-        "hook",
-        "self.s = []\nself.fc.register_forward_hook(lambda m, i, o: self.s.append(1))",
-        "scale = 1.0 / (1 + len(self.s))",
-    ),
-    Mutation(
-        "hook_method",
-        "self.s = []\nself.fc.register_forward_hook(self.keep)",
-        "scale = 1.0 / (1 + len(self.s))",
-        methods="def keep(self, m, i, o):\n    self.s.append(1)\n",
-    ),
-    Mutation(
-        "hook_object",
-        "self.fc.register_forward_hook(KEEPER)",
-        "scale = 1.0 / (1 + len(KEEPER.s))",
-        module=(
-            "class Keeper:\n"
-            "    def __init__(self):\n"
-            "        self.s = []\n"
-            "    def __call__(self, m, i, o):\n"
-            "        self.s.append(1)\n"
-            "KEEPER = Keeper()"
-        ),
-        after="",
-    ),
-    Mutation(
-        "with_lock",
-        "self.s = []",
-        "with LOCK:\n    self.s.append(1)\nscale = 1.0 / len(self.s)",
-        module="LOCK = threading.Lock()",
-    ),
-    Mutation(
-        "comprehension", "self.s = []", "[self.s.append(i) for i in range(2)]\nscale = 1.0 / len(self.s)"
-    ),
-    Mutation(
-        "lambda",
-        "self.s = []\nself.tick = lambda: self.s.append(1)",
-        "self.tick()\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation(
-        "cache_decorator",
-        "",
-        "scale = float(first(len(x)))",
-        module="N = [0]\n@functools.lru_cache(maxsize=None)\ndef first(n):\n    N[0] += 1\n    return 1.0 / N[0]",
-    ),
-    Mutation("numpy_generator", "self.s = np.random.RandomState(3)", "scale = 1.0 + self.s.rand()"),
-    Mutation(
-        "torch_generator",
-        "self.s = torch.Generator().manual_seed(3)",
-        "scale = 1.0 + float(torch.rand(1, generator=self.s))",
-    ),
-    Mutation(
-        "distribution",
-        "self.s = torch.distributions.Normal(0.0, 1.0)",
-        "scale = 1.0 + float(self.s.sample())",
-    ),
-]
-MORE = [
-    Mutation(
-        "hook_on_module",
-        "self.fc.seen = []\nself.fc.register_forward_hook(keep)",
-        "scale = 1.0 / (1 + len(self.fc.seen))",
-        module="def keep(m, i, o):\n    m.seen.append(1)\n",
-    ),
-    Mutation(
-        "layers",
-        "self.layers = nn.ModuleList([nn.Identity()])\nself.layers[0].seen = []",
-        "for one in self.layers:\n    one.seen.append(1)\nscale = 1.0 / len(self.layers[0].seen)",
-    ),
-    Mutation(
-        "table_of_functions",
-        "",
-        "scale = STEPS['a']()",
-        module="N = [0]\ndef tick():\n    N[0] += 1\n    return 1.0 / N[0]\nSTEPS = {'a': tick}",
-    ),
-    Mutation(
-        "chosen_function",
-        "self.act = tick",
-        "scale = self.act()",
-        module="N = [0]\ndef tick():\n    N[0] += 1\n    return 1.0 / N[0]",
-    ),
-    Mutation(
-        "super_method",
-        "self.s = []",
-        "scale = super().tick()",
-        module=(
-            "class Base(nn.Module):\n"
-            "    def tick(self):\n"
-            "        self.s.append(1)\n"
-            "        return 1.0 / len(self.s)\n"
-        ),
-        base="Base",
-    ),
-    Mutation("two_assigned", "self.s = self.t = []", "self.s.append(1)\nscale = 1.0 / len(self.t)"),
-    Mutation("unpacked_init", "self.s, self.t = [], {}", "self.s.append(1)\nscale = 1.0 / len(self.s)"),
-    Mutation("annotated_init", "self.s: list = []", "self.s.append(1)\nscale = 1.0 / len(self.s)"),
-    Mutation(
-        "conditional_init",
-        "self.s = [] if self.training else None",
-        "self.s.append(1)\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation(
-        "empty_at_first",
-        "self.s = None",
-        "if self.s is None:\n    self.s = []\nself.s.append(1)\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation(
-        "nested_function",
-        "self.s = []",
-        "def keep(one):\n    self.s.append(one)\nkeep(1)\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation(
-        "try_pop", "self.s = [2.0]", "try:\n    scale = self.s.pop()\nexcept IndexError:\n    scale = 1.0"
-    ),
-    Mutation(
-        "match_statement",
-        "self.s = [2.0]",
-        "match len(x):\n    case 3:\n        self.s.append(1)\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation(
-        "starred", "self.s = [1.0, 2.0]", "first, *self.s[1:] = [*self.s, 1.0]\nscale = 1.0 / len(self.s)"
-    ),
-    Mutation(
-        "with_as",
-        "self.s = {}",
-        "with contextlib.nullcontext(1.0) as self.s[len(self.s)]:\n    pass\nscale = 1.0 / len(self.s)",
-    ),
-    Mutation("local_only", "self.s = 2.0", "parts = []\nparts.append(x)\nscale = self.s / len(parts)"),
-    Mutation(
-        "local_copy", "self.s = [1.0]", "mine = list(self.s)\nmine.append(1.0)\nscale = 1.0 / len(mine)"
-    ),
-]
-TICKING = """
+TICKING = """\
 class Ticking:
     def __init__(self):
         self.n = 0
@@ -549,61 +157,16 @@ IMPLICIT = {  # what Python calls of an object that is mentioned: method, what i
     "__iter__": ("iter([self.tick()])", "scale = 1.0 / sum(self.s)"),
     "__index__": ("self.tick() % 2", "scale = (1.0, 0.5)[self.s]"),
 }
-MORE += [
-    Mutation(
-        f"implicit{name}",
-        "self.s = Ticking()",
-        forward,
-        module=TICKING.format(method=name, result=result),
-    )
-    for name, (result, forward) in IMPLICIT.items()
-]
 LOST = {  # set on a replica itself, made anew in each forward, or a buffer: DataParallel loses it, or copies it
     *("number", "number_set", "number_unpacked", "number_setattr", "number_object_setattr", "number_in_dict"),
     *("anew", "buffer", "buffer_set", "local_only", "local_copy"),
 }
 ALL = [
-    *(Mutation(name, f"self.s = {made}", forward) for name, (made, forward) in TAKEN.items()),
-    *OTHERS,
-    *MORE,
+    *(net_with(name, forward, made) for name, (made, forward) in TAKEN.items()),
+    *cases(FOLDER / "cases.diff"),
+    *(
+        net_with(f"implicit{name}", forward, "Ticking()", TICKING.format(method=name, result=result))
+        for name, (result, forward) in IMPLICIT.items()
+    ),
 ]
-
-LAST = "scale = 1.0"
-PRINTED = "print(CALLS)"
-LOG = """
-import logging, sys
-logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s", force=True)
-LOG = logging.getLogger("net")
-"""
-# Found when the codemod was written anew; its tests alone have them.
-MORE = [
-    Mutation("written", "self.s = open('log.txt', 'w')", f"self.s.write(f'{{x.sum().item():.6f}} ')\n{LAST}",
-             after="net.module.s.close()\nprint(open('log.txt').read())"),
-    Mutation("written_as_csv", "", f"ROWS.writerow([len(x), f'{{x.sum().item():.6f}}'])\n{LAST}",
-             module="import csv\nFILE = open('log.csv', 'w')\nROWS = csv.writer(FILE)",
-             after="FILE.close()\nprint(open('log.csv').read())"),
-    Mutation("written_as_bytes", "self.s = open('log.bin', 'wb')", f"self.s.write(b'%d' % len(x))\n{LAST}",
-             after="net.module.s.close()\nprint(open('log.bin', 'rb').read())"),
-    *(Mutation(f"written_by_{library}", f"self.s = {library}.open('log.{end}', 'w{text}')",
-               f"self.s.write({line})\nself.s.writelines([{line}, {line}])\n{LAST}",
-               module=f"import {library}",
-               after=f"net.module.s.close()\nprint({library}.open('log.{end}', 'r{text}').read())")
-      for library, end, text, line in (("gzip", "gz", "t", "f'{len(x)} '"), ("bz2", "bz2", "b", "b'%d' % len(x)"),
-                                       ("lzma", "xz", "t", "f'{len(x)} '"), ("codecs", "txt", "", "f'{len(x)} '"))),
-    Mutation("logged", "", f"print(len(x))\nLOG.info('%.6f', x.sum().item())\nLOG.debug('no')\n{LAST}", module=LOG),
-    Mutation("own_layers", "self.s = [self.fc]", f"self.s[0].weight.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
-    Mutation("own_parameters", "self.s = [*self.parameters()]",
-             f"for p in self.s:\n    p.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
-    Mutation("layers_of_all", "", f"net.module.fc.weight.data.mul_(1 + 0.1 * float(x.mean()))\n{LAST}"),
-    Mutation("parameter_beside", "", "W.data.mul_(1 + 0.1 * float(x.mean()))\nscale = W.detach().mean()",
-             module="W = nn.Parameter(torch.ones(2))"),
-    Mutation("event", "self.s = threading.Event()", "scale = 0.5 if self.s.is_set() else 1.0\nself.s.set()"),
-    Mutation("semaphore", "self.s = threading.Semaphore(90)", "self.s.acquire()\nscale = 1.0 / self.s._value"),
-    Mutation("property_set", "", f"self.calls = len(x)\n{LAST}", module="CALLS = []", after=PRINTED,
-             methods="@property\ndef calls(self):\n    return 0\n@calls.setter\n"
-                     "def calls(self, one):\n    CALLS.append(one)\n"),
-    Mutation("hook_of_all", "", LAST, after=f"HANDLE.remove()\n{PRINTED}",
-             module="CALLS = []\nHANDLE = nn.modules.module.register_module_forward_hook("
-                    "lambda m, i, o: CALLS.append(len(o)))"),
-    Mutation("of_thread", "", "T.n = getattr(T, 'n', 0) + 1\nscale = 1.0 / T.n", module="T = threading.local()"),
-]  # fmt: skip
+MORE = cases(FOLDER / "later.diff")  # found when the codemod was written anew; its tests alone have them

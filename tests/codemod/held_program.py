@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import queue
 import random
 import sys
@@ -16,8 +16,8 @@ sys.path.insert(0, str(HERE.parent / "templates"))
 
 import torch  # noqa: E402
 from dp2ddp.templates.held import HeldByRank0, hold_on_rank0  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed, own_rank  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from dp2ddp.templates.ranks import own_rank  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 
 
 class Numbers:
@@ -36,7 +36,11 @@ def fill(batches: Any, started: list[int]) -> None:
         batches.put({"x": torch.full((2, 2), 10.0 * number), "rank": own_rank(), "started": started})
 
 
-def find() -> dict[str, Any]:
+def double(end: Any, number: int) -> None:
+    end.send([2 * end.recv(), number, own_rank()])
+
+
+def find(rank: int, world: int) -> dict[str, Any]:
     """What one rank finds."""
     found: dict[str, Any] = {}
     batches = hold_on_rank0(queue.Queue, 2)
@@ -57,13 +61,15 @@ def find() -> dict[str, Any]:
         results = [pool.submit(pow, 2, power) for power in range(3)]
         found["futures"] = [each.result() for each in results]
         found["mapped"] = list(pool.map(abs, (-1, -2)))
+    ends, others = zip(*[hold_on_rank0(multiprocessing.Pipe) for _ in range(2)], strict=True)
+    pairs = zip(others, range(2), strict=True)
+    doubles = [hold_on_rank0(multiprocessing.Process, target=double, args=pair) for pair in pairs]
+    for process, end in zip(doubles, ends, strict=True):
+        process.start()
+        end.send(own_rank() + 5)
+    found["piped"] = [each.recv() for each in ends]
     return found
 
 
-def work(rank: int) -> None:
-    init_distributed()
-    (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(find()))
-
-
 if __name__ == "__main__":
-    sys.exit(not fork_ranks(2, work))
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

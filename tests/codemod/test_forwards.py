@@ -16,8 +16,9 @@ from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import fills_something
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.projects import Project, read_project
-from tests.codemod.forward_mutations import ALL, LOST, MORE, Mutation
+from tests.codemod.forward_mutations import ALL, LOST, MORE
 from tests.codemod.scripts import project_of
+from tests.diffs import Script
 
 OVER_REPORTED = {"number_in_dict", "anew"}  # lost with the replica, as all of LOST
 CAUGHT = {  # of the corpus
@@ -75,7 +76,7 @@ def program(project: Project) -> Program:
 
 
 @pytest.mark.parametrize("mutation", [*ALL, *MORE], ids=lambda one: one.name)
-def test_what_outlives_a_forward_is_seen_to_be_written(mutation: Mutation) -> None:
+def test_what_outlives_a_forward_is_seen_to_be_written(mutation: Script) -> None:
     fills = fills_something(program(project_of(mutation.text)))
     assert fills == (mutation.name not in LOST or mutation.name in OVER_REPORTED)
 

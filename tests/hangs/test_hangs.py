@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,11 +13,10 @@ from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.failure_text import failure_text
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.runs import environment
 
 pytestmark = pytest.mark.torchrun
 TIMEOUT = 4.0  # seconds without progress
@@ -42,14 +40,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(folder: Path) -> Iterator[dict[str, Run]]:
+def runs(folder: Path, server: Server) -> dict[str, Run]:
     """All of them at once: they cost nothing while they wait."""
-    with Server(environment()) as server:
-        runnings = [
-            server.start(stage_of(name, text, folder / name.replace(" ", "_")))
-            for name, text in texts(folder).items()
-        ]
-        yield {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, TIMEOUT)}
+    runnings = [
+        server.start(stage_of(name, text, folder / name.replace(" ", "_")))
+        for name, text in texts(folder).items()
+    ]
+    return {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, TIMEOUT)}
 
 
 def stage_of(name: str, text: str, place: Path) -> Stage:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.trial.runs import environment
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS
 from tests.mutations.results import Result, alarm
@@ -22,7 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch,
-        Suite(Path(scratch), options.world) as suite,
+        Server(environment()) as server,
+        Suite(server, Path(scratch), options.world) as suite,
     ):
         found = {each.name: alarm(v) for each, v in zip(variants, suite.judge_all(variants), strict=True)}
         alarms = {name: what for name, what in found.items() if what}

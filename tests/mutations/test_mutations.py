@@ -9,6 +9,7 @@ import pytest
 from covering import covering
 
 from dp2ddp.comparison.causes.catalogue import catalogue
+from dp2ddp.runtime.process.server import Server
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS
 from tests.mutations.results import Result, alarm
@@ -34,8 +35,8 @@ def test_every_fault_changes_its_port_and_has_its_cause_in_the_catalogue() -> No
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    with Suite(tmp_path_factory.mktemp("runs"), 2) as suite:
+def suite(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    with Suite(server, tmp_path_factory.mktemp("runs"), 2) as suite:
         yield suite
 
 
@@ -84,11 +85,11 @@ HARMLESS_ON_THREE = ("mlp: strided rows", "masked: mask by hand")
 
 
 @pytest.mark.torchrun
-def test_a_few_of_them_on_three_devices(tmp_path: Path) -> None:
+def test_a_few_of_them_on_three_devices(server: Server, tmp_path: Path) -> None:
     """All of them: `python -m tests.mutations --world 3`."""
     faults = [fault for fault in FAULTS if fault.name in ON_THREE]
     variants = [change for change in HARMLESS if change.name in HARMLESS_ON_THREE]
-    with Suite(tmp_path, 3) as suite:
+    with Suite(server, tmp_path, 3) as suite:
         results = [Result(fault, suite.judge(fault.change)) for fault in faults]
         alarms = [alarm(suite.judge(change)) for change in variants]
     assert len(results) == len(ON_THREE)

@@ -1,7 +1,7 @@
 """Hand-made ports: verify says of each what its head says, and of none that it hangs or fails.
 
-tests/pairs/ORIGINAL/train.py is the original. Its ports are printed whole beside it, or stand in tests/pairs/ports.diff
-(tests/diffs.py reads it), with
+ORIGINAL/train is the original, ORIGINAL/... are its ports: printed whole, or in tests/pairs/ports.diff (tests/diffs.py
+reads it). A port says
 # verify: same                                  or
 # verify: different, KIND: why it is            KIND: of the first difference, or stdout, files, exit code
 # random: only                                  the headline: trains the same with the same random numbers
@@ -13,7 +13,6 @@ tests/pairs/ORIGINAL/train.py is the original. Its ports are printed whole besid
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
@@ -77,11 +76,8 @@ def read_port(script: Script) -> Port:
     )
 
 
-PORTS = [
-    read_port(script)
-    for name, script in sorted(scripts(HERE / "ports.diff").items())
-    if not name.endswith("/train")
-]
+SCRIPTS = scripts(HERE / "ports.diff")
+PORTS = [read_port(script) for name, script in sorted(SCRIPTS.items()) if not name.endswith("/train")]
 RUNS = [(port, world) for port in PORTS for world in port.worlds]
 
 
@@ -104,7 +100,7 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
     folder, scratch = tmp_path / "folder", tmp_path / "scratch"
     folder.mkdir()
     scratch.mkdir()
-    shutil.copy(HERE / port.original / "train.py", folder)
+    (folder / "train.py").write_text(SCRIPTS[f"{port.original}/train"].text, encoding="utf-8")
     converted = folder / "train_ddp.py"
     converted.write_text(port.script.text, encoding="utf-8")
     subject = Subject(

@@ -6,21 +6,27 @@ does. A rank that fails ends none of the others: what a test says of endings is 
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import runpy
 import sys
+import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 
 
 def fork_ranks(world: int, work: Callable[[int], None]) -> bool:
     """Do `work(rank)` on so many ranks at once, which find each other; returns whether all ended well."""
     port = free_port()
     children = []
+    gc.freeze()  # a child neither scans nor copies what was here before it
     for rank in range(world):
         child = os.fork()
         if child == 0:
@@ -33,6 +39,20 @@ def fork_ranks(world: int, work: Callable[[int], None]) -> bool:
         children.append(child)
     codes = [os.waitpid(child, 0)[1] for child in children]
     return not any(codes)
+
+
+def find_on_ranks(find: Callable[[int, int], Any], folder: Path, worlds: str) -> None:
+    """Ranks that have joined write what `find(rank, world)` finds into the folder, for each number of ranks."""
+    from dp2ddp.templates.ranks import init_distributed  # a script that `main` runs has helpers of its own
+
+    def work(rank: int) -> None:
+        warnings.simplefilter("ignore")
+        init_distributed()
+        (folder / f"{world}_{rank}.json").write_text(json.dumps(find(rank, world)))
+
+    for world in map(int, worlds.split(",")):
+        if not fork_ranks(world, work):
+            sys.exit(1)
 
 
 def main(world: int, words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Loops over loaders, in one process and on ranks: python loader_program.py FOLDER.
+"""Loops over loaders, in one process and on ranks: python loader_program.py FOLDER WAY ...
 
 Each rank writes what each loop found; so does one process without ranks, with torch's own DataLoader.
 """
@@ -457,7 +457,7 @@ def be_a_rank(way: str, file: Path) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    for way in sys.argv[2:] or ["one process", "maps 2", "messages 2", "nodes 3"]:
+    for way in sys.argv[2:]:
         world = 1 if way == "one process" else int(way[-1])
 
         def work(rank: int, way: str = way) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,8 +18,7 @@ import torch.distributed as dist  # noqa: E402
 from dp2ddp.templates import parts  # noqa: E402
 from dp2ddp.templates.parts import Parts, WholeBatchInParts, make_whole  # noqa: E402
 from dp2ddp.templates.rank0 import ask_rank0  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -202,8 +200,7 @@ def compare(case: Case, whole: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def main(folder: Path) -> None:
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
     WholeBatchInParts(nn.Linear(2, 2))  # from here on, what rank 0 gets alone is made whole before
     torch.manual_seed(0)
     images = torch.randn(*IMAGES, dtype=torch.float64)
@@ -213,11 +210,8 @@ def main(folder: Path) -> None:
             found[name] = compare(case, images)
         except Exception as error:
             found[name] = {"failed": f"{error}", "where": traceback.format_exc()[-900:]}
-    (folder / f"{dist.get_world_size()}_{dist.get_rank()}.json").write_text(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    for each in sys.argv[2].split(","):
-        if not fork_ranks(int(each), lambda rank: main(place)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import traceback
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,7 @@ from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.model import WholeBatch  # noqa: E402
 from dp2ddp.templates.overlapping import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.parts import WholeBatchInParts  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 from torch import nn  # noqa: E402
@@ -83,25 +80,24 @@ def set_streams(states: list[Any]) -> None:
     np.random.set_state(states[2])
 
 
-def compare(name: str, kind: Any, world: int, dtype: torch.dtype) -> dict[str, Any]:
-    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
+def numbers_of_data_parallel(name: str, world: int) -> list[torch.Tensor]:
     devices = Devices()
 
     def reference(module: nn.Module, dim: int = 0) -> nn.Module:
         return RacelessDataParallel(module, devices, world, dim)
+
+    return [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
+
+
+def compare(name: str, kind: Any, world: int, wanted: list[torch.Tensor]) -> dict[str, Any]:
+    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
 
     def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
         net = kind(module, dim=dim) if dim else kind(module)
         assert type(net).__name__ == nn.DataParallel.__name__  # which scripts ask for
         return net
 
-    torch.set_default_dtype(dtype)
-    try:
-        wanted = [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
-        found = list(SCENARIOS[name](wrap, Devices().seed, world))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    pairs = list(zip(found, wanted, strict=True))
+    pairs = list(zip(SCENARIOS[name](wrap, Devices().seed, world), wanted, strict=True))
     return {
         "difference": max(difference(one, other) for one, other in pairs),
         "other_bits": sum(not torch.equal(a.nan_to_num(-7.0), b.nan_to_num(-7.0)) for a, b in pairs),
@@ -116,26 +112,23 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm()) / max(float(other.norm()), 1e-3)
 
 
-def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
     parts.LARGE = 0  # whatever a model gives stays in parts
     found: dict[str, Any] = {}
-    for name in names:
+    for name in sys.argv[3:] or SCENARIOS:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
+            torch.set_default_dtype(dtype)
+            wanted = numbers_of_data_parallel(name, world)  # once for all kinds
             for label, kind in KINDS.items():
                 key = f"{name} {label} {str(dtype)[6:]}"
                 try:
-                    found[key] = compare(name, kind, world, dtype)
+                    found[key] = compare(name, kind, world, wanted)
                 except Exception:
                     found[key] = {"failed": traceback.format_exc()}
+    torch.set_default_dtype(torch.float32)
     found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
-    (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
-    names = sys.argv[3:] or list(SCENARIOS)
-    for world in map(int, worlds):
-        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, names)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

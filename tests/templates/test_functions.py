@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,8 @@ import pytest
 import torch
 from dp2ddp.templates import functions
 
+from tests.ranks import found_on_ranks
+
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.torchrun
 
@@ -21,20 +19,7 @@ pytestmark = pytest.mark.torchrun
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "functions_program.py"), str(folder), "2,3"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return {
-        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in (2, 3)
-    }
+    return found_on_ranks(HERE / "functions_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -48,6 +33,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "synced_layer",
         "inputs_written",
         "scripted",
+        "subclass_in_turns",
+        "library_in_turns",
+        "parts_in_turns",
+        "function_in_turns",
     ],
 )
 def test_outputs_gradients_and_parameters_are_those_of_one_process(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import slow_but_for
+
+from tests.ranks import run_program
 
 HERE = Path(__file__).parent
 WAYS = {"maps 2": True, "messages 2": False, "nodes 3": False}  # whether memory is mapped
+by_way = pytest.mark.parametrize("way", slow_but_for(("maps 2", "nodes 3"), [*WAYS], str))
 LOOPS = (
     *("shuffled", "without_workers", "own_generator", "persistent_workers", "sampler_with_memory", "errors"),
     *("error_at_the_start", "two_at_once", "streams_of_samples", "endless_loader", "settings_of_workers"),
@@ -23,22 +24,15 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, wants_all: bool) -> Any:
     """found(way, rank): what each loop found."""
     folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "loader_program.py"), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    ways = [way for way in WAYS if wants_all or way != "messages 2"]  # on three nodes, messages as well
+    run_program(HERE / "loader_program.py", folder, "one process", *ways)
     return functools.cache(lambda way, rank=0: json.loads((folder / f"{way}_{rank}.json").read_text()))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@by_way
 @pytest.mark.parametrize("loop", LOOPS)
 def test_every_rank_finds_what_one_process_finds(found: Any, loop: str, way: str) -> None:
     expected = found("one process")[loop]
@@ -63,12 +57,12 @@ def test_the_loops_see_what_they_are_meant_to_see(found: Any) -> None:
     assert one["nothing_is_left"][:2] == [True, True]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@by_way
 def test_all_ranks_map_memory_or_none(found: Any, way: str) -> None:
     assert [found(way, rank)["lends"] for rank in range(int(way[-1]))] == [WAYS[way]] * int(way[-1])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@by_way
 def test_what_cannot_be_sent_is_an_error_on_all_ranks(found: Any, way: str) -> None:
     """And loading goes on behind it."""
     for rank in range(int(way[-1])):

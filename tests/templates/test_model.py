@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +9,10 @@ from typing import Any
 import pytest
 import torch
 from dp2ddp.templates.overlapping import OverlappingSums
+from dp2ddp.templates.replicas import share_tensors
 from dp2ddp.templates.sums import GradientSums
+
+from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -50,27 +49,15 @@ OTHER_ORDER = {"accumulation", "forward_and_module_method", "penalty_under_accum
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """found(world): what every rank found, in rank order."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, str(HERE / "scenario_program.py"), str(folder), "2,3"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return functools.cache(
-        lambda world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-    )
+    """What every rank found, in rank order, by the number of ranks."""
+    return found_on_ranks(HERE / "scenario_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("kind", [*KINDS, "WholeBatchInParts"])
 @pytest.mark.parametrize("case", SCENARIOS)
 def test_every_number_is_dataparallels(found: Any, case: str, kind: str, world: int) -> None:
-    for answers in found(world):
+    for answers in found[world]:
         answer = answers[f"{case} {kind} float64"]
         assert "failed" not in answer, answer["failed"]
         assert answer["compared"] > 0
@@ -80,7 +67,7 @@ def test_every_number_is_dataparallels(found: Any, case: str, kind: str, world: 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", SCENARIOS)
 def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str, kind: str) -> None:
-    for answers in found(2):
+    for answers in found[2]:
         answer = answers[f"{case} {kind} float32"]
         assert "failed" not in answer, answer["failed"]
         assert answer["other_bits"] == 0
@@ -89,7 +76,7 @@ def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str, kind: st
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("case", DONE)
 def test_every_number_of_ddp_is_dataparallels(found: Any, case: str, world: int) -> None:
-    for answers in found(world):
+    for answers in found[world]:
         answer = answers[f"{case} WholeBatchDDP float64"]
         assert "failed" not in answer, answer["failed"]
         assert answer["compared"] > 0
@@ -100,7 +87,7 @@ def test_every_number_of_ddp_is_dataparallels(found: Any, case: str, world: int)
     "case", [case for case in DONE if case not in OTHER_ORDER | {"converted_after_the_wrap"}]
 )
 def test_two_ranks_of_ddp_have_the_same_bits_in_float32(found: Any, case: str) -> None:
-    for answers in found(2):
+    for answers in found[2]:
         answer = answers[f"{case} WholeBatchDDP float32"]
         assert "failed" not in answer, answer["failed"]
         assert answer["other_bits"] == 0
@@ -109,13 +96,13 @@ def test_two_ranks_of_ddp_have_the_same_bits_in_float32(found: Any, case: str) -
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_ddp_cannot_do_is_refused_on_every_rank(found: Any, case: str, world: int) -> None:
-    for answers in found(world):
+    for answers in found[world]:
         assert REFUSED[case] in answers[f"{case} WholeBatchDDP float64"]["failed"]
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
-    for answers in found(world):
+    for answers in found[world]:
         assert {name: words.partition(":")[0] for name, words in answers["refusals"].items()} == {
             "gradients_of_gradients": "gradients of gradients are wanted",
             "parameters_written_in_forward": "a forward writes into parameters",
@@ -134,3 +121,16 @@ def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) 
         node = node.next_functions[0][0]
     handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]
     assert handed_to == [id(parameter) for parameter in module.parameters()]
+
+
+def test_numbers_that_lie_on_several_devices_are_shared_device_by_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model may come to the wrap before all of it is where it will be: `nn.DataParallel(net).cuda()`."""
+    sent: list[str] = []
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    monkeypatch.setattr(
+        torch.distributed, "broadcast", lambda message, *_: sent.append(f"{message.device} {len(message)}")
+    )
+    share_tensors([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(4)])
+    assert sent == ["cpu 6", "meta 3"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -22,20 +21,7 @@ pytestmark = pytest.mark.torchrun
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "parts_program.py"), str(folder), "2,3"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return {
-        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in (2, 3)
-    }
+    return found_on_ranks(HERE / "parts_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.ranks import FORKED
+from tests.ranks import FORKED, run_program
 
 PROGRAM = Path(__file__).with_name("rank0_program.py")
 pytestmark = [
@@ -30,15 +29,7 @@ LINES = {
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """found(check): what each of two ranks found, in rank order."""
     folder = tmp_path_factory.mktemp("ranks")
-    run = subprocess.run(
-        [*FORKED, "2", str(PROGRAM), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_program(FORKED, "2", PROGRAM, folder)
     answers = [json.loads((folder / f".{rank}.json").read_text()) for rank in range(2)]
     text = (folder / "unclosed.txt").read_text()
     return functools.partial(lambda check: text if check == "unclosed" else [each[check] for each in answers])
@@ -47,6 +38,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_random_streams_begin_as_rank_0s(found: Any) -> None:
     first, second = found("streams_are_rank0s")
     assert first == second
+
+
+def test_what_a_thread_of_rank_0_draws_while_ranks_meet_is_not_lost(found: Any) -> None:
+    assert found("thread_draws_meanwhile") == [True, True]
 
 
 def test_a_full_disk_comes_to_all_ranks(found: Any) -> None:

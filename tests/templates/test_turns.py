@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ import pytest
 
 from tests.codemod.forward_mutations import ALL
 from tests.codemod.forward_mutations import MORE as NEWER
+from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
 REFUSED = {  # with words; all others train the same
@@ -30,21 +27,11 @@ pytestmark = pytest.mark.torchrun
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    folder = tmp_path_factory.mktemp("ranks")
+    folder, program = tmp_path_factory.mktemp("ranks"), HERE / "turns_program.py"
+    found: dict[int, Any] = {}
     for world, names in ((2, OF_TWO), (3, OF_THREE)):
-        run = subprocess.run(
-            [sys.executable, str(HERE / "turns_program.py"), str(folder), str(world), *names, *MORE],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert run.returncode == 0, run.stderr[-3000:]
-    return {
-        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in (2, 3)
-    }
+        found |= found_on_ranks(program, folder, str(world), *names, *MORE)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import json
 import re
 import sys
 import traceback
 import types
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +21,33 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import torch  # noqa: E402
 import torch.nn.parallel.replicate  # noqa: E402
 from dp2ddp.templates.files import open_by_on_rank0  # noqa: E402
-from dp2ddp.templates.ranks import init_distributed  # noqa: E402
 from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
 from dp2ddp.templates.writing import WholeBatchPrinting, WholeBatchWriting  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
+from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
 
-from tests.codemod.forward_mutations import ALL, MORE, Mutation  # noqa: E402
+from tests.codemod.forward_mutations import ALL, MORE, net_with  # noqa: E402
 
 REPLICATE = sys.modules["torch.nn.parallel.replicate"]
 LOSS = "    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()"
-KEPT = Mutation("kept_for_the_loss", "self.s = []", "self.s.append(self.fc(x))\nscale = 1.0").text.replace(
+KEPT = net_with("kept_for_the_loss", "self.s.append(self.fc(x))\nscale = 1.0", "[]").text.replace(
     LOSS, f"{LOSS} + sum((each ** 2).sum() for each in net.module.s)\n    del net.module.s[:]"
 )
-ERROR = Mutation(
-    "error_of_one",
-    "self.s = []",
-    "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0",
+ERROR = net_with(
+    "error_of_one", "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0", "[]"
 ).text.replace(
     LOSS,
     f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
 )
+PRINTS = net_with("prints", "print('rows', len(x))\nscale = 1.0").text
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
-    "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
+    "prints": PRINTS,
     "error_of_one": ERROR,
-    "only_prints": Mutation("only_prints", "", "print('rows', len(x))\nscale = 1.0").text,
-    "only_writes": Mutation(
-        "only_writes", "", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0"
-    ).text,
+    "only_prints": PRINTS,
+    "only_writes": net_with("writes", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0").text,
 }
 KINDS = {"only_prints": WholeBatchPrinting, "only_writes": WholeBatchWriting}  # the others take turns
 
@@ -141,22 +135,17 @@ def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
     return {"wanted": wanted, "found": found, "difference": far}
 
 
-def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
-    warnings.simplefilter("ignore")
-    init_distributed()
+def find(rank: int, world: int) -> dict[str, Any]:
+    folder = Path(sys.argv[1])
     torch.set_default_dtype(torch.float64)
     answers: dict[str, Any] = {}
-    for name in names:
+    for name in sys.argv[3:] or SCRIPTS:
         try:
             answers[name] = compare(name, world, folder, rank)
         except Exception as error:
             answers[name] = {"failed": str(error), "where": traceback.format_exc()}
-    (folder / f"{world}_{rank}.json").write_text(json.dumps(answers))
+    return answers
 
 
 if __name__ == "__main__":
-    where, worlds = Path(sys.argv[1]), sys.argv[2].split(",")
-    chosen = sys.argv[3:] or list(SCRIPTS)
-    for world in map(int, worlds):
-        if not fork_ranks(world, lambda rank, world=world: be_a_rank(rank, world, where, chosen)):
-            sys.exit(1)
+    find_on_ranks(find, Path(sys.argv[1]), sys.argv[2])

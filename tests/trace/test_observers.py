@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dp2ddp.runtime.run import watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import Step, Trace, read_trace
 
@@ -104,12 +103,6 @@ class Seen:
     @property
     def steps(self) -> list[Step]:
         return list(self.trace.steps())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, report_text
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
@@ -60,7 +60,7 @@ def test_it_is_one_run(
     monkeypatch.chdir(folder)
 
     subject = subject_of(VerifyOptions(script=Path("train.py")))
-    subject = replace(subject, torchrun=wants_all and name == USUAL)  # a real one once
+    subject = replace(subject, torchrun=wants_all and name == USUAL, float32=False)  # a real one once
     monkeypatch.setenv("PYTHONPATH", with_stand_ins())  # of a real torchrun
 
     verdict = run_trial(subject, 2, server, tmp_path, SILENT)
@@ -76,5 +76,6 @@ def test_what_other_ranks_cannot_know_ends_the_run(
     (tmp_path / "folder").mkdir()
     shutil.copy(HERE / "scripts" / name, tmp_path / "folder" / "train.py")
     monkeypatch.chdir(tmp_path / "folder")
+    subject = replace(subject_of(VerifyOptions(script=Path("train.py"))), torchrun=False, float32=False)
     with pytest.raises(RunError, match=words):
-        run_trial(subject_of(VerifyOptions(script=Path("train.py"))), 2, server, tmp_path, SILENT)
+        run_trial(subject, 2, server, tmp_path, SILENT)

@@ -12,7 +12,7 @@ import pytest
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import End

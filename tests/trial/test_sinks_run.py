@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.runtime.process.writes import read_writes
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.runtime.writes import read_writes
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.runs import environment
 
 pytestmark = pytest.mark.torchrun
 
@@ -178,7 +177,7 @@ SAME_BYTES |= {"f.pt", "g.pt", "h.pt", "log.json", "map.bin", "net.safetensors",
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Run]:
+def runs(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Run]:
     folder = tmp_path_factory.mktemp("sinks")
     script = folder / "dp.py"
     script.write_text(HEAD + SINKS + FOOT)
@@ -193,8 +192,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Run]:
             script=str(folder / f"{mode}.py"), mode=mode, world=2, folder=str(folder / mode),
             run_folder=str(folder / f"run_{mode}"), name=f"{mode}.py", real=False, capture=True,
         )  # fmt: skip
-    with Server(environment()) as server:
-        found = watch([server.start(stage) for stage in stages.values()], 300.0)
+    found = watch([server.start(stage) for stage in stages.values()], 300.0)
     return dict(zip(stages, found, strict=True))
 
 

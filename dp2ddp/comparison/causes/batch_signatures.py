@@ -297,13 +297,19 @@ def _orders(evidence: Evidence) -> list[list[int]]:
 
 
 def is_in_order(indices: Sequence[int]) -> bool:
-    """Whether the first epoch, up to the first sample that comes again, is sorted."""
+    """Whether the first epoch is sorted."""
+    epoch = _first_epoch(indices)
+    return epoch == sorted(epoch)
+
+
+def _first_epoch(indices: Sequence[int]) -> list[int]:
+    """Up to the first sample that comes again."""
     seen: dict[int, None] = {}
     for index in indices:
         if index in seen:
             break
         seen[index] = None
-    return [*seen] == sorted(seen)
+    return [*seen]
 
 
 def _earlier(evidence: Evidence) -> list[MatchedStep]:
@@ -398,12 +404,7 @@ def ranks_take_again(ranks: Sequence[Sequence[int]]) -> bool:
 
 def takes_again(indices: Sequence[int]) -> bool:
     """Whether the first repetition comes before half of the samples; an epoch without replacement has none."""
-    seen: set[int] = set()
-    for index in indices:
-        if index in seen:
-            return 2 * len(seen) < len({*indices})
-        seen.add(index)
-    return False
+    return 2 * len(_first_epoch(indices)) < len({*indices})
 
 
 def _loader(step: Step) -> int:

@@ -13,7 +13,7 @@ https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/mo
 
 import ast
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside
 
 
 class ForwardOutsideNoSync(CheckWarning):
@@ -39,25 +39,13 @@ class ForwardOutsideNoSync(CheckWarning):
             +         loss = criterion(model(x), y)
                       loss.backward()
         """),
-        right("""
-            model = DistributedDataParallel(net)
-            for x, y in loader:
-                with model.no_sync():
-                    loss = criterion(model(x), y)
-                with model.no_sync():
-                    loss.backward()
-        """),
     )
 
     def find(self, script: DDPScript) -> Found:
-        for block in script.module.all(ast.With):
+        for block in filter(_only_differentiates, script.module.all(ast.With)):
             for item in block.items:
                 wrapper = _unsynced(item)
-                if (
-                    wrapper is not None
-                    and _only_differentiates(block)
-                    and _ran_before(script, block, wrapper)
-                ):
+                if wrapper is not None and _ran_before(script, block, wrapper):
                     yield self.problem(item.context_expr)
 
 
@@ -81,11 +69,7 @@ def _only_differentiates(block: ast.With) -> bool:
 
 def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
     """Whether the wrapper is called further up, in the same turn of a loop, and not under no_sync itself."""
-    turn = script.file.loop_around(block) or script.file.function_of(block)
-    text = script.file.text_of(wrapper)
-    runs = (call for call in inside(turn, ast.Call) if script.file.text_of(call.func) == text)
-    return any(
-        not any(_unsynced(item) for each in script.file.around(call, ast.With) for item in each.items)
-        for call in runs
-        if call.lineno < block.lineno
-    )
+    text, calls = script.file.text_of(wrapper), inside(script.file.turn_of(block), ast.Call)
+    before = (each for each in calls if each.lineno < block.lineno and script.file.text_of(each.func) == text)
+    around = ([item for each in script.file.around(call, ast.With) for item in each.items] for call in before)
+    return not all(any(map(_unsynced, items)) for items in around)
