@@ -20,6 +20,7 @@ from dp2ddp.comparison.causes import (
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause, Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.differences import AT_END
 
 Family = Callable[[Evidence], Iterator[Finding]]
 
@@ -82,7 +83,9 @@ def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ..
         seen = "seen with DataParallel's random numbers, with which training is the same"
         sure = [cause for cause in aligned.causes if _is_outside(cause.code)]
     else:
-        seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
+        at_end = first.kind in AT_END
+        what = "what models hold at the end" if at_end else f"step {first.step} is the first that"
+        seen = f"seen with DataParallel's random numbers, where {what} differs"
         sure = [cause for cause in aligned.causes[:1] if cause.weight >= _SURE]
         if not sure and aligned.causes and causes and causes[0].code in OTHER_RANDOM_NUMBERS:
             (guess,) = aligned.causes[:1]

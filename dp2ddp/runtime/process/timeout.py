@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import psutil
 
-_SHARE = 0.1  # of one processor: below it, it waits; a machine may have ten times as much to do as it has processors
+_SHARE = 0.1  # of one processor: below it, it waits, unless the machine has far more to do than processors
 _LOOKS = 20  # in the time that it is given
 LONGEST = 30  # times as long, and it is given up although it computes: a loop may have no end
 _GPUS = ("/dev/nvidia", "/dev/kfd")
@@ -42,7 +42,7 @@ class Timeout:
         self._looked = time.monotonic()
         times = {pid: processor_time(pid) for pid in processes}
         before = {pid: min(self._taken.get(pid, seconds), seconds) for pid, seconds in times.items()}
-        if any(times[pid] - before[pid] >= _SHARE * self._timeout for pid in times):
+        if any(times[pid] - before[pid] >= least_share() * self._timeout for pid in times):
             self._alive, before = self._looked, times
         self._taken = before
 
@@ -63,6 +63,12 @@ class Timeout:
             f"no step, no backward and no batch for {LONGEST * self._timeout:g} seconds, though it computes; "
             "a longer --timeout gives it longer"
         )
+
+
+def least_share() -> float:
+    """What who computes takes of a processor at least: half of what falls to each process that wants one."""
+    waiting_for_one = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(_SHARE, 0.5 / max(waiting_for_one, 1.0))
 
 
 def processor_time(pid: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.compare import compare
+from dp2ddp.comparison.compare import Difference, compare
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
@@ -162,7 +163,11 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     guess = Cause("other-computation", "", ("same rows",), "", 0.6)
     told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
     assert [cause.code for cause in told] == ["other-order", "other-computation"]
-    assert told[1].evidence[0].startswith("seen with DataParallel's random numbers")
+    seen = "seen with DataParallel's random numbers, where"
+    assert told[1].evidence[0] == f"{seen} step 0 is the first that differs"
+    average = replace(apart, first=Difference("unstepped parameter", 1.0, 1, 0, "ema.weight"))
+    told = with_aligned((order, guess), Aligned(average, (), (guess,)))
+    assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -21,8 +22,10 @@ class Machine:
     """One process, and a clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.taken = 100.0, 50.0
+        self.now, self.taken, self.load = 100.0, 50.0, 0.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(os, "getloadavg", lambda: (self.load, 0.0, 0.0))
+        monkeypatch.setattr(os, "cpu_count", lambda: 2)
         monkeypatch.setattr(timeout, "processor_time", lambda pid: self.taken)
 
     def go_on(self, limit: Timeout, seconds: float, share: float) -> None:
@@ -45,6 +48,16 @@ def test_who_computes_is_alive_and_who_looks_and_sleeps_is_not(
     limit = Timeout(60)
     machine.go_on(limit, 61, share)
     assert limit.is_over() is is_over
+
+
+def test_who_shares_a_processor_with_many_computes_with_less(machine: Machine) -> None:
+    """Seventeen processes for each processor: none of them gets a tenth of it."""
+    machine.load = 34.0
+    limit = Timeout(60)
+    machine.go_on(limit, 61, 0.05)
+    assert not limit.is_over()
+    machine.go_on(limit, 100, 0.02)
+    assert limit.is_over()
 
 
 def test_who_stops_computing_has_the_whole_time_again(machine: Machine) -> None:
