@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 RANK = Path(__file__).with_name("old_torch_rank.py")

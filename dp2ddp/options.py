@@ -30,7 +30,7 @@ _Default = TypeVar("_Default")
 def option(default: _Default, help: str, *spellings: str, **how: Any) -> _Default:
     """A field that is an option of the command line, too.
 
-    spellings: where they are others than the field's name. how: what its type does not say: `least`, `choices`,
+    spellings: where they are others than the field's name. how: what its type does not say: `least`, `most`, `choices`,
     `metavar`, `path` (what it must be), `codes` (of rules).
     """
     metadata = {"help": help, "spellings": spellings, **how}
@@ -104,6 +104,7 @@ class _Given:
             raise OptionError(str(error)) from error
 
 
+MOST_DEVICES = 1024  # a process for each: a slip of the keyboard must not start a hundred thousand
 _NO_PROGRESS = "Give up after so many seconds without progress."
 _VIRTUAL = "Virtual devices on the CPU, even where there are real ones."
 
@@ -114,7 +115,12 @@ class _Run(_Script):
         metadata={"help": "One process, or one for each device.", "choices": ("dp", "ddp")}
     )
     devices: int | None = option(
-        None, "Number of devices [default: as many as device_ids names, or 2].", "-n", "--devices", least=1
+        None,
+        "Number of devices [default: as many as device_ids names, or 2].",
+        "-n",
+        "--devices",
+        least=1,
+        most=MOST_DEVICES,
     )
     trace: Path | None = option(
         None, "Record every optimizer step in this folder.", path={"file_okay": False}
@@ -155,8 +161,8 @@ class _Versions(_Script):
     def worlds(self) -> tuple[int, ...]:
         """The numbers of devices, each once; none: as many as the script names, or 2."""
         numbers = (self.devices,) if isinstance(self.devices, int) else tuple(self.devices or ())
-        if any(number < 1 for number in numbers):
-            raise OptionError(f"devices={self.devices!r}: numbers of devices from 1 up")
+        if not all(1 <= number <= MOST_DEVICES for number in numbers):
+            raise OptionError(f"devices={self.devices!r}: numbers of devices from 1 to {MOST_DEVICES}")
         return tuple(dict.fromkeys(numbers))
 
 

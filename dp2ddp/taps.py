@@ -1,7 +1,7 @@
 """Where attributes of torch are replaced: each once, with what is done before, after and around it.
 
 Recorder, heartbeat, nudge, clock and counter follow the same functions: the first that comes puts a tap in the place of
-a function, and all subscribe to it. Whoever subscribes last is outermost; the order is that of runtime/boot.py.
+a function, and all subscribe to it. Whoever subscribes last is outermost; the order is that of runtime/process/boot.py.
 
 Any throughout: owners are modules and classes of torch, functions take and return whatever torch's do.
 """

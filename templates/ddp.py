@@ -27,6 +27,7 @@ class WholeBatchDDP(DistributedDataParallel):
         init_distributed()  # a script that was not converted may import what was
         # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
         WholeBatchDDP.__name__ = WholeBatchDDP.__qualname__ = "DataParallel"
+        WholeBatchDDP.__module__ = torch.nn.DataParallel.__module__
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1

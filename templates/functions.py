@@ -1,9 +1,10 @@
 """The parts of DataParallel over ranks: all hold all chunks, replicas and outputs, and replica r runs on rank r."""
 
+import functools
 import io
 import weakref
 from contextlib import redirect_stdout
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -11,12 +12,13 @@ import torch.distributed as dist
 from .broadcast import Rank, exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
-from .model import AnyDataParallel, make_copies
+from .model import AnyDataParallel, call_replica, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors, versions_of, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
+from .turns import run_in_turns
 
 
 class DataParallelOnRanks(AnyDataParallel):
@@ -47,6 +49,15 @@ class DataParallelOnRanks(AnyDataParallel):
         return gather_on_ranks(outputs, output_device, self.dim)
 
 
+class DataParallelInTurns(DataParallelOnRanks):
+    """DataParallelOnRanks for a model whose forward fills lists, counters, objects: ranks take turns."""
+
+    stands_for_data_parallel = True
+
+    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> List[Any]:
+        return parallel_apply_in_turns(replicas, inputs, kwargs)
+
+
 class LibrarysOnRanks(DataParallelOnRanks):
     """The base of a library's subclass of DataParallel: whatever device it names by a number is the rank's own."""
 
@@ -62,6 +73,12 @@ class LibrarysOnRanks(DataParallelOnRanks):
     @device_ids.setter
     def device_ids(self, numbers: Any) -> None:
         vars(self)["device_ids"] = numbers  # a file has these
+
+
+class LibrarysInTurns(DataParallelInTurns, LibrarysOnRanks):
+    """LibrarysOnRanks for a model whose forward fills lists, counters, objects: ranks take turns."""
+
+    stands_for_data_parallel = True
 
 
 def own_number() -> int:
@@ -148,6 +165,34 @@ def reduce_add_on_ranks(destination: Any, count: int, *tensors: torch.Tensor) ->
     return tuple(sum(tensors[place + count :: count], tensors[place]) for place in range(count))
 
 
+def data_parallel_in_turns(
+    module: Any,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Optional[Dict[str, Any]] = None,
+) -> Any:
+    """torch.nn.parallel.data_parallel, of a module whose forward fills lists, counters, objects."""
+    run = functools.partial(run_in_turns, module)
+    return data_parallel_on_ranks(module, inputs, device_ids, output_device, dim, module_kwargs, run)
+
+
+def parallel_apply_in_turns(
+    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+) -> List[Any]:
+    """torch.nn.parallel.parallel_apply, of replicas whose forward fills lists, counters, objects."""
+    if not all(hasattr(module, "of_all_ranks") for module in modules):
+        raise RuntimeError(
+            "parallel_apply: other ranks do not see what these change: give it replicas by replicate"
+        )
+
+    def run(replica: Any, has_rows: bool, rows: Any, named: Any) -> Any:
+        return run_in_turns(replica.of_all_ranks[1], replica, has_rows, rows, named)
+
+    return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, run)
+
+
 class Running:
     """The replicas of the call of parallel_apply that goes on."""
 
@@ -156,7 +201,11 @@ class Running:
 
 
 def parallel_apply_on_ranks(
-    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+    modules: Any,
+    inputs: Any,
+    kwargs_tup: Any = None,
+    devices: Any = None,
+    run_replica: Any = call_replica,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -189,13 +238,16 @@ def parallel_apply_on_ranks(
     with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
         try:
             refuse_hidden((rows, named))
-            outputs = mine(*rows, **named)
+            outputs = run_replica(mine, has_rows, rows, named)
             refuse_hidden(outputs)
         except Exception as raised:
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-    text = printed.getvalue() if has_rows else ""
+    is_heard = (
+        has_rows if run_replica is call_replica else dist.get_rank() == 0
+    )  # in turns, each has heard all
+    text = printed.getvalue() if is_heard else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])

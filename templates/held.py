@@ -115,7 +115,9 @@ def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = 
 
 
 def can_be_sent(answer: Any) -> bool:
-    """Whether other processes can have a copy of it; a lock, a future or a pool stays where it is."""
+    """Whether other processes can have a copy of it; a lock, a pool or the end of a pipe stays where it is."""
+    if hasattr(answer, "fileno"):
+        return False
     try:
         pickle.loads(pickle.dumps(answer))
     except Exception:

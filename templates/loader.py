@@ -90,7 +90,9 @@ class FollowedBatches(Rank0Batches):
         if together():
             self.follow()
         batch = super().__next__()
-        set_host_streams(tell_all(host_streams()))  # a sampler may draw at each batch
+        streams = tell_all(host_streams())
+        if dist.get_rank():  # a sampler may draw at each batch
+            set_host_streams(streams)
         return batch
 
     def follow(self) -> None:

@@ -39,6 +39,7 @@ class AnyDataParallel(torch.nn.Module):
             AnyDataParallel.of_program = type(self)
             # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
+            type(self).__module__ = torch.nn.DataParallel.__module__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -84,6 +85,10 @@ class WholeBatch(AnyDataParallel):
         return JoinRows.apply(rows, counts, dim)
 
 
+def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
+
+
 def data_parallel_on_ranks(
     module: Any,
     inputs: Any,
@@ -91,16 +96,13 @@ def data_parallel_on_ranks(
     output_device: Any = None,
     dim: int = 0,
     module_kwargs: Optional[Dict[str, Any]] = None,
+    run_replica: Any = call_replica,
 ) -> Any:
     """torch.nn.parallel.data_parallel, over the ranks."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return run_alone(module, inputs, module_kwargs or {})
-    return compute_own_rows(module, dim, GradientSums, call_replica, inputs, module_kwargs or {})
-
-
-def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
+    return compute_own_rows(module, dim, GradientSums, run_replica, inputs, module_kwargs or {})
 
 
 def compute_own_rows(

@@ -27,7 +27,8 @@ def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
         except Exception as raised:
             error = raised
     answer, error, streams = tell_all((answer, error, host_streams()))
-    set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
+    if dist.get_rank():  # what has drawn on rank 0 has drawn for all; a thread may go on drawing there
+        set_host_streams(streams)
     if error is None:
         return answer
     try:

@@ -11,14 +11,14 @@ from .trees import map_tensors
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, in one message for each type of number."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
-        message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, owner, group_of(message))
-        if dist.get_rank() != owner:
-            for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
-                tensor.copy_(part.view_as(tensor))
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)  # type: ignore[attr-defined]
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from .files import FILES
 from .meeting import raise_on_all
-from .model import WholeBatch
+from .model import WholeBatch, call_replica
 from .one_rank import FromRank, share_tree
 from .replicas import share_tensors
 from .writing import own_parameters
@@ -41,31 +41,43 @@ class WholeBatchInTurns(WholeBatch):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        memory, outputs, errors = Reached(self.module, [*inputs, *kwargs.values()]), None, []
-        shares_all = memory.reaches_modules
-        copies = own_parameters(replica, shares_all)
-        for rank in range(dist.get_world_size()):
-            news: Any = None
-            if rank == dist.get_rank():
-                with kept_lines() as lines:
-                    try:
-                        outputs = super().run_replica(replica, has_rows, inputs, kwargs)
-                    except Exception as error:
-                        errors.append(error)
-                left = memory.news(has_rows, errors)
-                news = left, lines if has_rows else None, memory.new
-            left, lines_there, tensors = share_tree(news, rank, copies)
-            write_lines(lines_there or [])
-            try:
-                memory.follow(rank, left, tensors)
-            except Exception as error:
-                errors.append(error)
-            if shares_all and lines_there is not None:
-                share_tensors([*self.module.parameters(), *self.module.buffers()], rank)
-        memory.connect(copies)
-        share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
-        raise_on_all(errors[0] if errors and has_rows else None)
-        return outputs
+        return run_in_turns(self.module, replica, has_rows, inputs, kwargs, super().run_replica)
+
+
+def run_in_turns(
+    module: torch.nn.Module,
+    replica: Any,
+    has_rows: bool,
+    inputs: Any,
+    kwargs: Any,
+    run_replica: Any = call_replica,
+) -> Any:
+    """The outputs of this rank's replica of a module, which runs in its turn."""
+    memory, outputs, errors = Reached(module, [*inputs, *kwargs.values()]), None, []
+    shares_all = memory.reaches_modules
+    copies = own_parameters(replica, shares_all)
+    for rank in range(dist.get_world_size()):
+        news: Any = None
+        if rank == dist.get_rank():
+            with kept_lines() as lines:
+                try:
+                    outputs = run_replica(replica, has_rows, inputs, kwargs)
+                except Exception as error:
+                    errors.append(error)
+            left = memory.news(has_rows, errors)
+            news = left, lines if has_rows else None, memory.new
+        left, lines_there, tensors = share_tree(news, rank, copies)
+        write_lines(lines_there or [])
+        try:
+            memory.follow(rank, left, tensors)
+        except Exception as error:
+            errors.append(error)
+        if shares_all and lines_there is not None:
+            share_tensors([*module.parameters(), *module.buffers()], rank)
+    memory.connect(copies)
+    share_tensors([*module.parameters()])  # a forward may write into their .data: replica 0's stay
+    raise_on_all(errors[0] if errors and has_rows else None)
+    return outputs
 
 
 @contextmanager

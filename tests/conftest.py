@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from dp2ddp.runtime.server import Server
+    from dp2ddp.runtime.process.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -113,8 +113,8 @@ def wants_all(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One process that has torch imported; runs of tests are forked from it (runtime/forked.py)."""
-    from dp2ddp.runtime.server import Server
+    """One process that has torch imported; runs of tests are forked from it (runtime/process/forked.py)."""
+    from dp2ddp.runtime.process.server import Server
     from dp2ddp.trial.runs import environment
 
     with Server(environment()) as server:

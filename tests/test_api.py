@@ -107,7 +107,7 @@ def test_an_answer_to_no_hazard_is_an_error(folder: Path) -> None:
 
 
 def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
-    with pytest.raises(dp2ddp.OptionError, match="numbers of devices from 1 up"):
+    with pytest.raises(dp2ddp.OptionError, match="numbers of devices from 1 to 1024"):
         dp2ddp.verify("train.py", devices=0)
     with pytest.raises(dp2ddp.OptionError, match="--aligned needs --converted"):
         dp2ddp.verify("train.py", aligned=True)

@@ -14,8 +14,8 @@ import pytest
 
 from dp2ddp.codemod.convert import convert
 from dp2ddp.comparison.checkpoints import difference
-from dp2ddp.runtime.run import watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
 

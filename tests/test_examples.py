@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from verdicts import Document, forked_verdicts
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -20,7 +20,7 @@ import pytest
 from verdicts import Document, forked_verdicts
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.copies.kinds import KINDS, choose
 from tests.copies.test_scratch import state
 

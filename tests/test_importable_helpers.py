@@ -29,7 +29,7 @@ def modules_after(code: str, before: str = "") -> set[str]:
 
 def names_of_rules() -> set[str]:
     """The templates' definitions that the codemod names: what a conversion may ask for."""
-    known = set(all_templates().names)
+    known = set(all_templates().homes)
     trees = (
         ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "dp2ddp" / "codemod").rglob("*.py")
     )

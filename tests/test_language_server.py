@@ -202,7 +202,7 @@ def test_a_fault_beside_the_rules_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_fault_in_the_plan_of_a_conversion_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2ddp.review.hits.check_project", lambda *project: {}["fault"])
+    monkeypatch.setattr("dp2ddp.review.data_parallel.check_project", lambda *project: {}["fault"])
     text = f"{WRONG}net = torch.nn.DataParallel(net)\nnet(a)\n"
 
     told, found = diagnostics_of((tmp_path / "train.py").as_uri(), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ ALLOWED = {
     "doctor": {"runtime", "installed", "codemod"},
     "codemod": {"errors", "source", "launch", "copies"},
     "review": {"errors", "options", "source", "codemod"},
-    "runtime": {"errors", "taps", "trace", "costs", "copies"},
+    "runtime": {"errors", "taps", "source", "trace", "costs", "copies"},
     "copies": {"errors", "source"},
     "comparison": {"errors", "trace", "copies"},
     "report": {"errors", "masks", "source", "codemod", "review", "costs", "comparison", "runtime"},
@@ -132,6 +132,85 @@ def test_a_file_imports_only_what_its_package_may(package: str, path: Path) -> N
     assert not beyond, f"{path.relative_to(ROOT)} imports dp2ddp.{', dp2ddp.'.join(sorted(beyond))}"
 
 
+# The rooms of runtime; in "" is what all of them know.
+ROOMS = {
+    "": set(),
+    "hang": {""},
+    "virtual_cuda": {""},
+    "perturb": {"", "hang", "virtual_cuda"},
+    "observe": {"", "hang", "virtual_cuda", "perturb"},
+    "process": {"", "hang", "virtual_cuda", "perturb", "observe"},
+}
+
+
+def room_of(module: str) -> str:
+    first, *rest = module.removeprefix("dp2ddp.runtime.").split(".")
+    return first if rest or first in ROOMS else ""
+
+
+def test_a_room_of_runtime_imports_only_from_those_below_it() -> None:
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module, imported in imports_of_modules().items():
+        if module.startswith("dp2ddp.runtime."):
+            found[room_of(module)] |= {room_of(name) for name in imported if "dp2ddp.runtime." in name}
+    assert {room: names - {room} for room, names in found.items()} == ROOMS
+
+
+# Modules that name each other's types: a program has modules, and each knows its program.
+CIRCLES = [
+    {"codemod.looks.filling", "codemod.looks.forwards"},
+    {"codemod.model.flow", "codemod.model.modules", "codemod.model.program", "codemod.model.reach"},
+]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Within functions, too: a late import hides a circle, and does not cut it."""
+    circles = [
+        {name.removeprefix("dp2ddp.") for name in circle} for circle in circles_in(imports_of_modules())
+    ]
+    assert [sorted(circle) for circle in circles if not any(circle <= known for known in CIRCLES)] == []
+
+
+def imports_of_modules() -> dict[str, set[str]]:
+    """Module -> the modules that it imports; without `dp2ddp` itself, which looks its names up where they are used."""
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in (ROOT / "dp2ddp").rglob("*.py")
+    }
+    modules = {
+        name.removesuffix(".__init__"): path for name, path in paths.items() if name != "dp2ddp.__init__"
+    }
+    return {name: modules_named(path) & modules.keys() - {name} for name, path in modules.items()}
+
+
+def modules_named(path: Path) -> set[str]:
+    """What a file imports, and what it imports from that: `from package import module`."""
+    named = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            named |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+        elif isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+    return named
+
+
+def circles_in(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Sets of modules of which each reaches each other."""
+    reached = {name: reached_from(name, graph) for name in graph}
+    circles = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+    return [set(circle) for circle in circles if circle]
+
+
+def reached_from(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = set(graph[start])
+    while waiting:
+        reached.add(name := waiting.pop())
+        waiting |= graph[name] - reached
+    return reached
+
+
 def test_the_table_names_every_package_and_no_other() -> None:
     assert {package for package, _ in package_files()} == set(ALLOWED)
 
@@ -212,7 +291,7 @@ def test_what_libcst_needs_to_match_is_not_loaded_to_convert(tmp_path: Path) -> 
 
 
 def test_the_parent_side_of_a_run_loads_neither_torch_nor_libcst() -> None:
-    assert not loaded_after("import dp2ddp.runtime.run") & {"torch", "libcst"}
+    assert not loaded_after("import dp2ddp.runtime.process.run") & {"torch", "libcst"}
 
 
 def test_a_check_without_a_hit_loads_neither_rules_nor_facts(tmp_path: Path) -> None:

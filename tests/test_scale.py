@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 
 # images that are augmented in a worker, BatchNorm, a short last batch; losses are printed
 SCRIPT = """
@@ -19,7 +19,7 @@ import random
 import sys
 
 import torch
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
 

@@ -7,10 +7,10 @@ import warnings
 import pytest
 
 OURS = (
-    "dp2ddp.runtime.distributed",
+    "dp2ddp.runtime.virtual_cuda.distributed",
     "dp2ddp.templates.ddp",
     "templates.ddp",
-    "tests.runtime.test_nccl",
+    "tests.runtime.virtual_cuda.test_nccl",
     "ranks",
 )
 DEPRECATED = "`torch.distributed.all_gather_into_tensor` is deprecated"

@@ -14,7 +14,7 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import document
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import Subject, Version, subject_of
 from dp2ddp.trial.trial import run_trial
 

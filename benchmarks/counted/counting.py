@@ -336,8 +336,8 @@ WAITS |= {"is_nonzero", "equal", "nonzero"}
 
 def follow_devices(now: Counter[str]) -> None:
     """Count bytes that go to a virtual device, from the host or another one, and calls for which the host waits."""
-    from dp2ddp.runtime import function_mode, tensor_methods
-    from dp2ddp.runtime.places import HOST, place_of
+    from dp2ddp.runtime.virtual_cuda import function_mode, tensor_methods
+    from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
 
     mode: Any = function_mode.VirtualDevices
     see = mode.__torch_function__

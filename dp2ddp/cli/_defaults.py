@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.settings import FILE, find_table, path_below, says_unread
+from dp2ddp.source.pyproject import FILE, find_table, path_below, says_unread
 
 # By command, the options that the file may set, by their long names. What is in none of the two tables is refused, too.
 FROM_FILE: Mapping[str, frozenset[str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 
 from dp2ddp.cli._completion import rule_codes
 from dp2ddp.errors import OptionError
-from dp2ddp.options import VerifyOptions, declared
+from dp2ddp.options import MOST_DEVICES, VerifyOptions, declared
 from dp2ddp.review.settings import UnknownCodeError, checked_codes
 
 if TYPE_CHECKING:
@@ -32,9 +33,22 @@ class Worlds(_Numbers):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         parts = str(value).split(",")
-        if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-            self.fail(f"{value!r}: numbers of devices from 1 up, like 2 or 2,3,4", param, ctx)
+        if not all(part.strip().isdecimal() and 0 < int(part) <= MOST_DEVICES for part in parts):
+            self.fail(f"{value!r}: numbers of devices from 1 to {MOST_DEVICES}, like 2 or 2,3,4", param, ctx)
         return tuple(int(part) for part in parts)
+
+
+class Seconds(click.FloatRange):
+    """Some: `nan` compares with nothing, so nothing would ever last longer."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 class Words(_Words):
@@ -113,8 +127,8 @@ def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
     words = {"type": Words()} if each.default is None else {"multiple": True, "callback": _answers}
     types: dict[str, Mapping[str, Any]] = {
         "bool": {"is_flag": True},
-        "int": {"type": click.IntRange(min=how.get("least"))},
-        "float": {"type": click.FloatRange(min=0, min_open=True)},
+        "int": {"type": click.IntRange(how.get("least"), how.get("most"))},
+        "float": {"type": Seconds()},
         "Path": {"type": click.Path(path_type=Path, **how.get("path", {}))},
         "int | Sequence[int]": {"type": Worlds()},
         "Sequence[str]": words,

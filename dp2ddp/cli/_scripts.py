@@ -25,8 +25,8 @@ def warn(text: str) -> None:
 def devices_named(script: Path, as_module: bool = False) -> int | None:
     """How many devices the script's own device_ids name, where that can be read off."""
     from dp2ddp.codemod.convert import convert
-    from dp2ddp.source.files import read_source
     from dp2ddp.source.projects import read_project
+    from dp2ddp.source.read_source import read_source
 
     if "device_ids" not in read_source(script).text:
         return None

@@ -59,7 +59,7 @@ def command(options: CheckOptions, form: str, stdin_filename: str | None, each: 
 
 
 def _stdin() -> str:
-    from dp2ddp.source.files import read_source
+    from dp2ddp.source.read_source import read_source
 
     return read_source("-").text
 

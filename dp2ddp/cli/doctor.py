@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli._options import Seconds
 from dp2ddp.cli._progress import is_terminal
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ NAME_WIDTH = 16
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+@click.option("--timeout", type=Seconds(), default=30.0, show_default=True,
               help="Seconds for torch, and for two ranks, before the doctor gives up.")  # fmt: skip
 def command(as_json: bool, timeout: float) -> None:
     """Ask this machine whether training with several processes can work on it.
@@ -85,14 +87,5 @@ def verdict(answers: Sequence[Answer]) -> str:
 
 def document(answers: Sequence[Answer], works: bool) -> str:
     """Everything as JSON (docs/launch.md)."""
-    entries = [
-        {
-            "name": answer.name,
-            "state": answer.state,
-            "text": answer.text,
-            "advice": answer.advice,
-            "facts": dict(answer.facts),
-        }
-        for answer in answers
-    ]
+    entries = [dataclasses.asdict(answer) for answer in answers]
     return json.dumps({"works": works, "answers": entries}, indent=2) + "\n"

@@ -78,6 +78,8 @@ def command(
     }
     _check_options(target, gpus, nodes, given, output)
     job, wrapped = _job(script, as_module, arguments, gpus, nodes, restarts, place)
+    if output and output != "-":
+        _check_place(Path(output), Path(job.script))  # before a conversion is written for nothing
     if wrapped and output not in (None, "-"):
         job = _converted_beside(job, as_module, wrapped, force)
     elif wrapped and (output or not place.launcher):
@@ -152,8 +154,8 @@ def _unconverted(job: Job, wrapped: str) -> SourceError:
 def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
     """What starts the conversion in the script's place; a HazardError if its owner must answer something first."""
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.runtime.on_the_way import start_words
-    from dp2ddp.runtime.scratch import lasting_folder
+    from dp2ddp.runtime.process.on_the_way import start_words
+    from dp2ddp.runtime.process.scratch import lasting_folder
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import conversion_of
 
@@ -210,15 +212,20 @@ def _write(text: str, output: str, force: bool, place: Target, script: Path) -> 
         click.echo(text, nl=False)
         return
     path = Path(output)
-    if path.is_dir():
-        raise SourceError(f"{output}: a folder; name a file with -o")
-    if not path.parent.is_dir():
-        raise SourceError(f"{output}: cannot be written (there is no folder {path.parent})")
-    if path.exists() and path.samefile(script):
-        raise SourceError(f"{output}: is the script itself; name another file with -o")
+    _check_place(path, script)
     refuse_to_overwrite(path, text.encode(), force=force)
     write_atomically(path, text.encode())
     click.echo(f"written: {output}; {place.started_by} {shlex.quote(output)}", err=True)
+
+
+def _check_place(path: Path, script: Path) -> None:
+    """Whether a launch file may lie there; --force overwrites no script that it is to start."""
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder; name a file with -o")
+    if not path.parent.is_dir():
+        raise SourceError(f"{path}: cannot be written (there is no folder {path.parent})")
+    if path.exists() and path.samefile(script):
+        raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
 def _become(job: Job, given: Given, launcher: Launcher, started: Job) -> NoReturn:

@@ -29,7 +29,7 @@ def command(options: RunOptions) -> None:
 
     script = ready_to_run("run", options.script, options.as_module)
     from dp2ddp.cli._scripts import devices_named, runnable, warn
-    from dp2ddp.runtime.run import run_here
+    from dp2ddp.runtime.process.run import run_here
     from dp2ddp.trace.record_folder import refuse_others
 
     module = module_of(script, options.as_module)

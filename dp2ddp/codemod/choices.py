@@ -1,5 +1,3 @@
 """What a conversion can be asked for, by name: read by the command line before anything of the codemod is loaded."""
 
-from __future__ import annotations
-
 STYLES = EXACT, IDIOMATIC = "exact", "idiomatic"

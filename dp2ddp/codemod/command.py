@@ -3,8 +3,6 @@
 `python -m libcst.tool codemod -x dp2ddp.codemod.command.ConvertDataParallel PATHS`
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -61,9 +61,8 @@ class Conversion:
     launch: str = ""
     entry_module: str = ""  # "package.train", of a script that is started with -m
     used_by: tuple[OtherEntry, ...] = ()  # other scripts that import what is changed here
-    missing: tuple[
-        str, ...
-    ] = ()  # imports that were not found, and may be the project's own: nobody has read them
+    # imports that were not found, and may be the project's own: nobody has read them
+    missing: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()  # local modules that are no Python: nobody has looked at them either
     links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
 

@@ -1,7 +1,5 @@
 """The whole codemod on one page: Program → rules → plans → Conversion. Read this first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Optio
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge.libraries import may_be_local
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, may_wrap_hidden
@@ -37,18 +36,7 @@ OF_OTHERS = ("DDP902", "DDP912")
 # Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
 # are its own, and these convert what the script does around it.
 OF_LIBRARIES = ("DDP208", "DDP305")
-AROUND_LIBRARIES = (
-    "DDP101",
-    "DDP102",
-    "DDP301",
-    "DDP302",
-    "DDP5",
-    "DDP904",
-    "DDP906",
-    "DDP910",
-    "DDP911",
-    "DDP912",
-)
+AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP904 DDP906 DDP910 DDP911 DDP912"))
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
@@ -140,7 +128,7 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     program = read_program(project)
     if not named and not hidden_wraps(program):
         return None
-    refuse_other_helpers(program, frozenset(all_templates().names))
+    refuse_other_helpers(program, frozenset(all_templates().homes))
     if not find_wraps(program):
         refuse_lone_script(program)
     chosen = _rules_for(program, rules)

@@ -1,7 +1,5 @@
 """A rule's page, made from its docstring and its examples."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,15 +26,7 @@ def _link(document: re.Match[str]) -> str:
 
 def rule_text(rule: DescribedRule) -> str:
     """What `dp2ddp rules CODE` prints: title, docstring, examples."""
-    lines = [
-        f"# {rule.code} {rule.name}",
-        "",
-        rule.about(),
-        "",
-        rule.page(),
-        "",
-        "## Examples",
-    ]
+    lines = [f"# {rule.code} {rule.name}", "", rule.about(), "", rule.page(), "", "## Examples"]
     for example in rule.examples:
         lines += ["", *_example(rule, example)]
     return "\n".join(lines) + "\n"

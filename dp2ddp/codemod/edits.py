@@ -3,15 +3,11 @@
 Every piece carries its `because`, which the person reads in the report.
 """
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dp2ddp.codemod.model.positions import Positions, Span
-from dp2ddp.source.files import SourceFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +50,7 @@ class DropArgument:
 
 @dataclass(frozen=True, eq=False)
 class Remove:
-    """Take a whole statement out; `pass` takes its place where a block would be empty."""
+    """Take a whole simple statement out; `pass` takes its place where a block would be empty."""
 
     node: ast.stmt
     because: str
@@ -137,6 +133,7 @@ TextEdit = (
     | DropImport
 )
 Finding = TextEdit | Hazard | Note
+CODE = ("code", "helper", "test")  # the parts of edits that hold new code
 
 
 @dataclass(frozen=True)
@@ -162,13 +159,7 @@ def gone_with(edit: Finding, positions: Positions) -> Gone | None:
 
 def new_code(edits: Iterable[Finding]) -> str:
     """All code that edits bring, in one text."""
-    return " ".join(_parts(edits))
-
-
-def _parts(edits: Iterable[Finding]) -> Iterator[str]:
-    for edit in edits:
-        for part in ("code", "helper", "test"):
-            yield str(getattr(edit, part, ""))
+    return " ".join(str(getattr(edit, part, "")) for edit in edits for part in CODE)
 
 
 @dataclass(frozen=True)
@@ -177,23 +168,3 @@ class Header:
 
     lines: tuple[str, ...]
     behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
-
-
-class ParsedFile(Protocol):
-    """A file with its tree, as far as edits and answers to hazards ask for it."""
-
-    source: SourceFile
-    tree: ast.Module
-    positions: Positions
-
-    @property
-    def parents(self) -> Mapping[ast.AST, ast.AST]: ...
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The statement that a node is, or stands in."""
-
-    def text(self, node: ast.AST) -> str:
-        """A node as it is written."""
-
-    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        """All nodes of some kinds."""

@@ -1,14 +1,11 @@
 """What a conversion adds at the top of a file: the import of the helpers or, where asked for, their text."""
 
-from __future__ import annotations
-
 from dp2ddp.codemod.edits import Header
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plans.plan import FilePlan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAGE
@@ -57,12 +54,10 @@ def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:
 def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
     """A ConversionError for a script that means something else by a name which the helpers have or need."""
     module, taken = each.module, set(each.renamed)
+    meant = {line.bound: line.dotted for line in lifted.imports}
     for name in lifted.global_names:
-        bindings = module.top.bindings.get(name, [])
-        shared = (name, *SHARED.get(name, ()))
-        if not _is_here(module, name) and any(
-            binding.how is not Binds.IMPORT or binding.dotted not in shared for binding in bindings
-        ):
+        bound = {_in_typing(binding.dotted) for binding in module.top.bindings.get(name, ())}
+        if not _is_here(module, name) and bound - {meant.get(name)}:
             taken.add(name)
     if taken:
         raise ConversionError(
@@ -71,22 +66,6 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
         )
 
 
-# Names that templates and scripts both import, and the one thing that they mean.
-SHARED = {
-    "dist": ("torch.distributed",),
-    "timedelta": ("datetime.timedelta",),
-    "DistributedDataParallel": ("torch.nn.parallel.DistributedDataParallel",),
-    "DataLoader": ("torch.utils.data.DataLoader",),
-    **{
-        name: (f"typing.{name}", f"collections.abc.{name}")
-        for name in ("Callable", "Collection", "Iterable", "Iterator", "Mapping", "Sequence")
-    },
-    **{name: (f"typing.{name}",) for name in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple")},
-    "contextmanager": ("contextlib.contextmanager",),
-    "redirect_stdout": ("contextlib.redirect_stdout",),
-    "suppress": ("contextlib.suppress",),
-    "count": ("itertools.count",),
-    "islice": ("itertools.islice",),
-    "deque": ("collections.deque",),
-    "WeakSet": ("weakref.WeakSet",),
-}
+def _in_typing(dotted: str) -> str:
+    """`typing.Iterator` of `collections.abc.Iterator`, which is the same to those who annotate."""
+    return dotted.replace("collections.abc.", "typing.")

@@ -1,7 +1,5 @@
 """Where the helpers of a conversion live: in a module beside the script, in the script itself, or in dp2ddp."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import sys
@@ -13,9 +11,10 @@ from pathlib import Path
 
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, all_templates, read_templates
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import Rewrite, SourceFile, read_source
+from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import OPENING, is_helper_module
 from dp2ddp.source.parsing import parse
+from dp2ddp.source.read_source import read_source
 
 
 class HelperPlace(Enum):
@@ -79,7 +78,7 @@ def _helper_module(
         )
     parse(place)  # its owner may have broken it
     there = Template(place.name, place.text)
-    known = {name for name in library.names if name in there.definitions}
+    known = {name for name in library.homes if name in there.definitions}
     if place.text == module_text(known, library):
         return HelperModule(place, module_text(known | helpers, library), tuple(sorted(helpers - known)))
     if renew and not _is_of_this_edition(place):

@@ -1,7 +1,5 @@
 """The command that starts the converted script: one process a device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.orders import hash_orders

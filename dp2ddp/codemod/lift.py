@@ -13,8 +13,9 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from dp2ddp.codemod.model.positions import Positions
-from dp2ddp.codemod.model.scopes import Reader
+from dp2ddp.codemod.model.nodes import DEFINITIONS, all_from
+from dp2ddp.codemod.model.positions import Positions, bounds
+from dp2ddp.codemod.model.scopes import Reader, settings
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import nodes_in
 
@@ -35,6 +36,11 @@ class ImportLine:
         return self.alias or self.name or self.module.split(".")[0]
 
     @property
+    def dotted(self) -> str:
+        """What the bound name means."""
+        return f"{self.module}.{self.name}" if self.name else self.module if self.alias else self.bound
+
+    @property
     def text(self) -> str:
         alias = f" as {self.alias}" if self.alias and self.alias != self.name else ""
         return (
@@ -48,15 +54,12 @@ class Lifted:
 
     imports: tuple[ImportLine, ...]
     by_name: Mapping[str, str]  # the text of each definition
-    modules: tuple[str, ...]
-    taken: tuple[tuple[Template, Definition], ...]
+    taken: tuple[Definition, ...]
 
-    @cached_property
+    @property
     def global_names(self) -> frozenset[str]:
         """The names that the definitions have or read at module level, builtins too: asked where they are pasted."""
-        return frozenset().union(
-            *(template.global_names(definition.node) for template, definition in self.taken)
-        )
+        return frozenset().union(*(each.template.global_names(each.node) for each in self.taken))
 
     @property
     def definitions(self) -> tuple[str, ...]:
@@ -67,9 +70,21 @@ class Lifted:
 class Definition:
     """A top-level definition of a template."""
 
-    module: str
+    template: Template
     name: str
     node: ast.stmt
+
+    @property
+    def names(self) -> list[str]:
+        """What it says."""
+        return list(dict.fromkeys(each.id for each in nodes_in(self.node) if type(each) is ast.Name))
+
+    @property
+    def imports(self) -> Iterator[ImportLine]:
+        """The imports behind its names; `import a.b` only where it says `a.b`."""
+        text = self.template.positions.source(self.node)
+        lines = (line for name in self.names for line in self.template.imports.get(name, ()))
+        return (line for line in lines if line.name or line.alias or line.module in text)
 
 
 class Template:
@@ -80,7 +95,9 @@ class Template:
         self.text = text
         self.tree = ast.parse(text)
         self.positions = Positions(text)
-        self.definitions = {definition.name: definition for definition in self._definitions()}
+        self.definitions = {
+            each: Definition(self, each, node) for node in self.tree.body for each in _defined(node)
+        }
         self.imports: dict[str, list[ImportLine]] = {}
         for line in self._imports():
             if not line.module.startswith("."):
@@ -92,63 +109,31 @@ class Template:
         """Needed only where helpers are pasted into a script, among names of its own."""
         return Reader(self.tree, ())
 
-    def _definitions(self) -> Iterator[Definition]:
-        for node in self.tree.body:
-            for name in _defined(node):
-                yield Definition(self.name, name, node)
-
     def _imports(self) -> Iterator[ImportLine]:
         for node in self.tree.body:
             yield from import_lines(node)
 
-    def needs(self, node: ast.stmt) -> list[str]:
-        """Names that a definition uses."""
-        return list(dict.fromkeys(each.id for each in nodes_in(node) if type(each) is ast.Name))
-
-    def imports_for(self, name: str, node: ast.stmt) -> Iterator[ImportLine]:
-        """The imports behind a name; `import a.b` only where the definition says `a.b`."""
-        text = self.positions.source(node)
-        return (line for line in self.imports[name] if line.name or line.alias or line.module in text)
-
     def segment(self, node: ast.stmt) -> str:
         """The text of a definition, with the comment lines right above it."""
-        start = self.positions.line_starts[_first_line(node) - 1]
-        while (above := self._line_before(start)) is not None and above[1].startswith("#"):
-            start = above[0]
-        return self.text[start : self.positions.span(node).end]
+        starts, first = self.positions.line_starts, bounds(node)[0] - 1
+        while first and self.text.startswith("#", starts[first - 1]):
+            first -= 1
+        return self.text[starts[first] : self.positions.span(node).end]
 
     def global_names(self, node: ast.stmt) -> set[str]:
         """Names that a definition reads from the module around it, or from builtins, and those that it defines."""
         names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
         return {name.id for name in names if self._is_global(name)} | set(_defined(node))
 
-    def _line_before(self, start: int) -> tuple[int, str] | None:
-        if start == 0:
-            return None
-        index = self.positions.line_starts.index(start) - 1
-        return self.positions.line_starts[index], self.text[self.positions.line_starts[index] : start]
-
     def _is_global(self, node: ast.Name) -> bool:
         scope = self.scopes.scope_of[node].lookup(node.id)
         return scope is None or scope is self.scopes.top
 
 
-def _first_line(node: ast.stmt) -> int:
-    decorators = getattr(node, "decorator_list", [])
-    return int(decorators[0].lineno if decorators else node.lineno)
-
-
 def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(node, DEFINITIONS):
         return [node.name]
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AnnAssign)
-        else []
-    )
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    return [target.id for target, _ in settings(node) if isinstance(target, ast.Name)]
 
 
 def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
@@ -182,11 +167,11 @@ class Library:
         self.texts = read_templates() if texts is None else texts
         self.parsed: dict[str, Template] = {}
 
-    @property
-    def names(self) -> list[str]:
-        """Every function and class that the templates define."""
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """Every function and class that the templates define, and the template."""
         definition = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
-        return [name for text in self.texts.values() for name in definition.findall(text)]
+        return {name: home for home, text in self.texts.items() for name in definition.findall(text)}
 
     def template(self, name: str) -> Template:
         if name not in self.parsed:
@@ -195,51 +180,28 @@ class Library:
 
     def module_of(self, helper: str) -> str:
         """The template that defines a helper."""
-        definition = re.compile(rf"^(?:def|class) {re.escape(helper)}\b", re.MULTILINE)
-        for name, text in self.texts.items():
-            if definition.search(text):
-                return name
-        raise ConversionError(f"the templates have no {helper}; please report this")
+        if helper not in self.homes:
+            raise ConversionError(f"the templates have no {helper}; please report this")
+        return self.homes[helper]
 
     def lift(self, helpers: Iterable[str]) -> Lifted:
         """The helpers and all they need: imports first, then definitions, those used by others before their users."""
-        definitions, imports = self._closure(helpers)
-        order = self._module_order({definition.module for definition in definitions})
-        needed = sorted(
-            definitions, key=lambda definition: (order.index(definition.module), definition.node.lineno)
-        )
+        requested = (self.template(self.module_of(helper)).definitions[helper] for helper in helpers)
+        taken = [*all_from(requested, self._needed_by)]
+        order = self._module_order({each.template.name for each in taken})
+        taken.sort(key=lambda each: (order.index(each.template.name), each.node.lineno))
         return Lifted(
-            imports=tuple(sorted(imports, key=str)),
-            by_name={
-                definition.name: self.template(definition.module).segment(definition.node)
-                for definition in needed
-            },
-            modules=tuple(order),
-            taken=tuple((self.template(definition.module), definition) for definition in needed),
+            imports=tuple(sorted({line for each in taken for line in each.imports}, key=str)),
+            by_name={each.name: each.template.segment(each.node) for each in taken},
+            taken=tuple(taken),
         )
 
-    def _closure(self, helpers: Iterable[str]) -> tuple[set[Definition], set[ImportLine]]:
-        queue = [self.template(self.module_of(helper)).definitions[helper] for helper in sorted(helpers)]
-        definitions: set[Definition] = set()
-        imports: set[ImportLine] = set()
-        while queue:
-            current = queue.pop()
-            if current in definitions:
-                continue
-            definitions.add(current)
-            template = self.template(current.module)
-            for name in template.needs(current.node):
-                if name in template.definitions:
-                    queue.append(template.definitions[name])
-                elif name in template.helpers:
-                    queue.append(self._imported(template.helpers[name]))
-                elif name in template.imports:
-                    imports.update(template.imports_for(name, current.node))
-        return definitions, imports
-
-    def _imported(self, line: ImportLine) -> Definition:
-        assert line.name is not None
-        return self.template(line.module.lstrip(".")).definitions[line.name]
+    def _needed_by(self, each: Definition) -> Iterator[Definition]:
+        for name in each.names:
+            if name in each.template.definitions:
+                yield each.template.definitions[name]
+            elif line := each.template.helpers.get(name):
+                yield self.template(line.module.lstrip(".")).definitions[line.bound]
 
     def _module_order(self, names: set[str]) -> list[str]:
         """Modules behind those that they import from; by name where that says nothing."""

@@ -1,7 +1,5 @@
 """Whether torchrun may start a script as it stands, and what it needs in its environment."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

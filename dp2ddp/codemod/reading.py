@@ -1,7 +1,5 @@
 """A project as the rules look at it: parsed, its names resolved, without what is no Python and what is dp2ddp's own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +8,7 @@ from dp2ddp.codemod.conversion import MENTION
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS
+from dp2ddp.codemod.looks.looked_up import HYDRA
 from dp2ddp.codemod.looks.ours import is_of_dp2ddp, read_tree
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.reach import Lookups
@@ -20,12 +19,8 @@ from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
 
 # What libraries find by names that the text of a program does not tell.
-LOOKUPS = Lookups().with_libraries(
-    anything=[
-        f"hydra.utils.{name}" for name in ("instantiate", "call", "get_class", "get_method", "get_object")
-    ],
-    of_caller=["fire.Fire"],
-    plain=("torch.", "numba.", "click.", "numpy.", "tqdm."),
+LOOKUPS = Lookups(
+    anything=HYDRA, of_caller=("fire.Fire",), plain=("torch.", "numba.", "click.", "numpy.", "tqdm.")
 )
 
 
@@ -61,9 +56,8 @@ def unread_libraries(project: Project) -> tuple[str, ...]:
     sources = (project.entry, *(each.source for each in project.modules))
     trees = (parse_leniently(source.text) for source in sources)
     tops = {top for tree in trees if tree for top in _imported(tree)}
-    tops = {
-        top for top in tops - local - {"", NAME} if not IMPORTS.match(f"import {top}")
-    }  # read for what wraps
+    # read for what wraps
+    tops = {top for top in tops - local - {"", NAME} if not IMPORTS.match(f"import {top}")}
     unknown = sorted(top for top in tops if not is_known_library(top))
     return tuple(
         f"{name}: if this library wraps models in DataParallel by itself, that was not seen"

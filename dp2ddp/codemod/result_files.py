@@ -165,7 +165,7 @@ def write_notebook(conversion: Conversion, output: str | None, *, force: bool, r
 def notebook_data(conversion: Conversion, target: Path | None = None) -> bytes:
     """That notebook. Raises SourceError where the conversion takes more files than the notebook."""
     from dp2ddp.source.helper_module import FILE
-    from dp2ddp.source.launching import launching_notebook
+    from dp2ddp.source.notebook.launching import launching_notebook
 
     path = conversion.before.path
     assert path is not None

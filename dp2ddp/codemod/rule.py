@@ -1,11 +1,11 @@
 """What a rule is: one file with a code, a page (its docstring), examples (its tests) and a local look at the model."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
 import pkgutil
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +18,7 @@ from dp2ddp.errors import ConversionError, did_you_mean
 
 # Where the rules of each style are: a rule exists by being a file there.
 PACKAGES = {"exact": "dp2ddp.codemod.rules", "idiomatic": "dp2ddp.codemod.idiomatic"}
+HEADINGS = ("What it does", "Why", "Safety", "References")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,26 @@ class DescribedRule:
         raise NotImplementedError
 
 
+class NamedByItsFile(DescribedRule):
+    """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
+
+    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading,
+    which a list may belong to.
+    """
+
+    def __init_subclass__(cls) -> None:
+        code, _, words = cls.__module__.rpartition(".")[2].partition("_")
+        if code.startswith("ddp"):
+            cls.code, cls.name = code.upper(), words.replace("_", "-")
+
+    @classmethod
+    def page(cls) -> str:
+        text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
+        title, *parts = re.split(r"\n\n(?!- )", text)
+        headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
+        return "\n\n".join((title, *headed))
+
+
 @dataclass(frozen=True)
 class Change:
     """An edit, with the helpers that it needs."""
@@ -123,6 +144,14 @@ class Rule(DescribedRule):
     @classmethod
     def about(cls) -> str:
         return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
+
+
+class IdiomaticRule(NamedByItsFile, Rule):
+    """A rule of the style that promises no sameness."""
+
+
+class ExactRule(NamedByItsFile, Rule):
+    """A rule of the style that promises sameness."""
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)
@@ -188,6 +217,12 @@ def rebase(node: ast.expr, helper: str, because: str) -> Change:
 def call_by(node: ast.Call, helper: str, because: str) -> Change:
     """`f(x)` becomes `helper(f, x)`."""
     return Change(PassTo(node, helper, because), (helper,))
+
+
+def hand_on(node: ast.expr, helper: str, because: str) -> Change:
+    """A function that is handed on is called by the helper, whoever calls it."""
+    code = f"(lambda *args, **kwargs: {helper}({{it}}, *args, **kwargs))"
+    return Change(Replace(node, code, because, {"it": node}), (helper,))
 
 
 def code_of(example: str) -> str:

@@ -4,8 +4,6 @@ Over-reported: each text in a call that may write counts, and so does what the n
 or as the default of an option.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

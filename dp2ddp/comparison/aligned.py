@@ -1,6 +1,6 @@
 """A port that draws other random numbers than DataParallel: is that all?
 
-Both were run again with the same numbers (runtime/aligned_runs.py). Two equal runs then say that nothing else differs,
+Both were run again with the same numbers (perturb/aligned_runs.py). Two equal runs then say that nothing else differs,
 if what the port draws by itself is right: over all ranks, each epoch has to take the samples that DataParallel's takes.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.trace.aligned_orders import (
     Dataset,
     Epoch,
@@ -37,11 +38,24 @@ class Aligned:
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
     unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
     taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
+    stdout: TextComparison | None = None  # None: not looked at
+    printing_ranks: tuple[int, ...] = ()
+    files: FilesComparison | None = None
 
     @property
     def same(self) -> bool:
         """Whether nothing differs but the random numbers that the port draws."""
         return self.comparison.same and not self.unshared and not self.unlike
+
+    @property
+    def prints_the_same(self) -> bool:
+        """Whether rank 0 alone prints, and DataParallel's lines."""
+        return (self.stdout is None or self.stdout.same) and not self.printing_ranks
+
+    @property
+    def leaves_the_same(self) -> bool:
+        """Whether the files are DataParallel's."""
+        return self.files is None or self.files.same
 
 
 _FEW = 30  # numbers, of which any two sets may go together

@@ -58,6 +58,7 @@ class Comparison:
     stepped: bool = (
         True  # or else these are backward passes, and no optimizer takes a step (trace/unstepped.py)
     )
+    lost_from: int | None = None  # the step from which on DataParallel's losses are NaN or infinite
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
 
@@ -133,6 +134,7 @@ def compare(
         natural=natural,
         unstepped_losses=len(reference.end.losses) if reference.end else 0,
         stepped=not reference.unstepped,
+        lost_from=lost_from(reference),
         parts=_parts(reference, port),
         unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
     )
@@ -314,12 +316,28 @@ def _matching_remarks(
         )
 
 
+def lost_from(reference: Trace) -> int | None:
+    """The step from which on every loss is NaN or infinite; so are the gradients then, and any two are alike."""
+    known = [
+        not losses or any(map(np.isfinite, losses)) for losses in (line["losses"] for line in reference.lines)
+    ]
+    first = len(known) - next((back for back, is_known in enumerate(reversed(known)) if is_known), len(known))
+    return first if first < len(known) else None
+
+
+def _lost(reference: Trace) -> Iterator[str]:
+    if (first := lost_from(reference)) is not None:
+        yield (
+            f"from step {first} on DataParallel's losses are NaN or infinite: from there on no difference can be seen"
+        )
+
+
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
     missing = [
         f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
     ]
-    others = (*_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
+    others = (*_lost(reference), *_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
     return (*missing, *_whole_everywhere(reference, ranks), *others)
 
 

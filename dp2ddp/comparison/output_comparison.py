@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -13,12 +13,14 @@ from pathlib import Path
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_redrawn, without_times
 from dp2ddp.comparison.contents import content_hash, notes_processes, opened
 from dp2ddp.comparison.events import event_lines, is_event_file
-from dp2ddp.comparison.libraries_own import is_of_start
+from dp2ddp.comparison.libraries_own import is_of_start, library_file
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import Tolerance
 from dp2ddp.comparison.value_files import TEXTS
 from dp2ddp.copies.leavings import FilesLeft
 
+# (name, DataParallel's file, that of the DDP version) -> by name what differs, "" for nothing
+CompareValues = Callable[[Sequence[tuple[str, str, str]]], Mapping[str, str]]
 NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
@@ -135,7 +137,7 @@ class FilesComparison:
 
     files: int
     different: tuple[FileDifference, ...]
-    of_libraries: tuple[str, ...] = ()  # what differs, and is about how a library was started
+    of_libraries: tuple[str, ...] = ()  # what differs, and is about how a library was started, in words
 
     @property
     def same(self) -> bool:
@@ -166,11 +168,9 @@ def compare_files(
     tolerance: Tolerance,
     code: OwnCode | None = None,
     spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
-) -> tuple[FilesComparison, list[tuple[str, str]]]:
-    """Compare names and contents; second: pairs of files to be compared by their values, which needs torch.
-
-    Of those that are text, too, the first line that differs is among the differences.
-    """
+    compare_values: CompareValues = lambda pairs: {},
+) -> FilesComparison:
+    """Compare names and contents; by their values those of torch, and texts that hold values."""
     code = code or OwnCode()
     both = {*expected.written, *actual.written}
     events, of_starts = set(filter(is_event_file, both)), set(filter(is_of_start, both))
@@ -185,7 +185,7 @@ def compare_files(
     }
     different = [FileDifference(path, what) for what, paths in odd.items() for path in paths]
     different += _compare_events(expected, actual, tolerance)
-    tensors: list[tuple[str, str]] = []
+    tensors: list[tuple[str, str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = expected.place(path), actual.place(other)
         if here.is_dir() or there.is_dir():  # links: what is in such folders is compared by itself
@@ -200,15 +200,28 @@ def compare_files(
             continue
         texts = _text(here), _text(there)
         if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
-            tensors.append((path, other))
+            tensors.append((path, str(here), str(there)))
             continue
         lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
         unlike_lines = list(_compare_lines(path, *lines, tolerance))
         different += unlike_lines
-        tensors += [(path, other)] * (bool(unlike_lines) and path.endswith(tuple(TEXTS)))
-    files = len(a | b) - sum(path != other for path, other in pairs.items())
-    on_one_side = of_starts & set(_odd(expected.written, actual.written))
-    return FilesComparison(files + len(events) // 2, tuple(different), tuple(on_one_side)), tensors
+        if unlike_lines and path.endswith(tuple(TEXTS)):
+            tensors.append((path, str(here), str(there)))
+    values = compare_values(tensors)
+    by_lines = {each.path: each for each in different}
+    different = [each for each in different if each.path not in values]
+    different += [
+        replace(by_lines.get(path, FileDifference(path, what)), what=what)
+        for path, what in values.items()
+        if what
+    ]
+    on_one_side = sorted(of_starts & set(_odd(expected.written, actual.written)))
+    rows = map(library_file, [*on_one_side, *(path for path, what in values.items() if not what)])
+    return FilesComparison(
+        len(a | b) - sum(path != other for path, other in pairs.items()) + len(events) // 2,
+        tuple(different),
+        tuple(dict.fromkeys(row.words for row in rows if row)),
+    )
 
 
 def pairs_but_for_times(expected: set[str], actual: set[str]) -> dict[str, str]:

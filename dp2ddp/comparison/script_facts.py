@@ -49,7 +49,7 @@ def decision_differences(step: Step, other: Step, rank: int) -> Iterator[Differe
 def stream_differences(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
     """Different samples that two ranks loaded with the same random numbers: half of an augmentation is lost.
 
-    The verifier gives each sample of a port a stream of its own (runtime/sample_streams.py), so gradients
+    The verifier gives each sample of a port a stream of its own (runtime/perturb/sample_streams.py), so gradients
     do not show it.
     """
     drawn: dict[int, tuple[int, set[tuple[int, ...]]]] = {}  # stream -> the first rank, and its samples

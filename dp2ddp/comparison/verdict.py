@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 
@@ -57,17 +57,18 @@ class Verdict:
     @property
     def same(self) -> bool:
         """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
-        if self.hidden or self.unsteady:
-            return False
-        if self.only_gradients:
-            return self.float64.same and self.float64.steps > 0 and not self.single_only
         outside = (
             self.stdout.same
             and not self.printing_ranks
             and self.files.same
             and self.codes[0] == self.codes[1]
         )
-        return self.float64.same and outside and not self.single_only
+        return self.trains_the_same and (self.float64.steps > 0 if self.only_gradients else outside)
+
+    @property
+    def trains_the_same(self) -> bool:
+        """Whether every step does, with numbers of its own."""
+        return self.float64.same and not (self.single_only or self.hidden or self.unsteady)
 
     @property
     def single_only(self) -> bool:
@@ -88,9 +89,22 @@ class Verdict:
         return not self.float64.same and self.aligned is not None and self.aligned.same and not self.by_hashes
 
     @property
+    def still_parts(self) -> Comparison | None:
+        """The aligned runs, where other random numbers look like the cause and are not all: these part as well."""
+        looks = bool(self.causes) and self.causes[0].code in OTHER_RANDOM_NUMBERS
+        aligned = self.aligned.comparison if self.aligned is not None else None
+        return aligned if looks and aligned is not None and not aligned.same else None
+
+    @property
     def compared_nothing(self) -> bool:
         """Whether there was nothing in either run that could have differed."""
-        return self.same and not self.trained and not self.stdout.lines and not self.files.files
+        seen = not self.lost if self.trained else self.stdout.lines or self.files.files
+        return self.same and not seen
+
+    @property
+    def lost(self) -> bool:
+        """Whether training begins with a loss that is NaN or infinite: no number behind it tells two runs apart."""
+        return self.float64.lost_from == 0
 
     @property
     def trained(self) -> bool:

@@ -18,9 +18,8 @@ from pathlib import Path
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION, _BENEATH, _NO_NEW_PRIVILEGES = 1, 1, 38
 _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14
-_CHANGES = sum(
-    1 << bit for bit in range(4, 13)
-)  # remove and make files, folders, links, pipes, sockets, devices
+# remove and make files, folders, links, pipes, sockets, devices
+_CHANGES = sum(1 << bit for bit in range(4, 13))
 _OLDEST = 2  # the first version in which a file can be moved to another folder
 _MOST = 5_000  # things beside the user's folders; with more, the originals are only asked afterwards
 

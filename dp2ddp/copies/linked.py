@@ -37,9 +37,8 @@ class LinkedCopy:
     before: Mapping[str, tuple[int, int]]  # path -> size and time of the last change, of files and links
     folders: frozenset[str]
     linked: tuple[Original, ...]
-    kept: tuple[
-        Path, ...
-    ]  # folders of the user's where nothing is written: the original, and where links lead to
+    # folders of the user's where nothing is written: the original, and where links lead to
+    kept: tuple[Path, ...]
 
     @property
     def inside(self) -> tuple[Path, ...]:

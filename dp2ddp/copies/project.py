@@ -20,7 +20,8 @@ from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
 from dp2ddp.errors import SourceError
-from dp2ddp.source.folders import as_typed, project_root
+from dp2ddp.source.folders import project_root
+from dp2ddp.source.git import as_typed
 from dp2ddp.source.left_out import is_left_out
 from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -26,37 +26,39 @@ from dp2ddp.costs.readings import Counted, Sent, write_or_say_why
 from dp2ddp.costs.steps import Steps
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
+What = Literal["collectives", "copies", "moves", "waits"]
+
 
 class Tally:
-    """Calls and bytes of each kind, so far."""
+    """What a step had: calls and bytes, by what they are and of which kind."""
 
     def __init__(self) -> None:
-        self.calls: Counts[str] = Counts()
-        self.bytes: Counts[str] = Counts()
+        self.calls: Counts[tuple[What, str]] = Counts()
+        self.bytes: Counts[tuple[What, str]] = Counts()
+        self.evaluated = False  # whether the wrapped model ran without gradients, too
 
-    def add(self, kind: str, size: int = 0) -> None:
-        """Count one call of a kind, with its bytes."""
-        self.calls[kind] += 1
-        self.bytes[kind] += size
+    def add(self, what: What, kind: str, size: int = 0) -> None:
+        """Count one call, with its bytes."""
+        self.calls[what, kind] += 1
+        self.bytes[what, kind] += size
 
     def taken(self) -> Tally:
         """What was counted, and begin anew."""
-        tally = Tally()
-        tally.calls, tally.bytes = self.calls, self.bytes
-        self.calls, self.bytes = Counts(), Counts()
-        return tally
+        taken = Tally()
+        vars(taken).update(vars(self))
+        vars(self).update(vars(Tally()))
+        return taken
 
 
-def mean(tallies: Sequence[Tally]) -> dict[str, Sent]:
+def mean(steps: Sequence[Tally], what: What) -> dict[str, Sent]:
     """The mean of several steps: kind -> calls and bytes a step."""
-    kinds = sorted({kind for tally in tallies for kind in tally.calls})
-    count = len(tallies)
+    keys = sorted({key for step in steps for key in step.calls if key[0] == what})
     return {
-        kind: Sent(
-            sum(tally.calls[kind] for tally in tallies) / count,
-            sum(tally.bytes[kind] for tally in tallies) / count,
+        key[1]: Sent(
+            sum(step.calls[key] for step in steps) / len(steps),
+            sum(step.bytes[key] for step in steps) / len(steps),
         )
-        for kind in kinds
+        for key in keys
     }
 
 
@@ -80,9 +82,9 @@ _READS = {"_local_scalar_dense": "item", "nonzero": "nonzero", "masked_select": 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Pushed in each thread of the script. Any throughout: arguments and results of whatever is called."""
 
-    def __init__(self, collectives: Tally, live: Live | None, real: RealCopies | None) -> None:
+    def __init__(self, tally: Tally, live: Live | None, real: RealCopies | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._collectives, self._live, self._real = collectives, live, real
+        self._tally, self._live, self._real = tally, live, real
         self.here = _Here()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -100,7 +102,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raw = func._schema.name.partition("::")[2].rstrip("_")
         name = _NAMES.get(raw, raw)
         sides = [size for each in args[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
-        self._collectives.add(name, 0 if name in _NO_BYTES else max(sides, default=0))
+        self._tally.add("collectives", name, 0 if name in _NO_BYTES else max(sides, default=0))
 
     def _note_results(self, args: Any, kwargs: Any, result: Any) -> None:
         assert self._live is not None
@@ -141,8 +143,8 @@ class _Here(threading.local):
 class RealCopies:
     """Copies between the host and real devices, which every operation shows: its tensors say where they are."""
 
-    def __init__(self, moves: Tally, waits: Tally) -> None:
-        self._moves, self._waits = moves, waits
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
 
     def note(self, func: Any, args: Any, result: Any) -> None:
         """Look whether an operation copied between devices, and count it."""
@@ -153,13 +155,13 @@ class RealCopies:
         elif name == "_to_copy" and given is not None:
             self._note_copy(given, result)
         elif name in _READS and given is not None and given.is_cuda:
-            self._waits.add(_READS[name])
+            self._tally.add("waits", _READS[name])
 
     def _note_copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         if target.is_cuda and not source.is_cuda:
-            self._moves.add("moved", bytes_of(target))
+            self._tally.add("moves", "moved", bytes_of(target))
         elif source.is_cuda and not target.is_cuda:
-            self._waits.add("cpu")
+            self._tally.add("waits", "cpu")
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -187,9 +189,9 @@ PlaceOf = Callable[[torch.Tensor], int]
 class Copies:
     """Follows torch.nn.parallel.comm, through which DataParallel copies everything."""
 
-    def __init__(self, copies: Tally, moves: Tally, place_of: PlaceOf, made: Callable[[Any], None]) -> None:
+    def __init__(self, tally: Tally, place_of: PlaceOf, made: Callable[[Any], None]) -> None:
         """`made` is told of what each of them returns."""
-        self._copies, self._moves, self._place_of, self._made = copies, moves, place_of, made
+        self._tally, self._place_of, self._made = tally, place_of, made
         self._inside = Inside()
         for name, note in (
             ("broadcast", self._note_weights),
@@ -224,7 +226,7 @@ class Copies:
         home = self._place_of(given[0])
         if home < 0:
             for each in tensors_in(result):
-                self._moves.add("moved", bytes_of(each))
+                self._tally.add("moves", "moved", bytes_of(each))
         else:
             self._add("inputs", (each for each in tensors_in(result) if self._place_of(each) != home))
 
@@ -241,7 +243,8 @@ class Copies:
         """What is split or gathered in a backward pass are the gradients of outputs and inputs."""
         sizes = [bytes_of(each) for each in copied]
         if sizes:
-            self._copies.add("gradients" if torch._C._current_graph_task_id() != -1 else kind, sum(sizes))
+            kind = "gradients" if torch._C._current_graph_task_id() != -1 else kind
+            self._tally.add("copies", kind, sum(sizes))
 
 
 HOST = -1
@@ -347,17 +350,6 @@ _MOVERS = {
 # Any below: functions of torch with whatever they take and return
 
 
-@dataclass(frozen=True)
-class _Step:
-    """What one step had."""
-
-    collectives: Tally
-    copies: Tally
-    moves: Tally
-    waits: Tally
-    evaluated: bool
-
-
 class Counter:
     """One for each process; `finish` writes what it counted."""
 
@@ -367,14 +359,12 @@ class Counter:
         """`place_of`: of virtual devices, of which there are `devices`; real ones are asked themselves."""
         self._folder, self._rank, self._warm_up, self._devices = folder, rank, warm_up, devices
         self._pid = os.getpid()
-        self._collectives, self._copies, self._moves, self._waits = Tally(), Tally(), Tally(), Tally()
-        self._evaluated = False
-        self._counted: list[_Step] = []
+        self._tally = Tally()
+        self._counted: list[Tally] = []
         self._place_of = place_of
         self._live = Live() if place_of else None
-        real = None if place_of else RealCopies(self._moves, self._waits)
-        self._mode = Operations(self._collectives, self._live, real)
-        self._followed = Copies(self._copies, self._moves, place_of or _real_place, self._mark)
+        self._mode = Operations(self._tally, self._live, None if place_of else RealCopies(self._tally))
+        self._followed = Copies(self._tally, place_of or _real_place, self._mark)
         self._steps = Steps(warm_up + steps, self._step)
         taps = Taps()
         in_all_threads(taps, [self._mode])
@@ -384,11 +374,11 @@ class Counter:
 
     def saw_rows(self, rows: int, grad: bool) -> None:
         """So many rows are about to be given to the wrapped model."""
-        self._evaluated |= not grad
+        self._tally.evaluated |= not grad
 
     def called(self, func: Any, args: Any, kwargs: Any, call: Callable[[], Any]) -> Any:
         """A function of torch, on virtual devices; `call` does it."""
-        moved = self._moves.calls.total()
+        moved = self._moved
         self._mark(args)
         with self._mode.here.function():
             result = call()
@@ -412,20 +402,20 @@ class Counter:
         given = next(tensors_in(args), None)
         place = -1 if given is None else self._place_of(given)
         if place >= 0 and name in _WAITS:
-            self._waits.add(_WAITS[name])
+            self._tally.add("waits", _WAITS[name])
         elif name in _MOVERS and isinstance(result, torch.Tensor):
             self._note_move(place, result, moved)
         elif name == "copy_" and place >= 0 and self._place_of(args[1]) < 0:
-            self._moves.add("moved", bytes_of(args[0]))
+            self._tally.add("moves", "moved", bytes_of(args[0]))
 
     def _note_move(self, place: int, result: torch.Tensor, moved: int) -> None:
         """A tensor that knows better what to move (a part of itself) has done so within, and was counted there."""
         assert self._place_of is not None
         target = self._place_of(result)
-        if place < 0 <= target and self._moves.calls.total() == moved and not self._followed.inside:
-            self._moves.add("moved", bytes_of(result))
+        if place < 0 <= target and self._moved == moved and not self._followed.inside:
+            self._tally.add("moves", "moved", bytes_of(result))
         elif target < 0 <= place:
-            self._waits.add("cpu")
+            self._tally.add("waits", "cpu")
 
     def _mark(self, values: Any) -> None:
         """Where tensors are said to be is where their storages are."""
@@ -439,15 +429,12 @@ class Counter:
         with self._mode.here.backward():
             return original(*args, **kwargs)
 
+    @property
+    def _moved(self) -> int:
+        return self._tally.calls["moves", "moved"]
+
     def _step(self, number: int) -> None:
-        step = _Step(
-            self._collectives.taken(),
-            self._copies.taken(),
-            self._moves.taken(),
-            self._waits.taken(),
-            self._evaluated,
-        )
-        self._evaluated = False
+        step = self._tally.taken()
         if number == self._warm_up and self._live is not None:
             self._live.forget_peaks()
         if number > self._warm_up:
@@ -455,26 +442,15 @@ class Counter:
 
     def _reading(self) -> Counted:
         kept = [step for step in self._counted if not step.evaluated] or self._counted
-        optimizer = self._steps.first.now
-        parameters = (
-            [each for group in optimizer.param_groups for each in group["params"]] if optimizer else []
-        )
-        reading = Counted(
-            self._steps.taken,
-            devices=self._live.peaks(self._devices) if self._live else (),
-            parameters=sum(map(bytes_of, parameters)),
-        )
-        if not kept:
-            return reading
-        moves = mean([step.moves for step in kept])
+        groups = self._steps.first.now.param_groups if self._steps.first.now else []
         return Counted(
-            steps=reading.steps,
-            collectives=mean([step.collectives for step in kept]),
-            copies=mean([step.copies for step in kept]),
-            moved=moves.get("moved", Sent(0, 0)).bytes,
-            synchronisations={kind: sent.calls for kind, sent in mean([step.waits for step in kept]).items()},
-            devices=reading.devices,
-            parameters=reading.parameters,
+            self._steps.taken,
+            collectives=mean(kept, "collectives"),
+            copies=mean(kept, "copies"),
+            moved=mean(kept, "moves").get("moved", Sent(0, 0)).bytes,
+            synchronisations={kind: sent.calls for kind, sent in mean(kept, "waits").items()},
+            devices=self._live.peaks(self._devices) if self._live else (),
+            parameters=sum(bytes_of(each) for group in groups for each in group["params"]),
         )
 
 

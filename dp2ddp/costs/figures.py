@@ -58,21 +58,10 @@ class Figures:
 
 def spread(seconds: Sequence[float]) -> Spread:
     """ValueError without any."""
-    return Spread(
-        statistics.median(seconds),
-        _quantile(seconds, 0.1),
-        _quantile(seconds, 0.9),
-        statistics.fmean(seconds),
-    )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Between the two nearest, as numpy does by default."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    median, mean = statistics.median(seconds), statistics.fmean(seconds)
+    # between the two nearest, as numpy does by default
+    tenths = statistics.quantiles(seconds, n=10, method="inclusive") if len(seconds) > 1 else [median]
+    return Spread(median, tenths[0], tenths[-1], mean)
 
 
 def figures(

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dp2ddp.doctor.answers import TWO_RANKS, Answer
-from dp2ddp.doctor.children import Child, Ended, ended
+from dp2ddp.doctor.children import Ended, started, wait
 from dp2ddp.doctor.host import host_answers
 from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
 from dp2ddp.installed import install
 
 HERE = Path(__file__).resolve().parent
-AGENT = HERE.parent / "runtime" / "agent.py"
+AGENT = HERE.parent / "runtime" / "process" / "agent.py"
 RANKS = 2
 
 
@@ -33,11 +33,10 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
     with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as name:
         folder = Path(name)
         until = time.monotonic() + timeout
-        probe = Child([str(HERE / "torch_probe.py")], folder, "probe")
-        with ended(probe):
+        with started([str(HERE / "torch_probe.py")]) as probe:
             yield from host_answers()
             progress("importing torch")
-            said = probe.wait(until)
+            said = wait(probe, until)
         if said.code is None:
             yield broken_torch(
                 f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
@@ -58,9 +57,8 @@ def two_ranks(folder: Path, timeout: float) -> Answer:
     """Start two ranks as a user does, by torchrun, and let them add numbers."""
     program = str(HERE / "all_reduce_program.py")
     arguments = ["--standalone", "--nproc-per-node", str(RANKS), program, str(folder)]
-    ranks = Child([str(AGENT), str(folder), *arguments], folder, "ranks", starts_others=True)
-    with ended(ranks):
-        end = ranks.wait(time.monotonic() + timeout)
+    with started([str(AGENT), str(folder), *arguments], starts_others=True) as ranks:
+        end = wait(ranks, time.monotonic() + timeout)
     return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from dp2ddp import __version__
 from dp2ddp.doctor.answers import Answer, size
 from dp2ddp.installed import install, missing_for_runs
-from dp2ddp.runtime.launch_command import SET_BY_TORCHRUN
+from dp2ddp.runtime.process.launch_command import SET_BY_TORCHRUN
 
 GB = 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images

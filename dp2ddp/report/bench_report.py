@@ -8,10 +8,9 @@ from dp2ddp.costs.figures import Figures
 from dp2ddp.costs.result import Benchmark, Measured
 from dp2ddp.report import result_document as doc
 from dp2ddp.report.counting import counted
+from dp2ddp.report.quantities import NAMES, duration, size
 from dp2ddp.report.surroundings import surroundings_facts
 
-NAMES = {"dp": "DataParallel", "ddp": "DDP"}
-_UNITS = ("B", "KB", "MB", "GB", "TB")
 _PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified": doc.Judged.SHOWN}
 
 
@@ -145,29 +144,6 @@ def notes(benchmark: Benchmark) -> Iterator[str]:
     if left_out:
         yield f"{_count(left_out, 'step')} with an evaluation in between left out."
     yield from benchmark.remarks
-
-
-def duration(seconds: float) -> str:
-    """Three digits: 812 us, 12.3 ms, 1.25 s."""
-    if not seconds:
-        return "0 s"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 0.9995 or unit == "us":
-            return f"{_three(seconds * factor)} {unit}"
-    raise AssertionError
-
-
-def size(count: float) -> str:
-    """Three digits, in powers of 1000: 812 B, 12.3 KB."""
-    for unit in _UNITS:
-        if count < 999.5 or unit == _UNITS[-1]:
-            return f"{_three(count)} {unit}"
-        count /= 1000
-    raise AssertionError
-
-
-def _three(number: float) -> str:
-    return f"{number:.0f}" if number >= 99.95 or number == int(number) else f"{number:.3g}"
 
 
 def _span(sizes: tuple[int, ...]) -> str:

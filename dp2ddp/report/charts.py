@@ -16,8 +16,8 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from dp2ddp.report.bins import Bins, Doubles, bins_of
-from dp2ddp.report.result_document import Row, Table
-from dp2ddp.report.scales import SIDE, Scale, Tick, step_ticks
+from dp2ddp.report.result_document import Chart, Row, Table
+from dp2ddp.report.scales import SIDE, Scale, step_ticks
 
 COLUMNS = 360  # about one for each two pixels on a screen
 TABLE_ROWS = 40
@@ -50,21 +50,6 @@ class Plot:
     band: Curve | None = None  # what is allowed: everything under it
     mark: tuple[int, str] | None = None  # a step, and what happens there
     words: tuple[str, Sequence[str]] | None = None  # a name, and a word for each step of the last curve
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Everything that a page says about one chart."""
-
-    key: str
-    title: str
-    note: str
-    svg: Markup
-    heights: tuple[Tick, ...]
-    steps: tuple[Tick, ...]
-    legend: tuple[tuple[str, str], ...]  # (style, words)
-    table: Table  # the figures, for those who cannot see it, or want to know
-    points: dict[str, Any]  # what page.js shows of the column pointed at
 
 
 def chart(plot: Plot) -> Chart:

@@ -51,7 +51,7 @@ class Report:
     def same(self) -> bool:
         """Whether both trained the same on all numbers of devices that were asked for: a run that failed proves
         nothing."""
-        return not self.failure and all(verdict.same for verdict in self.verdicts)
+        return self.outcome == "same"
 
 
 def report_text(report: Report) -> str:
@@ -100,9 +100,9 @@ def _next(report: Report) -> Iterator[doc.Block]:
     convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
         report.convert
     )
-    yield doc.Commands(
-        (*convert, doc.Command("start it with", report.launch, "Trains on the GPUs, one process each."))
-    )
+    start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
+    if commands := (*convert, *[start] * (not report.failure)):
+        yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
 
 
@@ -232,9 +232,14 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
     who, on = report.port or report.script, _devices(report.verdicts)
     if report.outcome == "nothing compared":
-        nothing = "no optimizer step, no backward pass, no line, no file"
+        lost = any(verdict.lost for verdict in report.verdicts)
+        nothing = (
+            "its losses are NaN or infinite"
+            if lost
+            else "no optimizer step, no backward pass, no line, no file"
+        )
         return "NOTHING COMPARED", f"of {who}: {nothing}", doc.Judged.UNKNOWN
-    if report.failure and all(verdict.same for verdict in report.verdicts):
+    if report.outcome == "failed":
         so_far = f"is the same {on}, but could not be compared further" if on else "could not be compared"
         return "FAILED", f"{who} {so_far}", doc.Judged.UNKNOWN
     if report.same:
@@ -268,6 +273,16 @@ def _does(verdicts: Sequence[Verdict]) -> str:
     return f"{' and '.join(part for part, is_there in parts.items() if is_there)} the same"
 
 
+def _but(verdict: Verdict) -> str:
+    """What is not the same with the same random numbers either, though training is."""
+    aligned = verdict.aligned
+    if aligned is None or verdict.only_gradients:
+        return ""
+    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.leaves_the_same}
+    others = [part for part, same in parts.items() if not same]
+    return f", but {listed(others)}" if others else ""
+
+
 def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
     if verdict.unsteady:
@@ -276,11 +291,16 @@ def _parting(verdict: Verdict, other: str) -> str:
         order = "iterates over a set of strings in another order on each rank"
         return f"{order}, and trains the same as {other} in one order"
     if verdict.random_only:
-        return f"draws other random numbers than {other}, and trains the same with the same ones"
+        return (
+            f"draws other random numbers than {other}, and trains the same with the same ones{_but(verdict)}"
+        )
     if verdict.hidden and first is None:
         return f"trains the same as {other} with the same random numbers, and cannot with its own: {verdict.hidden[0]}"
     if first is not None:
-        return f"parts from {other} {when_of(first, verdict.float64)}: {thing_of(first)}"
+        still = verdict.still_parts
+        judged, so = (still, " with the same random numbers, too,") if still else (verdict.float64, "")
+        first = judged.first or first
+        return f"parts from {other}{so} {when_of(first, judged)}: {thing_of(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:

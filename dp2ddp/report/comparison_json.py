@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.comparison import verdict as results
-from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.report import json_types as types
@@ -42,36 +41,15 @@ def _document(report: Report) -> types.VerifyDocument:
 
 
 def _verdict(verdict: results.Verdict) -> types.VerdictJson:
-    text, files = verdict.stdout, verdict.files
+    aligned = verdict.aligned
     return filled(
         types.VerdictJson,
         verdict,
-        unsteady=_difference(verdict.unsteady),
-        aligned=verdict.aligned and _aligned(verdict.aligned),
+        aligned=aligned and filled(types.AlignedJson, aligned, comparison=_comparison(aligned.comparison)),
         float64=_comparison(verdict.float64),
         float32=verdict.float32 and _comparison(verdict.float32),
-        stdout=filled(
-            types.StdoutJson,
-            text,
-            first=text.first and types.LineJson(*text.first),
-            others=[types.LineJson(*each) for each in text.others],
-        ),
-        files=filled(
-            types.FilesJson,
-            files,
-            count=files.files,
-            different=[filled(types.DifferentFileJson, each) for each in files.different],
-        ),
-        memory=[filled(types.MemoryJson, each) for each in verdict.memory],
-        causes=[filled(types.CauseJson, cause) for cause in verdict.causes],
         unchecked=[each.value for each in verdict.float64.unchecked],
         remarks=[*verdict.remarks, *verdict.float64.remarks],
-    )
-
-
-def _aligned(aligned: Aligned) -> types.AlignedJson:
-    return filled(
-        types.AlignedJson, aligned, weights_taken=aligned.taken, float64=_comparison(aligned.comparison)
     )
 
 
@@ -79,13 +57,7 @@ def _comparison(comparison: Comparison) -> types.ComparisonJson:
     return filled(
         types.ComparisonJson,
         comparison,
-        compared=comparison.parts,
-        largest=_difference(comparison.largest),
-        first=_difference(comparison.first),
-        also=[_difference(each) for each in comparison.also],
-        ranks_that_agree=comparison.agreeing_ranks,
         noisy=types.NoisyJson(comparison.noisy, comparison.noise),
-        worst=_difference(comparison.worst),
         natural_noise=_noise(comparison),
         series=comparison.series and _series(comparison.series),
     )
@@ -134,7 +106,3 @@ def _peak(series: Series, values: Doubles) -> types.PeakJson | None:
 
 def _size(each: types.ApartJson) -> float:
     return max(peak.size or 0.0 for peak in (each.gradient, each.parameter) if peak)
-
-
-def _difference(difference: Difference | None) -> types.DifferenceJson | None:
-    return None if difference is None else filled(types.DifferenceJson, difference)

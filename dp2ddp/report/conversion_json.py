@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from dp2ddp.codemod.conversion import Conversion
@@ -33,15 +34,7 @@ def conversion_data(conversion: Conversion, written: str | None) -> dict[str, ob
         "world": conversion.world,
         "launch": conversion.launch_of(written) if conversion.changed else None,
         "style": conversion.style,
-        "differences": [
-            {
-                "name": difference.name,
-                "text": difference.text,
-                "certain": difference.certain,
-                "causes": list(difference.causes),
-            }
-            for difference in conversion.differences
-        ],
+        "differences": list(map(dataclasses.asdict, conversion.differences)),
         "kept": list(conversion.kept),
         "helpers": _helpers_as_data(conversion.helpers),
         "edits": [_as_data(edit) for edit in conversion.edits],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.acceptance import option_text
 from dp2ddp.codemod.plans.planned import Planned, listed
 from dp2ddp.codemod.rule import all_rules
+from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.report import result_document as doc
 from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import changes_of
@@ -191,7 +192,7 @@ def _notes(conversion: Conversion) -> Iterator[doc.Block]:
         yield doc.Paragraph(f"not found, so not looked at: {', '.join(conversion.missing)}")
         yield doc.Paragraph(OF_MISSING)
     if conversion.used_by:
-        yield doc.Items(tuple(f"used by {entry.path}, too: {_uses(entry)}" for entry in conversion.used_by))
+        yield doc.Items(tuple(_used_by(conversion.used_by)))
         yield doc.Paragraph(_of_users(conversion))
     if conversion.unread:
         yield doc.Items(tuple(f"not read, so not looked at: {module}" for module in conversion.unread))
@@ -201,9 +202,14 @@ def _short_place(planned: Planned) -> str:
     return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
 
 
-def _uses(entry: OtherEntry) -> str:
-    more = ", ..." * (len(entry.uses) > _MOST_USES)
-    return ", ".join(map(str, entry.uses[:_MOST_USES])) + more
+def _used_by(entries: Sequence[OtherEntry]) -> Iterator[str]:
+    """A line for each set of files that other scripts use."""
+    users: dict[tuple[Path, ...], list[Path]] = {}
+    for entry in entries:
+        users.setdefault(entry.uses, []).append(entry.path)
+    for uses, paths in users.items():
+        more = ", ..." * (len(uses) > _MOST_USES)
+        yield f"used by {names_text(paths)}, too: {', '.join(map(str, uses[:_MOST_USES]))}{more}"
 
 
 def _of_users(conversion: Conversion) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dp2ddp.comparison.aligned import unlike_text
+from dp2ddp.comparison.aligned import Aligned, unlike_text
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.counting import counted, listed
@@ -47,7 +48,12 @@ def _all(verdict: Verdict) -> Iterator[_Found]:
                 shown=single.first is not None and not verdict.single_only,
             )
     shown = verdict.only_gradients
-    yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.printing_ranks, shown)
+    yield _or_shown(
+        "stdout",
+        _stdout(verdict.stdout, verdict.printing_ranks),
+        verdict.stdout.same and not verdict.printing_ranks,
+        shown,
+    )
     yield from (
         (
             "",
@@ -56,7 +62,7 @@ def _all(verdict: Verdict) -> Iterator[_Found]:
         )
         for number, expected, actual in verdict.stdout.others
     )
-    first, *others = _files(verdict)
+    first, *others = _files(verdict.files)
     yield _or_shown("files", first, verdict.files.same, shown)
     yield from (("", text, Judged.SHOWN if shown else Judged.BAD) for text in others)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
@@ -89,6 +95,17 @@ def _aligned(verdict: Verdict) -> Iterator[_Found]:
     yield from (("", sentence, Judged.BAD) for sentence in aligned.unshared)
     if aligned.unlike:
         yield "", unlike_text(aligned.unlike), Judged.BAD
+    if aligned.comparison.same:  # else they show what training makes of them
+        judged = Judged.SHOWN if verdict.only_gradients else Judged.BAD
+        yield from (("", f"with them, too, {text}", judged) for text in _still(aligned))
+
+
+def _still(aligned: Aligned) -> Iterator[str]:
+    """What is printed and left behind otherwise with the same random numbers, too."""
+    if aligned.stdout is not None and not aligned.prints_the_same:
+        yield _stdout(aligned.stdout, aligned.printing_ranks)
+    if aligned.files is not None and not aligned.files.same:
+        yield from _files(aligned.files)
 
 
 def _steps(comparison: Comparison) -> str:
@@ -246,10 +263,9 @@ def _beside(comparison: Comparison) -> Iterator[str]:
         yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
 
 
-def _stdout(verdict: Verdict) -> str:
-    text = verdict.stdout
-    if verdict.printing_ranks:
-        ranks = listed([str(rank) for rank in verdict.printing_ranks])
+def _stdout(text: TextComparison, printing_ranks: Sequence[int]) -> str:
+    if printing_ranks:
+        ranks = listed([str(rank) for rank in printing_ranks])
         return f"rank {ranks} prints as well; under DataParallel one process prints"
     if text.first is not None:
         number, expected, actual = text.first
@@ -261,9 +277,8 @@ def _stdout(verdict: Verdict) -> str:
     return f"{counted(text.lines, 'line')}, the same" + (f" ({', '.join(details)})" if details else "")
 
 
-def _files(verdict: Verdict) -> list[str]:
+def _files(files: FilesComparison) -> list[str]:
     """A line for each file that differs, or for all of which one thing is to say; those that are too many, counted."""
-    files = verdict.files
     if files.same:
         return [f"{counted(files.files, 'file')} written, the same" if files.files else "none written"]
     paths: dict[str, list[str]] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.report.counting import counted
-from dp2ddp.runtime.run import Failure, Run
-from dp2ddp.runtime.stacks import RankPosition
+from dp2ddp.runtime.hang.stacks import RankPosition
+from dp2ddp.runtime.process.run import Failure, Run
 
 _NO_INPUT = "EOFError: EOF when reading a line"
 _OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now
@@ -90,19 +90,11 @@ def failure_document(
 
 
 def _position(position: RankPosition, original: Original | None) -> dict[str, Any]:
-    frames = [
-        {"file": Path(frame.file).name, "line": frame.line, "function": frame.function}
-        for frame in position.frames
-    ]
+    names = ("rank", "collective", "doing", "source", "ended", "worker")
     return {
-        "rank": position.rank,
+        **{name: getattr(position, name) for name in names},
         "text": _position_text(position, original),
-        "collective": position.collective,
-        "doing": position.doing,
-        "source": position.source,
-        "frames": frames,
-        "ended": position.ended,
-        "worker": position.worker,
+        "frames": [{**asdict(frame), "file": Path(frame.file).name} for frame in position.frames],
     }
 
 

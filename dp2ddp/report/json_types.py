@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,9 +21,19 @@ def said(text: str, **limits: Any) -> Meta:
 
 
 def filled(kind: type[_Kind], source: object, **own: Any) -> _Kind:
-    """Makes one of what `source` has under the same names, and of what it has not."""
-    names = (name for name in kind.__struct_fields__ if name not in own)
-    return kind(**{name: getattr(source, name) for name in names}, **own)
+    """Makes one of what `source` has under the same names, its parts likewise, and of what it has not."""
+    types = get_type_hints(kind).items()
+    return kind(**{name: _part(of, getattr(source, name)) for name, of in types if name not in own}, **own)
+
+
+def _part(kind: Any, value: Any) -> Any:
+    """A plain value, a mapping too, as it is; a list has its parts, and a tuple those of one part in their order."""
+    of = next((each for each in (kind, *get_args(kind)) if isinstance(each, type(Struct))), None)
+    if of is None or value is None or isinstance(value, Mapping):
+        return value
+    if get_origin(kind) is list:
+        return [_part(of, each) for each in value]
+    return of(*value) if isinstance(value, tuple) else filled(of, value)
 
 
 def plain(document: Struct) -> dict[str, Any]:
@@ -131,10 +141,10 @@ class ComparisonJson(Struct):
     steps: Count
     rank_steps: list[Count]
     stepped: Annotated[bool, said("false: no optimizer takes a step; a step here is a backward pass")]
-    compared: Annotated[
+    parts: Annotated[
         list[Literal["gradient", "parameter", "loss", "buffer"]],
         said("what there was of each to compare and to judge"),
-    ]
+    ] = msgspec.field(name="compared")
     identical_steps: Count
     identical_buffers: bool
     rows: Annotated[list[list[Count]], said("of each forward under DataParallel: rows on each device")]
@@ -144,7 +154,9 @@ class ComparisonJson(Struct):
     largest: DifferenceJson | None
     first: Annotated[DifferenceJson | None, said("the first one that is not allowed")]
     also: Annotated[list[DifferenceJson], said("others of that step")]
-    ranks_that_agree: Annotated[list[list[Count]], said("at the first difference: ranks with the same bits")]
+    agreeing_ranks: Annotated[
+        list[list[Count]], said("at the first difference: ranks with the same bits")
+    ] = msgspec.field(name="ranks_that_agree")
     noisy: NoisyJson
     worst: Annotated[DifferenceJson | None, said("the largest one in terms of natural noise")]
     natural_noise: Annotated[
@@ -156,13 +168,18 @@ class ComparisonJson(Struct):
 class AlignedJson(Struct):
     """Both runs with the same batches and dropout."""
 
-    same: Annotated[bool, said("then nothing but random numbers differs")]
+    same: Annotated[bool, said("then training differs in nothing but random numbers")]
     unshared: Annotated[
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
-    weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
-    float64: ComparisonJson
+    taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")] = (
+        msgspec.field(name="weights_taken")
+    )
+    comparison: ComparisonJson = msgspec.field(name="float64")
+    stdout: Annotated[StdoutJson | None, said("null: not looked at")]
+    printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
+    files: Annotated[FilesJson | None, said("null: not looked at")]
 
 
 class LineJson(Struct):
@@ -195,7 +212,7 @@ class FilesJson(Struct):
     """What both left behind."""
 
     same: bool
-    count: Count
+    files: Count = msgspec.field(name="count")
     different: list[DifferentFileJson]
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from dp2ddp.report.charts import Chart
+    from markupsafe import Markup
+
+    from dp2ddp.report.scales import Tick
     from dp2ddp.report.script_changes import DiffLine, ScriptChange
 
 
@@ -196,6 +198,21 @@ class Fold(Section):
 def filled(*sections: Section) -> tuple[Section, ...]:
     """Those that hold something."""
     return tuple(section for section in sections if section.blocks)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Everything that a page says about one chart."""
+
+    key: str
+    title: str
+    note: str
+    svg: Markup
+    heights: tuple[Tick, ...]
+    steps: tuple[Tick, ...]
+    legend: tuple[tuple[str, str], ...]  # (style, words)
+    table: Table  # the figures, for those who cannot see it, or want to know
+    points: dict[str, Any]  # what page.js shows of the column pointed at
 
 
 Block: TypeAlias = (

@@ -64,21 +64,26 @@ def _change(file: FileConversion) -> ScriptChange:
 
 
 def reason_lines(changes: Sequence[ScriptChange]) -> Iterator[str]:
-    """Why each line changed, those with the same reason together."""
-    groups: dict[tuple[str, str, str], list[Reason]] = {}
+    """Why lines changed, those with the same reason together."""
+    groups: dict[tuple[str, str], dict[str, list[Reason]]] = {}
     for reason in (reason for change in changes for reason in change.reasons):
-        groups.setdefault((reason.file, reason.code, reason.because), []).append(reason)
-    for (file, code, because), reasons in groups.items():
-        yield f"{_places(file, reasons)}  {because} ({code})"
+        in_files = groups.setdefault((reason.code, reason.because), {})
+        in_files.setdefault(reason.file, []).append(reason)
+    for (code, because), in_files in groups.items():
+        yield f"{'; '.join(map(_places, in_files.values()))}:  {because} ({code})"
 
 
-def _places(file: str, reasons: Sequence[Reason]) -> str:
-    lines = ", ".join(str(reason.line) for reason in reasons)
+def _places(reasons: Sequence[Reason]) -> str:
+    """Those in one file: `line 3`, `lines 3, 5`, `model.py:3, 5`."""
+    lines, file = ", ".join(str(reason.line) for reason in reasons), reasons[0].file
     if file:
         return f"{file}:{lines}"
-    if len(reasons) > 1 and all(reason.place.startswith("line") for reason in reasons):
-        return f"lines {lines}:"
-    return "; ".join(reason.place for reason in reasons) + ":"
+    of_cells = not all(reason.place.startswith("line") for reason in reasons)
+    return (
+        "; ".join(reason.place for reason in reasons)
+        if of_cells
+        else f"line{'s' * (len(reasons) > 1)} {lines}"
+    )
 
 
 def diff_lines(change: ScriptChange) -> tuple[DiffLine, ...]:

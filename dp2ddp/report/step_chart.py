@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dp2ddp.costs.result import Measured
-from dp2ddp.report.bench_report import NAMES, duration
-from dp2ddp.report.charts import Chart, Curve, Plot, chart
+from dp2ddp.report.charts import Curve, Plot, chart
+from dp2ddp.report.quantities import NAMES, duration
+from dp2ddp.report.result_document import Chart
 from dp2ddp.report.scales import Linear
 
 _STYLES = {"dp": "wide", "ddp": "rank0"}

@@ -11,8 +11,9 @@ from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.bins import Doubles
-from dp2ddp.report.charts import COLUMNS, Chart, Curve, Plot, chart
+from dp2ddp.report.charts import COLUMNS, Curve, Plot, chart
 from dp2ddp.report.limits import nearest_limits, worst
+from dp2ddp.report.result_document import Chart
 from dp2ddp.report.scales import Differences, differences, linear
 from dp2ddp.report.table import furthest_names
 

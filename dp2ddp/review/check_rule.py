@@ -6,24 +6,19 @@ All that such a file needs is imported from here.
 from __future__ import annotations
 
 import ast
-import inspect
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import (
-    DescribedRule,
     Example,
     Flags,
+    NamedByItsFile,
     Rewrites,
     Untouched,
-    all_rules,
     code_of,
-    rules_in,
 )
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
@@ -33,7 +28,6 @@ from dp2ddp.review.problems import Level
 __all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
 __all__ += ["corrected", "inside", "literal", "mended", "right", "values_of", "wrong"]
 
-HEADINGS = ("What it does", "Why", "Safety", "References")
 # What the scripts of examples begin with.
 ON_RANKS = """\
 import torch
@@ -57,11 +51,10 @@ class Problem:
 Found = Iterator[Problem]
 
 
-class CheckRule(DescribedRule):
+class CheckRule(NamedByItsFile):
     """A rule of the check. Subclasses are final: one a file, named after its code and what is found.
 
-    Its page is the docstring of the file (of the class, where a file has several): a title, what it does, why, when it
-    is silent and what a fix risks, and references, each a paragraph.
+    Its page says what it does, why, when it is silent and what a fix risks, and where people met it.
     """
 
     flagged_as = "Found"
@@ -73,9 +66,7 @@ class CheckRule(DescribedRule):
     start: ClassVar[str] = ON_RANKS  # of the scripts of its examples
 
     def __init_subclass__(cls) -> None:
-        code, _, words = cls.__module__.rpartition(".")[2].partition("_")
-        if code.startswith("ddp"):
-            cls.code, cls.name = code.upper(), words.replace("_", "-")
+        super().__init_subclass__()
         cls.examples = tuple(_behind(cls.start, example) for example in getattr(cls, "examples", ()))
 
     def find(self, script: DDPScript) -> Found:
@@ -84,13 +75,6 @@ class CheckRule(DescribedRule):
 
     def problem(self, node: ast.AST, fix: tuple[TextEdit, ...] = (), **words: object) -> Problem:
         return Problem(node, self.message.format(**words), self.advice.format(**words), fix)
-
-    @classmethod
-    def page(cls) -> str:
-        text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
-        title, *parts = text.split("\n\n")
-        headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
-        return "\n\n".join((title, *headed))
 
     @classmethod
     def about(cls) -> str:
@@ -126,17 +110,3 @@ def corrected(text: str) -> tuple[Flags, Untouched]:
     message, _, lines = code_of(text).partition("\n")
     both = mended(lines)
     return Flags(both.before, message.removeprefix("# ")), Untouched(both.after)
-
-
-def described_rules() -> list[DescribedRule]:
-    """The rules of the conversion and of the check, by code."""
-    return sorted((*all_rules(), *check_rules()), key=lambda rule: rule.code)
-
-
-@lru_cache
-def check_rules() -> tuple[CheckRule, ...]:
-    """Every rule of the check, by code: a rule exists by being a file in rules/, or in the table of refused calls."""
-    from dp2ddp.review.rules.refused_by_torch import TABLE
-
-    rules = (*rules_in("dp2ddp.review.rules", CheckRule), *(rule() for rule in TABLE))
-    return tuple(sorted(rules, key=lambda rule: rule.code))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dp2ddp.review.files import acts, may_matter, python_files, read_bytes
-from dp2ddp.review.problems import Level, PlacedProblem, Unread
+from dp2ddp.review.problems import Found, Level, PlacedProblem, Tell, Unread
 
 if TYPE_CHECKING:
     from dp2ddp.review.settings import Settings
     from dp2ddp.source.files import Rewrite
 
-Tell = Callable[[str], None]  # gets what is being done, in words
-Found = tuple[Iterable[PlacedProblem], Iterable[Unread]]
 TOLD = 1000  # files that are searched between two words about it
-PARALLEL = 12  # files; from there on more processes are worth their start
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import acts, read_bytes
-from dp2ddp.review.one_file import place_problem
+from dp2ddp.review.one_file import Answer, place_problem
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem
 from dp2ddp.source.entries import import_of
-from dp2ddp.source.files import read_source
-from dp2ddp.source.projects import Project, read_project
+from dp2ddp.source.projects import Project
+from dp2ddp.source.read_source import read_source
 
 WRAPPED = "DataParallel: one process for all GPUs"
 NO_ENTRY = "dp2ddp convert the script that starts the training: none of the files at hand leads here"
@@ -30,10 +30,7 @@ MOST = 500  # modules of a script; to plan the conversion of more takes minutes,
 
 def names_data_parallel(file: OwnFile) -> bool:
     """Whether the code of a file names DataParallel; what stands in comments and texts wraps nothing."""
-    words = (
-        *file.module.by_word,
-        *(name for path in file.module.top.imported() for name in path.split(".")),
-    )
+    words = [*file.module.by_word, *".".join(file.module.top.imported()).split(".")]
     return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in file.module.stars
 
 
@@ -44,38 +41,28 @@ def may_wrap(path: str) -> bool:
 
 def importers_of(modules: Collection[str], paths: Sequence[str]) -> Iterator[str]:
     """The files that do something, and have the name of one of these modules in an import."""
-    if not modules:
-        return
     imports = import_of([Path(path) for path in modules])
-    for path in paths:
+    for path in paths if modules else ():
         if path not in modules and imports.search(read_bytes(path)) and acts(path):
             yield path
 
 
-def check_entry(entry: str) -> tuple[list[PlacedProblem], list[str]]:
-    """The problems of a script and of the local modules that it reaches, and the files that were read for them.
-
-    SourceError if the script is no Python.
-    """
-    return check_project(entry, read_project(entry))
-
-
-def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], list[str]]:
-    """`check_entry`, of a project that was read already."""
+def check_project(entry: str, project: Project) -> Answer:
+    """The problems of a script and of the local modules that it reaches; SourceError if the script is no Python."""
     read = [entry, *(str(module.source.path) for module in project.modules if module.source.path)]
     try:
-        return [*_planned(entry, project)], read
+        return Answer([*_planned(entry, project)], planned=read)
     except SourceError:
         raise
     except (Dp2DdpError, RecursionError):
-        return [], read  # converted with another script; or nested too deeply: convert says so
+        return Answer(planned=read)  # converted with another script; or nested too deeply: convert says so
 
 
-def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
+def note_all_wraps(entry: str, files: Sequence[str]) -> Answer:
     """The wraps of a script with too many modules to plan its conversion on the way, and of these."""
     advice = f"{_convert(entry)} says what stands in the way: it has {len(files):,} modules"
-    wrapping = (path for path in files if may_wrap(path))
-    return [problem for path in wrapping for problem in note_wraps(OwnFile(read_source(path)), advice)]
+    wrapping = (OwnFile(read_source(path)) for path in files if may_wrap(path))
+    return Answer([problem for file in wrapping for problem in note_wraps(file, advice)], planned=files)
 
 
 def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:

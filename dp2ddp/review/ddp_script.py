@@ -118,7 +118,7 @@ class Loader:
         match parent:
             case ast.Call(func=function, args=args) if use in args:
                 is_library = (file.module.name(function) or "").startswith(TAKE_A_LOADER)
-                is_method = getattr(function, "attr", "") in file.methods_by_name
+                is_method = getattr(function, "attr", "") in file.module.program.methods_named
                 return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
             case ast.Attribute(attr=name):
                 return name in ("dataset", "batch_size")
@@ -187,7 +187,7 @@ class DDPScript:
     def _is_foreign(self, call: Call) -> bool:
         """Whether a function of another file is called, that is of no library we know."""
         name = call.name or "builtins"
-        return name.split(".")[0] not in KNOWN and not self.file.is_own(name)
+        return name.split(".")[0] not in KNOWN and not self.module.program.is_local(name)
 
     @cached_property
     def sets_up_elsewhere(self) -> bool:

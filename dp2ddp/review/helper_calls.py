@@ -19,6 +19,8 @@ WRAPPERS = {
         "WholeBatchInTurns",
         "DataParallelOnRanks",
         "LibrarysOnRanks",
+        "DataParallelInTurns",
+        "LibrarysInTurns",
     ),
 }
 # All ranks must call these together, each of which waits for the others.

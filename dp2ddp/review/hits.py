@@ -10,29 +10,21 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.checking import PARALLEL, Found, Tell
-from dp2ddp.review.data_parallel import (
-    MOST,
-    check_entry,
-    check_project,
-    importers_of,
-    may_wrap,
-    names_data_parallel,
-    note_all_wraps,
-    note_wraps,
-)
+from dp2ddp.review import data_parallel
 from dp2ddp.review.files import acts, may_matter
 from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
-from dp2ddp.review.problems import PlacedProblem, Unread
+from dp2ddp.review.problems import Found, PlacedProblem, Tell, Unread
+from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.entries import does_something
-from dp2ddp.source.files import SourceFile, read_source
-from dp2ddp.source.folders import as_typed
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.git import as_typed
 from dp2ddp.source.parsing import forget_trees, garbage_waits
-from dp2ddp.source.projects import Imports, project_of
+from dp2ddp.source.projects import Imports, project_of, read_project
+from dp2ddp.source.read_source import read_source
 
-NOT_LOOKED_AT = "could not be looked at"
+PARALLEL = 12  # files; from there on more processes are worth their start
+PLANS = "planning conversions"
 
 
 @dataclass
@@ -75,7 +67,7 @@ def look_at_hits(
     own = [path for answer in answers for path in answer.leads_to]
     look.at([path for path in own if path not in planned and acts(path)], _check_as_entry, PLANS)
     rest = look.unplanned(own)
-    for path in importers_of(rest, names):
+    for path in data_parallel.importers_of(rest, names):
         if not look.unplanned(rest):
             break
         look.at([path], _check_as_entry, PLANS)
@@ -85,36 +77,21 @@ def look_at_hits(
     return _named_as(names, named, problems), unread
 
 
-PLANS = "planning conversions"
-
-
 def look_at_text(name: str, text: str) -> Found:
     """Everything that is found in one file, whose text is not what lies on the disk: an editor has it."""
     source = SourceFile(Path(name), text)
-    try:
-        file = OwnFile(source)
-    except SourceError as error:
-        return (), [Unread(name, str(error))]
-    except Exception as error:
-        return (), [fault(name, NOT_LOOKED_AT, error)]
-    checked = check_file(file, check_rules())
-    problems, unread = list(checked.problems), list(checked.unread)
-    try:
-        problems += _wraps_of(name, file)
-    except SourceError as error:  # of a module that it imports
-        unread.append(Unread(name, str(error)))
-    except Exception as error:
-        unread.append(fault(name, NOT_LOOKED_AT, error))
-    return [problem for problem in problems if problem.file == name], unread
+    answers = [_answered(partial(_check_source, source), name)]
+    if answers[0].leads_to:
+        answers.append(_answered(partial(_check_wraps, source), name))
+    problems = [problem for answer in answers for problem in answer.problems if problem.file == name]
+    return problems, [each for answer in answers for each in answer.unread]
 
 
-def _wraps_of(name: str, file: OwnFile) -> list[PlacedProblem]:
-    """What stands in the way of its DataParallel."""
-    if not names_data_parallel(file):
-        return []
-    if does_something(file.source.text.encode(errors="replace")):
-        return check_project(name, project_of(file.source))[0]
-    return note_wraps(file)
+def _check_wraps(source: SourceFile, name: str) -> Answer:
+    """What stands in the way of the DataParallel of a text."""
+    if does_something(source.text.encode(errors="replace")):
+        return data_parallel.check_project(name, project_of(source))
+    return Answer(data_parallel.note_wraps(OwnFile(source)))
 
 
 def _named_as(
@@ -158,28 +135,38 @@ def _run_all(ask: Callable[[str], Answer], paths: Sequence[str]) -> Iterator[Ans
 def _run(ask: Callable[[str], Answer], path: str) -> Answer:
     """One answer; nothing else of it is kept, so that memory stays flat."""
     with garbage_waits():
-        try:
-            return ask(path)
-        except (SourceError, OSError) as error:
-            return Answer(unread=[Unread(path, str(error))])
-        except Exception as error:
-            # a fault of ours in one file is said, and does not hide what is in the others
-            return Answer(unread=[fault(path, NOT_LOOKED_AT, error)])
-        finally:
-            forget_trees()
-            gc.collect(1)
+        answer = _answered(ask, path)
+        forget_trees()
+        gc.collect(1)
+        return answer
+
+
+def _answered(ask: Callable[[str], Answer], path: str) -> Answer:
+    """A fault of ours in one file is said, and does not hide what is in the others."""
+    try:
+        return ask(path)
+    except (SourceError, OSError) as error:
+        return Answer(unread=[Unread(path, str(error))])
+    except Exception as error:
+        return Answer(unread=[fault(path, "could not be looked at", error)])
 
 
 def _check_one(path: str) -> Answer:
-    file = OwnFile(read_source(path))
-    return replace(check_file(file, check_rules()), leads_to=[path] if names_data_parallel(file) else [])
+    return _check_source(read_source(path), path)
+
+
+def _check_source(source: SourceFile, path: str) -> Answer:
+    file = OwnFile(source)
+    return replace(
+        check_file(file, check_rules()), leads_to=[path] if data_parallel.names_data_parallel(file) else []
+    )
 
 
 def _check_as_script(path: str) -> Answer:
     """A script that was named itself: its local modules belong to it, wherever they are."""
     reached = [file for file in _imports().reached(Path(path)) if file.suffix == ".py"]
     beside = [str(as_typed(file)) for file in sorted(reached) if may_matter(str(file))]
-    planned = _check_as_entry(path) if any(map(may_wrap, beside)) else Answer()
+    planned = _check_as_entry(path) if any(map(data_parallel.may_wrap, beside)) else Answer()
     return replace(planned, leads_to=beside)
 
 
@@ -191,11 +178,10 @@ def _imports() -> Imports:
 
 def _check_as_entry(path: str) -> Answer:
     modules = [str(as_typed(file)) for file in _imports().reached(Path(path))]
-    if len(modules) > MOST:
-        return Answer(note_all_wraps(path, [path, *modules]), planned=[path, *modules])
-    problems, read = check_entry(path)
-    return Answer(problems, planned=read)
+    if len(modules) > data_parallel.MOST:
+        return data_parallel.note_all_wraps(path, [path, *modules])
+    return data_parallel.check_project(path, read_project(path))
 
 
 def _check_as_module(path: str) -> Answer:
-    return Answer(note_wraps(OwnFile(read_source(path))))
+    return Answer(data_parallel.note_wraps(OwnFile(read_source(path))))

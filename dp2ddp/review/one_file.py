@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from dp2ddp.codemod.edits import ParsedFile
 from dp2ddp.codemod.looks.hidden_wraps import derived_in, wraps_in
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -86,7 +86,7 @@ def fault(file: str, what: str, error: Exception) -> Unread:
     return Unread(file, f"{file}: {what} ({type(error).__name__}: {error}); please report this file")
 
 
-def place_problem(script: ParsedFile, code: str, level: Level, problem: Problem) -> PlacedProblem:
+def place_problem(script: Module, code: str, level: Level, problem: Problem) -> PlacedProblem:
     """A problem, with its place as a person looks for it."""
     source, positions = script.source, script.positions
     line = getattr(problem.node, "lineno", 1)

@@ -43,10 +43,6 @@ class OwnFile:
         """All calls of functions with these dotted names."""
         return (call for call in self.module.calls if call.name in names)
 
-    def is_own(self, name: str) -> bool:
-        """Whether a dotted name is of this file."""
-        return self.module.program.is_local(name)
-
     def definition(self, node: ast.AST) -> ast.AST | None:
         """The function or class of this file that a plain name means."""
         found = self.module.definition(node) if isinstance(node, ast.Name) else None
@@ -155,6 +151,10 @@ class OwnFile:
         nearest = next(around, None)
         return nearest if isinstance(nearest, LOOPS) else None
 
+    def turn_of(self, node: ast.AST) -> ast.AST:
+        """What runs again with a node: the innermost loop around it, or its function."""
+        return self.loop_around(node) or self.function_of(node)
+
     def function_of(self, node: ast.AST) -> ast.AST:
         """The function around a node, or the module."""
         return self._scope_around(node, FUNCTIONS) or self.module.tree
@@ -183,15 +183,6 @@ class OwnFile:
 
     # --- calls of its functions
 
-    @cached_property
-    def methods_by_name(self) -> dict[str, list[ast.AST]]:
-        """The methods of all classes of the file."""
-        methods: dict[str, list[ast.AST]] = {}
-        for node in self.module.nodes(*NAMED_FUNCTIONS):
-            if isinstance(self.module.parents[node], ast.ClassDef):
-                methods.setdefault(getattr(node, "name", ""), []).append(node)
-        return methods
-
     def sites_of(self, function: ast.AST) -> list[Mention]:
         """Where a function of this file is called or handed on (`mp.spawn(main_worker)`)."""
         if not isinstance(function, NAMED_FUNCTIONS):
@@ -201,7 +192,10 @@ class OwnFile:
             defined = owner if isinstance(owner, ast.ClassDef) else function
             names = self._read(defined.name, ast.Name)
             return [each for each in names if self.definition(each) is defined]
-        if function.name.startswith("__") or len(self.methods_by_name[function.name]) > 1:
+        if (
+            function.name.startswith("__")
+            or len(self.module.program.methods_named.get(function.name, ())) > 1
+        ):
             return []  # called in ways that are not seen, or not told apart
         # `torch.save` is no method of the file's own
         return [each for each in self._read(function.name, ast.Attribute) if self.module.name(each) is None]

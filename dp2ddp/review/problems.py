@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,3 +49,7 @@ class Unread:
 
     file: str
     why: str  # one line that names the file
+
+
+Tell = Callable[[str], None]  # gets what is being done, in words
+Found = tuple[Iterable[PlacedProblem], Iterable[Unread]]

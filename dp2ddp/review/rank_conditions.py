@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, takewhile
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, last_name, places
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import OwnFile, Variable, inside, literal
+from dp2ddp.review.own_file import OwnFile, Variable, literal
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
@@ -59,6 +60,7 @@ class RankConditions:
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
+        self._without_rank = {""}  # words that were followed to their ends
 
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
@@ -84,12 +86,12 @@ class RankConditions:
                     return self.is_rank(args[0])
                 if name in ENVIRONMENT:
                     return bool(args) and RANK.search(_text(args[0])) is not None
-                return _word(function) in ("get_rank", "get_local_rank", "get_global_rank")
+                return last_name(function) in ("get_rank", "get_local_rank", "get_global_rank")
             case ast.Subscript(slice=key):
                 return RANK.search(_text(key)) is not None
             case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
                 return True
-        return RANK.search(_word(node)) is not None
+        return RANK.search(last_name(node)) is not None
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
@@ -113,9 +115,9 @@ class RankConditions:
                 others = [value for value in values if value not in alone]
                 return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
             case ast.Call(func=named):
-                return ONE if ONE_RANK.match(_word(named)) else ""
+                return ONE if ONE_RANK.match(last_name(named)) else ""
             case ast.Name() | ast.Attribute():
-                if ONE_RANK.match(_word(test)) or self._is_flag_of_one_rank(test):
+                if ONE_RANK.match(last_name(test)) or self._is_flag_of_one_rank(test):
                     return ONE
                 return REST if self.is_rank(test) else ""
         return ""
@@ -226,7 +228,7 @@ class RankConditions:
 
     def may_ask(self, expression: ast.AST) -> bool:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
-        names = {_word(node) for node in ast.walk(expression)}
+        names = {last_name(node) for node in ast.walk(expression)}
         texts = {_text(node) for node in ast.walk(expression)}
         if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
             return True
@@ -239,7 +241,8 @@ class RankConditions:
             name = pending.pop()
             if name in self._indices:
                 return True
-            words = {_word(node) or _text(node) for node in self._behind(name)} - self._without_rank
+            behind = (node for value in self._given.get(name, ()) for node in _walk_without_devices(value))
+            words = {last_name(node) or _text(node) for node in behind} - self._without_rank
             if any(map(NAMES_RANK.search, words)):
                 return True
             pending += words - seen
@@ -248,57 +251,49 @@ class RankConditions:
         return False
 
     @cached_property
-    def _without_rank(self) -> set[str]:
-        """Words that were followed to their ends."""
-        return {""}
-
-    @cached_property
     def _indices(self) -> set[str]:
         """The names of first parameters of functions that are started as processes: they are counted."""
         started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
         first = {each.arg for function in started for each in function.args.args[:1]}
         return first | {name for _, name in self._given_as_rank}
 
-    def _behind(self, word: str) -> Iterator[ast.AST]:
-        """The nodes of all that a name of this word may stand for, anywhere in the file."""
-        for value in self._given.get(word, ()):
-            yield from _walk_without_devices(value)
-
     @cached_property
     def _given(self) -> dict[str, list[ast.AST]]:
-        """By word, what names, attributes, items, arguments and results are given, and the conditions of that."""
+        """By word, anywhere in the file: what a name of it may stand for, and the conditions of that."""
         given: dict[str, list[ast.AST]] = {}
+        for word, value in chain(self._settings(), self._arguments(), self._results()):
+            if value is not None:
+                given.setdefault(word, []).append(value)
+        return given
+
+    def _settings(self) -> Iterator[tuple[str, ast.AST | None]]:
+        """What names, attributes and items are set to, under which conditions of their function."""
         for node in self.module.nodes(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.withitem):
+            within = takewhile(lambda each: not isinstance(each, NAMED_FUNCTIONS), self.module.around(node))
+            tests = [each.test for each in within if isinstance(each, ast.If)]
             for target, binding in settings(node):
                 value = binding.node or binding.whole or getattr(node, "value", None)
-                word = _text(target.slice) if isinstance(target, ast.Subscript) else _word(target)
-                given.setdefault(word, []).extend((value, *self._conditions_of(node)) if value else ())
-        for keyword in self.module.all(ast.keyword):
-            given.setdefault(keyword.arg or "", []).append(keyword.value)
+                word = _text(target.slice) if isinstance(target, ast.Subscript) else last_name(target)
+                yield from ((word, each) for each in (value, *tests) if value)
+
+    def _arguments(self) -> Iterator[tuple[str, ast.AST | None]]:
+        """What calls give parameters, by name and by place; `{"path": path}` may be arguments, too."""
+        yield from ((each.arg or "", each.value) for each in self.module.all(ast.keyword))
         for table in self.module.all(ast.Dict):
-            for key, value in zip(table.keys, table.values, strict=True):
-                given.setdefault(_text(key), []).append(value)
+            yield from zip(map(_text, table.keys), table.values, strict=True)
         for function in self.module.all(ast.FunctionDef):
-            # a property, or what decides: by its results, or by its conditions
-            parts: list[ast.expr | None] = [each.test for each in inside(function, ast.If)]
-            parts += (each.value for each in inside(function, ast.Return))
-            parts += (each.value for each in inside(function, ast.Yield))
-            given.setdefault(function.name, []).extend(filter(None, parts))
-            is_method = isinstance(self.module.parents[function], ast.ClassDef)
+            parameters = places(function)[isinstance(self.module.parents[function], ast.ClassDef) :]
             for site in self.file.sites_of(function):
                 call = self.module.parents[site]
                 values = call.args if isinstance(call, ast.Call) and call.func is site else []
-                for argument, value in zip(places(function)[is_method:], values, strict=False):
-                    given.setdefault(argument.arg, []).append(value)
-        return given
+                yield from zip((each.arg for each in parameters), values, strict=False)
 
-    def _conditions_of(self, node: ast.AST) -> Iterator[ast.expr]:
-        """The tests of the `if`s around a node, within its function."""
-        for parent in self.module.around(node):
-            if isinstance(parent, NAMED_FUNCTIONS):
-                return
-            if isinstance(parent, ast.If):
-                yield parent.test
+    def _results(self) -> Iterator[tuple[str, ast.AST | None]]:
+        """What functions and properties return, and by which conditions they decide."""
+        for function in self.module.all(ast.FunctionDef):
+            for each in ast.walk(function):
+                if isinstance(each, (ast.If, ast.Return, ast.Yield)):
+                    yield function.name, each.test if isinstance(each, ast.If) else each.value
 
 
 def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
@@ -307,7 +302,9 @@ def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(value):
         says_where = isinstance(child, ast.keyword) and child.arg in SAYS_WHERE
         moves = (
-            isinstance(value, ast.Call) and _word(value.func) in ("cuda", "to") and child is not value.func
+            isinstance(value, ast.Call)
+            and last_name(value.func) in ("cuda", "to")
+            and child is not value.func
         )
         if not says_where and not moves:
             yield from _walk_without_devices(child)
@@ -331,11 +328,6 @@ def _number_of(test: ast.expr) -> int:
 
 def _is_not(test: ast.expr) -> bool:
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-
-
-def _word(node: ast.AST) -> str:
-    """The last word of a name."""
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _text(node: ast.AST | None) -> str:

@@ -11,24 +11,20 @@ baseline = "ddp-baseline.json"
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.rules import IN_TABLE
+from dp2ddp.source.pyproject import find_table, path_below
 
 if TYPE_CHECKING:
     from dp2ddp.review.problems import PlacedProblem
 
-FILE = "pyproject.toml"
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
-RULES = ("codemod/rules", "review/rules")  # folders with a file for each rule, named after its code
 
 
 @dataclass(frozen=True)
@@ -56,15 +52,6 @@ def _matches(path: Path, pattern: str) -> bool:
     return path.match(pattern) or any(parent.match(pattern.rstrip("/*")) for parent in path.parents)
 
 
-@dataclass(frozen=True)
-class Table:
-    """[tool.dp2ddp] of one pyproject.toml; empty where there is none."""
-
-    path: Path | None = None
-    content: Mapping[str, Any] = field(default_factory=dict)
-    unread: Path | None = None  # a file above that may have a table, and is another user's
-
-
 def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
     """The settings of the nearest pyproject.toml that has a table for us, from a folder upwards.
 
@@ -74,78 +61,6 @@ def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
     if table.path is None:
         return Settings(Path(), unread=table.unread)
     return _settings(table.path, table.content, commands)
-
-
-def find_table(start: Path) -> Table:
-    """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table."""
-    for path in map(Path, _files_upwards(str(start))):
-        if not _names_us(str(path)):
-            continue
-        if is_of_another_user(str(path)):
-            return Table(unread=path)
-        table = _parsed(path).get("tool", {}).get("dp2ddp")
-        if isinstance(table, dict):
-            return Table(path, table)
-    return Table()
-
-
-def _files_upwards(folder: str) -> Iterator[str]:
-    """From a folder upwards, to the top of its git repository, to the user's home, or to the root.
-
-    A file of another user is the last one, and not to be read: whoever may write into a folder above (/tmp) would
-    decide what our commands do.
-    """
-    home = os.path.realpath(os.path.expanduser("~"))
-    start = Path(os.path.realpath(folder))
-    for place in map(str, (start, *start.parents)):
-        path = os.path.join(place, FILE)
-        if os.path.isfile(path):
-            yield path
-            if is_of_another_user(path):
-                return
-        if place == home or os.path.lexists(os.path.join(place, ".git")):
-            return
-
-
-def is_of_another_user(path: str) -> bool:
-    """Root is none: it may change our own code, too, and files of images (COPY in a Dockerfile) are root's."""
-    return os.stat(path).st_uid not in (0, os.geteuid())
-
-
-def _names_us(path: str) -> bool:
-    """Whether a file may have a table for us; one that cannot be read may."""
-    try:
-        with open(path, "rb") as file:
-            return b"dp2ddp" in file.read()
-    except OSError:
-        return True
-
-
-def says_unread(path: Path) -> str:
-    """What its reader should know of a file that was not read."""
-    return f"{path}: is another user's, so its [tool.dp2ddp] is not read; `chown` it, if it is yours"
-
-
-def path_below(file: Path, key: str, value: object) -> Path:
-    """The path that a key of the file names, from the file's folder on; SourceError for one that leads out of it."""
-    if not isinstance(value, str):
-        raise SourceError(f"{file}: {key} is the name of a file")
-    path = file.parent / value
-    if not path.resolve().is_relative_to(file.parent.resolve()):
-        raise SourceError(
-            f"{file}: {key} = {value!r} leads out of the folder of this file; name a file below it"
-        )
-    return path
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    name = "tomllib" if sys.version_info >= (3, 11) else "tomli"  # the same module, before Python had it
-    toml = importlib.import_module(name)
-    try:
-        table: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SourceError(f"{path}: not TOML ({error})") from error
-    return table
 
 
 def _settings(path: Path, table: Mapping[str, Any], commands: Collection[str]) -> Settings:
@@ -193,7 +108,8 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache
 def known_codes() -> tuple[str, ...]:
-    """The codes of all rules that the check may report, by the names of their files: importing them takes longer."""
-    top = Path(__file__).resolve().parent.parent
-    names = (name for folder in RULES for name in os.listdir(top / folder) if name.startswith("ddp"))
-    return tuple(sorted({*IN_TABLE, *(name.partition("_")[0].upper() for name in names)}))
+    """The codes of all rules that the check may report."""
+    from dp2ddp.codemod.rule import rules_of_style  # who names no code needs no rule where nothing is found
+    from dp2ddp.review.rule_list import check_rules
+
+    return tuple(sorted(rule.code for rule in (*rules_of_style("exact"), *check_rules())))

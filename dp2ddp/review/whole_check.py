@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from dp2ddp.errors import OptionError
 from dp2ddp.options import CheckOptions
 from dp2ddp.review.checking import CheckResult, check, check_text, chosen
-from dp2ddp.review.settings import checked_codes, read_settings, says_unread
+from dp2ddp.review.settings import checked_codes, read_settings
+from dp2ddp.source.pyproject import says_unread
 
 if TYPE_CHECKING:
     from dp2ddp.review.fixing import Mended

@@ -11,9 +11,7 @@ class CellPlace:
     """A line as a person looks for it: of a file, or of a cell."""
 
     line: int  # from 1
-    cell: int | None = (
-        None  # the n-th code cell that is not empty, as `In [n]` of a fresh run; None: of a file
-    )
+    cell: int | None = None  # the n-th code cell that is not empty, `In [n]` of a fresh run; None: of a file
 
     def __str__(self) -> str:
         return f"line {self.line}" if self.cell is None else f"cell {self.cell}, line {self.line}"

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dp2ddp.source.folders import as_typed
-from dp2ddp.source.projects import TOPS, Imports, Project
+from dp2ddp.source.git import as_typed
+from dp2ddp.source.projects import Imports, Project, repository_of
 from dp2ddp.source.survey import EntryKind, survey
 
 GUARD = re.compile(rb"^if\s.*__name__", re.MULTILINE)
-ACTS = re.compile(
-    rb"^(?:for|while|with)\s|^\w[\w.]*\([^\n]*$", re.MULTILINE
-)  # at the margin: it does something
+# at the margin: it does something
+ACTS = re.compile(rb"^(?:for|while|with)\s|^\w[\w.]*\([^\n]*$", re.MULTILINE)
 MOST = 2000  # files; a folder with more is a collection of projects
 
 
@@ -37,7 +36,7 @@ def other_entries(project: Project, changed: Collection[Path]) -> tuple[OtherEnt
     own = {module.source.path.resolve() for module in project.modules if module.source.path}
     may_import = import_of({entry, *own})
     entries, imports = [], Imports()
-    for path, text in _scripts(_top(entry)):
+    for path, text in _scripts(repository_of(entry)):
         if path.resolve() not in {entry, *own} and may_import.search(text):
             uses = tuple(files[used] for used in sorted(files.keys() & imports.reached(path)))
             entries += [OtherEntry(as_typed(path), uses)] if uses else []
@@ -60,12 +59,6 @@ def import_of(files: Collection[Path]) -> re.Pattern[bytes]:
 def _words(files: Collection[Path]) -> set[str]:
     """What an import of one of the files has in it: its name, or that of its package."""
     return {file.parent.name if file.stem == "__init__" else file.stem for file in files}
-
-
-def _top(entry: Path) -> Path:
-    """The repository's folder, or the script's own."""
-    marked = (parent for parent in entry.parents if any((parent / mark).exists() for mark in TOPS))
-    return next(marked, entry.parent)
 
 
 def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import sys
 import tokenize
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,17 +67,6 @@ class SourceFile:
         return replace(self, text=text)
 
 
-def read_source(path: str | Path) -> SourceFile:
-    """Read a script; `-` is standard input. Whatever cannot be read is a SourceError of one line."""
-    if str(path) == "-":
-        return decode_source(_no_notebook(_read_stdin()), None)
-    if str(path).endswith(".ipynb"):
-        from dp2ddp.source.notebooks import read_notebook  # nbformat takes half a second to import
-
-        return read_notebook(_read_bytes(Path(path)), Path(path))
-    return decode_source(_read_bytes(Path(path)), Path(path))
-
-
 def decode_source(data: bytes, path: Path | None) -> SourceFile:
     """Bytes to text by PEP 263 (a byte order mark, a coding comment, or UTF-8)."""
     name = "<stdin>" if path is None else str(path)
@@ -139,34 +127,3 @@ def dominant_newline(text: str) -> str:
     """The line ending that most lines have; a file without any gets the Unix one."""
     endings = re.findall(r"\r\n|\r|\n", text)
     return max(("\n", "\r\n", "\r"), key=endings.count) if endings else "\n"
-
-
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise SourceError(f"{path}: a folder; name the script that starts the training")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise SourceError(f"{path}: no such file") from error
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({_reason(error)})") from error
-
-
-def _read_stdin() -> bytes:
-    if sys.stdin is None or sys.stdin.closed:
-        raise SourceError("<stdin>: standard input is closed; name a file, or pipe a script in")
-    try:
-        return sys.stdin.buffer.read()
-    except (OSError, ValueError) as error:
-        raise SourceError(f"<stdin>: cannot be read ({error})") from error
-
-
-def _no_notebook(data: bytes) -> bytes:
-    """JSON is Python, too: a notebook on stdin would be one large expression that does nothing."""
-    if data.lstrip().startswith(b"{") and b'"nbformat"' in data:
-        raise SourceError("<stdin>: a notebook; name its file, so that its cells and its folder are known")
-    return data
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

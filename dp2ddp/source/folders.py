@@ -44,9 +44,7 @@ def holds_too_much(folder: Path) -> bool:
 
 def _behind_links(folder: Path) -> Iterator[Path]:
     entries = (entry for entry in survey(folder) if entry.kind is EntryKind.LINK)
-    links = (
-        Path(os.path.realpath(entry.path)) for entry in entries
-    )  # which stands a link that leads to itself
+    links = (Path(os.path.realpath(entry.path)) for entry in entries)  # stands a link that leads to itself
     yield from (link for link in links if not folder.is_relative_to(link))
 
 
@@ -64,9 +62,3 @@ def leads_out(path: Path, root: Path) -> bool:
     """Whether a file lies outside of a folder, where a link on the way to it leads."""
     real = path.resolve()
     return real != Path(os.path.abspath(path)) and not real.is_relative_to(root.resolve())
-
-
-def as_typed(path: Path) -> Path:
-    """A path as a person would type it: relative to the current folder, if it lies in it."""
-    short = Path(os.path.relpath(path))
-    return path if short.parts[:1] == ("..",) else short

@@ -101,7 +101,7 @@ def undo_commands(changed: Sequence[Path], new: Sequence[Path]) -> list[str]:
             restored.setdefault(tree, []).append(path)
         else:
             rewritten.append(_rewrite(path))
-    removed = [shlex.join(["rm", "--", *(_as_typed(path.resolve()) for path in new)])] if new else []
+    removed = [shlex.join(["rm", "--", *(str(as_typed(path.resolve())) for path in new)])] if new else []
     return [*(_restore(tree, files) for tree, files in restored.items()), *rewritten, *removed]
 
 
@@ -138,6 +138,7 @@ def _commit(folder: Path) -> str:
     return os.fsdecode(ask_git(folder, "rev-parse", "--short", "HEAD") or b"HEAD").strip()
 
 
-def _as_typed(path: Path) -> str:
-    short = os.path.relpath(path)
-    return str(path) if short.split(os.sep)[0] == ".." else short
+def as_typed(path: Path) -> Path:
+    """A path as a person would type it: relative to the current folder, if it lies in it."""
+    short = Path(os.path.relpath(path))
+    return path if short.parts[:1] == ("..",) else short

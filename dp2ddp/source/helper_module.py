@@ -26,9 +26,14 @@ def is_helper_module(text: str) -> bool:
 
 def pasted_lines(source: SourceFile) -> range:
     """The lines of helpers that a conversion has pasted into a script."""
-    if HELPERS_START not in source.text:
+    return pasted_in(source.text)
+
+
+def pasted_in(text: str) -> range:
+    """The same of a text."""
+    if HELPERS_START not in text:
         return range(0)
-    lines = LINE_END.split(source.text)
+    lines = LINE_END.split(text)
     first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
     last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
     return range(first, last + 1) if first else range(0)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import ASYNC_ARGUMENT, LINE_END, async_arguments, parse_leniently
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments, parse_leniently, place_in
 from dp2ddp.source.projects import Project
 
 OLD, NEW = "async", "non_blocking"
@@ -15,20 +14,13 @@ OLD, NEW = "async", "non_blocking"
 
 def mended(source: SourceFile) -> SourceFile:
     """`x.cuda(async=True)` as torch calls it by now, `non_blocking`; any other file as it is."""
-    tree = parse_leniently(source.text) if ASYNC_ARGUMENT.search(source.text) else None
-    places = _places(source.text, async_arguments(tree)) if tree else []
     text = source.text
+    tree = parse_leniently(text) if ASYNC_ARGUMENT.search(text) else None
+    places = [place_in(text, node.lineno, node.col_offset) for node in async_arguments(tree)] if tree else []
     for place in sorted(places, reverse=True):
         if text.startswith(OLD, place):
             text = text[:place] + NEW + text[place + len(OLD) :]
     return source.with_text(text)
-
-
-def _places(text: str, nodes: Iterable[ast.keyword]) -> list[int]:
-    """Where nodes begin, in characters; `ast` counts lines and UTF-8 bytes."""
-    starts = [0, *(match.end() for match in LINE_END.finditer(text))]
-    before = ((starts[node.lineno - 1], node.col_offset) for node in nodes)
-    return [start + len(text[start : start + column].encode()[:column].decode()) for start, column in before]
 
 
 def mended_files(project: Project) -> Mapping[Path, bytes]:

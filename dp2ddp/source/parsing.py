@@ -70,9 +70,7 @@ def is_python(text: str) -> bool:
 @lru_cache(maxsize=1024)  # a project's modules are read for their imports, and again for what they do
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # SyntaxWarnings ("invalid escape sequence") are the user's own affair
+        warnings.simplefilter("ignore")  # of an "invalid escape sequence": the user's own affair
         try:
             return ast.parse(text)
         except SyntaxError:
@@ -148,6 +146,17 @@ def _explain(source: SourceFile, error: SyntaxError | ValueError) -> str:
     if PYTHON_2.search(source.text) or PYTHON_2_LINE.search(_line(source.text, error.lineno)):
         return f"{place}: Python 2; convert it first (with 2to3, which is part of Python 3.0 to 3.12), then run dp2ddp"
     return f"{place}: {error.msg}"
+
+
+def place_in(text: str, line: int, column: int) -> int:
+    """The place in a text of a line (from 1) and a column in bytes, as `ast` counts them."""
+    start = [0, *(match.end() for match in LINE_END.finditer(text))][line - 1]
+    return start + len(text[start : start + column].encode()[:column].decode(errors="ignore"))
+
+
+def count_lines(text: str) -> int:
+    """The line endings in a text, as Python's tokenizer counts them."""
+    return len(LINE_END.findall(text))
 
 
 def _line(text: str, number: int | None) -> str:

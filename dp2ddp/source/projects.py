@@ -13,8 +13,9 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source import helper_module
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
+from dp2ddp.source.read_source import read_source
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -39,9 +40,7 @@ class Project:
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
     unread: tuple[str, ...] = ()  # local modules that are no Python, or no text: one line for each
     entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
-    entry_names: tuple[
-        str, ...
-    ] = ()  # by which modules import the entry script itself: it runs once more, then
+    entry_names: tuple[str, ...] = ()  # by which modules import the entry script: it runs once more, then
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
     helper_folder: Path | None = None  # where they go, if not beside the entry script
     links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
@@ -241,7 +240,7 @@ class _Search:
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
         calls = (node for node in nodes if isinstance(node, ast.Call))
         names = [name for node in imports for name in _imported_names(node, package)]
-        return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node))]
+        return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node, package))]
 
     @property
     def missing(self) -> set[str]:
@@ -274,12 +273,12 @@ class _Search:
         late = next((root for root in self.late_roots if _is_there(root / top)), None)
         return late if late and not _is_installed(top, besides=late) else None
 
-    def _loaded_by_name(self, call: ast.Call) -> Iterator[tuple[str, ...]]:
+    def _loaded_by_name(self, call: ast.Call, home: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
         if not _dotted(call.func).endswith(("import_module", "__import__")):
             return
         text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
-        package = tuple(text.split(".")[:-1])
+        package = home if text.startswith(".") else tuple(text.split(".")[:-1])
         file = self._find(package)
         if file and file.name == "__init__.py":
             yield package
@@ -300,12 +299,16 @@ def _folders_above(entry: Path) -> Iterator[Path]:
     current = Path.cwd().resolve()
     if entry.is_relative_to(current):
         yield current
-    above = list(entry.parents)
-    top = next(
-        (place for place, parent in enumerate(above) if any((parent / mark).exists() for mark in TOPS)), 0
-    )
-    yield from above[1 : top + 1]
-    yield from (folder / "src" for folder in above[: top + 1] if (folder / "src").is_dir())
+    top = repository_of(entry)
+    above = [folder for folder in entry.parents if folder.is_relative_to(top)]
+    yield from above[1:]
+    yield from (folder / "src" for folder in above if (folder / "src").is_dir())
+
+
+def repository_of(entry: Path) -> Path:
+    """The repository's folder, or the script's own."""
+    marked = (parent for parent in entry.parents if any((parent / mark).exists() for mark in TOPS))
+    return next(marked, entry.parent)
 
 
 def added_roots(
@@ -359,26 +362,29 @@ def _dotted(node: ast.expr) -> str:
 
 def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
     """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
-    inner = {"values": values, "file": file, "depth": depth - 1}
     if depth == 0:
         return None
+
+    def inner(part: ast.expr) -> Path | None:
+        return _folder_of(part, values, file, depth - 1)
+
     match node:
         case ast.Constant(value=str(text)):
             return _runs_in(file) / text  # which is `text` alone where it begins at the root
         case ast.Name(id="__file__"):
             return file
         case ast.Name(id=name) if name in values:
-            return _folder_of(values[name], **inner)  # type: ignore[arg-type]  # the three of them
+            return inner(values[name])
         case ast.Attribute(value=value, attr="parent"):
-            folder = _folder_of(value, **inner)  # type: ignore[arg-type]
+            folder = inner(value)
             return folder.parent if folder else None
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            folder = _folder_of(left, **inner)  # type: ignore[arg-type]
+            folder = inner(left)
             return folder / text if folder else None
         case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
-            return _folder_of(value, **inner)  # type: ignore[arg-type]
+            return inner(value)
         case ast.Call(func=function, args=[first, *rest]):
-            return _folder_of_call(_dotted(function).rpartition(".")[2], first, rest, inner)
+            return _called(_dotted(function).rpartition(".")[2], inner(first), rest)
         case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
             return Path.cwd()
     return None
@@ -389,11 +395,9 @@ def _runs_in(file: Path) -> Path:
     return file.parent if file.suffix == ".ipynb" else Path.cwd()
 
 
-def _folder_of_call(
-    function: str, first: ast.expr, rest: list[ast.expr], inner: dict[str, object]
-) -> Path | None:
+def _called(function: str, folder: Path | None, rest: list[ast.expr]) -> Path | None:
+    """What a function of os.path or pathlib makes of a folder."""
     parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    folder = _folder_of(first, **inner)  # type: ignore[arg-type]
     if folder is None or len(parts) != len(rest):
         return None
     if function == "dirname":
@@ -439,8 +443,12 @@ def _is_installed(name: str, besides: Path | None = None) -> bool:
 
 
 def leading_texts(node: ast.expr) -> Iterator[str]:
-    """The constant text that an expression begins with."""
+    """The constant text that an expression begins with; a point: the name of the package that it stands in."""
     match node:
+        case ast.Name(id="__name__" | "__package__"):
+            yield "."
+        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name() as first), *_]):
+            yield from leading_texts(first)
         case ast.Constant(value=str(text)):
             yield text
         case ast.BinOp(left=left):

@@ -129,12 +129,10 @@ class Events:
     limits: tuple[float, ...] = ()  # of each clip_grad_*: the largest norm or value that it lets pass
     skipped: int = 0  # calls of GradScaler.step that did not step
     scheduled: int = 0  # calls of a scheduler's step
-    precision: tuple[
-        str, ...
-    ] = ()  # dtypes that autocast was asked for ("float16"), also in the float64 stage
-    casts: tuple[
-        tuple[str, str], ...
-    ] = ()  # half precision asked for by hand, in float64: what, the user's line
+    # dtypes that autocast was asked for ("float16"), also in the float64 stage
+    precision: tuple[str, ...] = ()
+    # half precision asked for by hand, in float64: what, the user's line
+    casts: tuple[tuple[str, str], ...] = ()
     collectives: tuple[tuple[str, int], ...] = ()  # (name, calls)
 
     @property
@@ -165,9 +163,8 @@ class End(Events):
 
     steps: int
     broken: str = ""  # why the record ends before the script does: nothing is known of what came later
-    unchecked: tuple[
-        str, ...
-    ] = ()  # names of Unchecked: what the script asked for, and virtual devices leave out
+    # names of Unchecked: what the script asked for, and virtual devices leave out
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

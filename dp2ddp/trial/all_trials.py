@@ -11,13 +11,17 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.counting import counted
-from dp2ddp.runtime.scratch import remove_folder, scratch_folder
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial_report import report_on
 
+_LOST = (
+    "nothing was compared: DataParallel's losses are NaN or infinite from the first step on, and so is all that "
+    "follows; give verify data and arguments with which the script trains"
+)
 _NOTHING = (
     "nothing was compared: neither version takes an optimizer step, calls backward, prints a line or leaves a file; "
     "give verify arguments with which they do"
@@ -47,8 +51,9 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
             try:
                 subject, verdict = try_with_launch(subject, number, server, room, here)
                 verdicts.append(verdict)
-                if verdicts[-1].compared_nothing:
-                    raise RunError(f"{options.script}: {_NOTHING}{how_it_ended(verdicts[-1])}")
+                if verdict.compared_nothing:
+                    why = _LOST if verdict.lost else _NOTHING
+                    raise RunError(f"{options.script}: {why}{how_it_ended(verdict)}")
             except RunError as error:
                 failure = error
                 break

@@ -14,9 +14,9 @@ from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
 from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.hang.stacks import RankPosition
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
-from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.file_writers import shared_files

@@ -6,8 +6,8 @@ import ast
 import shlex
 from pathlib import Path
 
-from dp2ddp.source.files import read_source
 from dp2ddp.source.parsing import parse
+from dp2ddp.source.read_source import read_source
 
 _STARTS = {"spawn", "start_processes", "notebook_launcher"}  # of torch.multiprocessing, of Accelerate
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import Dp2DdpError, RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.launch_command import SET_BY_TORCHRUN
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.launch_command import SET_BY_TORCHRUN
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.subject import Subject
@@ -42,7 +42,7 @@ _STARTER = {  # of a script that starts its ranks itself: it counts nodes
     "nproc_per_node": "{world}",
 }
 _ADDRESSES = ("dist_url", "init_method")
-_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/meeting.py)
+_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/process/meeting.py)
 _LAUNCHERS = {
     "SLURM": {
         "SLURM_PROCID": "{rank}",
@@ -118,25 +118,27 @@ def try_with_launch(
         )
         again, failed = _tried(asking, world, server, scratch / "as asked", progress)
         if again:
-            said = f"started with {launch.words}: {launch.advice}"
-            return asking, replace(again, remarks=(said, *again.remarks))
-        text = f"{launch.advice}; with {launch.words}: {str(failed).splitlines()[0]}"
-        remark = f"{_ALONE}: {text}"
-        failure = failure and RunError(f"{failure}\n  {text}", failure.details)
+            subject, verdict, remark = asking, again, f"started with {launch.words}: {launch.advice}"
+        else:
+            text = f"{launch.advice}; with {launch.words}: {str(failed).splitlines()[0]}"
+            remark = f"{_ALONE}: {text}"
+            failure = failure and RunError(f"{failure}\n  {text}", failure.details)
     if verdict is None:
         assert failure is not None
         raise failure
-    return subject, replace(verdict, remarks=(*verdict.remarks, *([remark] if remark else [])))
+    return subject, replace(verdict, remarks=(*[remark] * bool(remark), *verdict.remarks))
 
 
 def _tried(
     subject: Subject, world: int, server: Server, scratch: Path, progress: Progress
 ) -> tuple[Verdict | None, RunError | None]:
     """The verdict, or why there is none."""
+    verdict = failure = None
     try:
-        return run_trial(subject, world, server, scratch, progress), None
+        verdict = run_trial(subject, world, server, scratch, progress)
     except RunError as error:
-        return None, error
+        failure = error
+    return verdict, failure
 
 
 _ALONE = "its ranks never meet in a process group: each trains by itself"

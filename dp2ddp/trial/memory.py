@@ -6,7 +6,7 @@ looked at: below a reserve the last ones are ended, and are run again when the o
 as many at once as fit. One that was ended for lack of memory beside others gets all of it. Only what does not fit
 alone fails.
 
-Here is what is decided, from numbers alone; runtime/room.py reads them, rounds.py starts and ends runs.
+Here is what is decided, from numbers alone; runtime/process/room.py reads them, rounds.py starts and ends runs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dp2ddp.runtime.room import Room
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.room import Room
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.stage import Mode
 
 MB = 2**20

@@ -9,28 +9,21 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.runtime.room import count_kills, held_by, read_room
-from dp2ddp.runtime.run import Failure, Look, Run, Running, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.room import count_kills, held_by, read_room
+from dp2ddp.runtime.process.run import Failure, Look, Run, Running, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import memory, space
 from dp2ddp.trial.memory import Seen, how_many_to_end, lacked_memory, memory_text, reserve, room_text
 from dp2ddp.trial.runs import last_words, name_of
 from dp2ddp.trial.space import free_space, lacked_space, space_text
 
 _LOOK, _WEIGH = 0.05, 0.25  # seconds between two looks at what is free, and at what each run holds
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """A run that does not count, and has to run again; `lacked`: the system gave it no more memory beside others."""
-
-    lacked: bool
 
 
 class MemoryWatch:
@@ -46,7 +39,7 @@ class MemoryWatch:
         may_wait: bool,
     ) -> None:
         self.peaks: dict[str, int] = {}  # run folder -> bytes: the most that the run was seen to hold
-        self.aside: dict[str, SetAside] = {}  # run folder
+        self.aside: dict[str, bool] = {}  # run folder of what has to run again -> whether it lacked memory
         self._runnings, self._server, self._scratch = runnings, server, scratch
         self._progress, self._may_wait = progress, may_wait
         self._before = self._lowest = read_room()
@@ -106,7 +99,7 @@ class MemoryWatch:
         held, coming_back = ([self._weigh(each) for each in group] for group in (running, leaving))
         ended = running[len(running) - how_many_to_end(room, held, sum(coming_back)) :]
         for each in reversed(ended):
-            self.aside[each.stage.run_folder] = SetAside(lacked=False)
+            self.aside[each.stage.run_folder] = False
             each.kill()
         if ended:
             names = " and ".join(name_of(each.stage) for each in ended)
@@ -122,7 +115,7 @@ class MemoryWatch:
         if lacked_memory(run, seen):
             if not self._may_wait:
                 raise self._error(run, "memory", memory_text(run, seen), memory.ADVICE)
-            self.aside[folder] = SetAside(lacked=True)
+            self.aside[folder] = True
             self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
         elif lacked_space(run, min(self._space, free_space(self._scratch))):
             raise self._error(run, "space", space_text(run), space.advice())

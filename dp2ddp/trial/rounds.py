@@ -15,9 +15,9 @@ from pathlib import Path
 from dp2ddp.comparison.verdict import HeldMemory
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.room import read_room
-from dp2ddp.runtime.run import Look, Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.room import read_room
+from dp2ddp.runtime.process.run import Look, Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial.memory import Need, empty_need, expected_need, how_many_at_once, room_text
 from dp2ddp.trial.memory_watch import MemoryWatch
@@ -77,9 +77,7 @@ class Rounds:
                     ready.copies.close()
                     shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
                     again = replace(each.kind, again=each.kind.again + 1)
-                    waiting.append(
-                        _Waiting(each.place, again, each.alone or memory_watch.aside[folder].lacked)
-                    )
+                    waiting.append(_Waiting(each.place, again, each.alone or memory_watch.aside[folder]))
                     self.in_turn = True
                 else:
                     self._note(run, memory_watch.peaks.get(folder, 0))

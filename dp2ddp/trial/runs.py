@@ -12,9 +12,9 @@ from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.counting import counted
 from dp2ddp.report.failure_text import Original, failure_document, failure_text
-from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.run import Look, Process, Run, Running
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process import launch_command
+from dp2ddp.runtime.process.run import Look, Process, Run, Running
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import RunKind

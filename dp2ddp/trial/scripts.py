@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def existing_script(script: str | Path) -> None:
     """A SourceError of one line if it cannot be read."""
-    from dp2ddp.source.files import read_source
+    from dp2ddp.source.read_source import read_source
 
     if str(script) == "-":
         raise SourceError("a script from stdin cannot be run: it needs a folder to run in. Save it to a file")
@@ -52,8 +52,8 @@ def ready_to_run(
 
 def module_of(script: Path, as_module: bool) -> str | None:
     """What a script is called that is started with -m; SourceError if it cannot be from the current folder."""
-    from dp2ddp.source.files import read_source
     from dp2ddp.source.projects import entry_module
+    from dp2ddp.source.read_source import read_source
 
     name = entry_module(read_source(script), as_module)
     if not name:

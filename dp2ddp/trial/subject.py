@@ -57,7 +57,9 @@ class Subject:
     mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
     local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
     own_hashes: bool = True  # each rank has other hashes of strings, as under torchrun: the user has set none
-    sample_streams: bool = False  # each sample draws from a stream of its own (runtime/sample_streams.py)
+    sample_streams: bool = (
+        False  # each sample draws from a stream of its own (runtime/perturb/sample_streams.py)
+    )
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
     float32: bool = True  # trained in float32 as well, which shows what doubles hide
     port: Path | None = None  # the user's own version, which runs where it lies

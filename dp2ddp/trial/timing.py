@@ -25,13 +25,13 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
-from dp2ddp.report.bench_report import NAMES
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.report.counting import counted
-from dp2ddp.runtime.run import Run, Running
+from dp2ddp.report.quantities import NAMES
+from dp2ddp.runtime.process.run import Run, Running
+from dp2ddp.runtime.process.scratch import scratch_folder
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_status
-from dp2ddp.runtime.scratch import scratch_folder
-from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.launches import try_with_launch
@@ -318,8 +318,9 @@ def _sameness(subject: Subject, verdict: Verdict) -> Sameness:
         return Sameness("not verified")
     if verdict.same:
         return Sameness("same", steps)
-    trains_the_same = verdict.float64.same and not verdict.single_only and not verdict.hidden
     report = Report(
         str(subject.script), (verdict,), subject.version.launch, 0.0, port=str(subject.port or "")
     )
-    return Sameness("same" if trains_the_same else "different", steps, headline(report).partition(" ")[2])
+    return Sameness(
+        "same" if verdict.trains_the_same else "different", steps, headline(report).partition(" ")[2]
+    )

@@ -11,7 +11,7 @@ from dp2ddp.report.comparison import Report
 from dp2ddp.report.conversion_json import accepted_data
 from dp2ddp.report.script_changes import ScriptChange, changes_of
 from dp2ddp.report.surroundings import surroundings
-from dp2ddp.source.files import read_source
+from dp2ddp.source.read_source import read_source
 from dp2ddp.trial.prepare import SEED
 from dp2ddp.trial.subject import Subject
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition b38ac99d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f7863907): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -199,7 +199,8 @@ def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
         except Exception as raised:
             error = raised
     answer, error, streams = tell_all((answer, error, host_streams()))
-    set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
+    if dist.get_rank():  # what has drawn on rank 0 has drawn for all; a thread may go on drawing there
+        set_host_streams(streams)
     if error is None:
         return answer
     try:
@@ -306,14 +307,14 @@ def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, in one message for each type of number."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
-        message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, owner, group_of(message))
-        if dist.get_rank() != owner:
-            for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
-                tensor.copy_(part.view_as(tensor))
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -396,6 +397,7 @@ class WholeBatchDDP(DistributedDataParallel):
         init_distributed()  # a script that was not converted may import what was
         # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
         WholeBatchDDP.__name__ = WholeBatchDDP.__qualname__ = "DataParallel"
+        WholeBatchDDP.__module__ = torch.nn.DataParallel.__module__
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition b38ac99d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f7863907): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -260,14 +260,14 @@ def refuse_hidden(tree: Any) -> None:
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, in one message for each type of number."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
-        message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, owner, group_of(message))
-        if dist.get_rank() != owner:
-            for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
-                tensor.copy_(part.view_as(tensor))
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -405,6 +405,10 @@ class CopyToRanks(torch.autograd.Function):
         return SumOverRanks.apply(*gradients)
 
 
+def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
+
+
 def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
     """What stands for parameters in the replica of this rank."""
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
@@ -522,7 +526,11 @@ class Running:
 
 
 def parallel_apply_on_ranks(
-    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+    modules: Any,
+    inputs: Any,
+    kwargs_tup: Any = None,
+    devices: Any = None,
+    run_replica: Any = call_replica,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -555,13 +563,16 @@ def parallel_apply_on_ranks(
     with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
         try:
             refuse_hidden((rows, named))
-            outputs = mine(*rows, **named)
+            outputs = run_replica(mine, has_rows, rows, named)
             refuse_hidden(outputs)
         except Exception as raised:
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-    text = printed.getvalue() if has_rows else ""
+    is_heard = (
+        has_rows if run_replica is call_replica else dist.get_rank() == 0
+    )  # in turns, each has heard all
+    text = printed.getvalue() if is_heard else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])

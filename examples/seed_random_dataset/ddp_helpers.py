@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition b38ac99d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition f7863907): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -240,14 +240,14 @@ def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
-    """Give a rank's numbers to all ranks, in one message for each type of number."""
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
-        message = torch.cat([tensor.reshape(-1) for tensor in alike])
-        dist.broadcast(message, owner, group_of(message))
-        if dist.get_rank() != owner:
-            for tensor, part in zip(alike, message.split([tensor.numel() for tensor in alike])):
-                tensor.copy_(part.view_as(tensor))
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
@@ -471,6 +471,7 @@ class AnyDataParallel(torch.nn.Module):
             AnyDataParallel.of_program = type(self)
             # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
+            type(self).__module__ = torch.nn.DataParallel.__module__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))

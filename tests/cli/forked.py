@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
-from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.run import Process, Running
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process import launch_command
+from dp2ddp.runtime.process.run import Process, Running
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.subject import Subject, subject_of
 
@@ -34,7 +34,7 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
         fork_trials(patch, server)
         patch.setattr("dp2ddp.trial.runs.Process", timed)
         patch.setattr(
-            "dp2ddp.runtime.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
+            "dp2ddp.runtime.process.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
         )
         return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 

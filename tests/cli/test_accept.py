@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import TRAIN
 from tests.codemod.scripts import converted

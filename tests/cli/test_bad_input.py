@@ -89,8 +89,12 @@ def test_what_is_no_python_has_file_line_and_column(
     [
         pytest.param([*RUN_DP, "train.py", "-n", "0"], "0 is not in the range", id="run on no device"),
         pytest.param(
-            [*VERIFY, "train.py", "-n", "0"], "numbers of devices from 1 up", id="verify on no device"
+            [*VERIFY, "train.py", "-n", "0"], "numbers of devices from 1 to 1024", id="verify on no device"
         ),
+        pytest.param([*VERIFY, "train.py", "-n", "22222"], "from 1 to 1024", id="verify on far too many"),
+        pytest.param([*RUN_DP, "train.py", "-n", "22222"], "1<=x<=1024", id="run on far too many"),
+        pytest.param([*VERIFY, "train.py", "--timeout", "nan"], "no number of seconds", id="no seconds"),
+        pytest.param(["doctor", "--timeout", "nan"], "no number of seconds", id="no seconds to wait"),
         pytest.param([*CONVERT, "train.py", "--select", "DDP777"], "DDP777: no such rule", id="no such rule"),
         pytest.param(
             [*CONVERT, "train.py", "--ignore", "DDP777"], "DDP777: no such rule", id="no rule to ignore"

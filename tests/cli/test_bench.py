@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import TRAIN, script, variables
 from tests.report.schema import validate
@@ -35,7 +35,7 @@ def with_fault(code: str) -> str:
     ("arguments", "code", "words"),
     [
         pytest.param(["none.py"], 3, "none.py: no such file", id="no such file"),
-        pytest.param(["train.py", "-n", "0"], 2, "numbers of devices from 1 up", id="no devices"),
+        pytest.param(["train.py", "-n", "0"], 2, "numbers of devices from 1 to 1024", id="no devices"),
         pytest.param(["train.py", "--steps", "5"], 2, "the first 5 are dropped (--warm-up)", id="none left"),
         pytest.param(["train.py", "--rounds", "0"], 2, "--rounds", id="no rounds"),
         pytest.param(["train.py", "--timeout", "0"], 2, "--timeout", id="no time"),

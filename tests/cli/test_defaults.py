@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from dp2ddp.cli import main
 from dp2ddp.cli._defaults import FROM_FILE, TYPED, long_name
 from dp2ddp.commands import COMMANDS
-from dp2ddp.review import settings
+from dp2ddp.source import pyproject
 
 SCRIPT = """\
 import torch
@@ -190,7 +190,7 @@ class TestSearch:
     def test_a_file_of_another_user_is_not_read_and_that_is_said_once(
         self, monkeypatch: pytest.MonkeyPatch, command: str
     ) -> None:
-        monkeypatch.setattr(settings, "is_of_another_user", is_others)
+        monkeypatch.setattr(pyproject, "is_of_another_user", is_others)
 
         result = run(command, "train.py", *(["--diff"] if command == "convert" else []))
 
@@ -199,11 +199,11 @@ class TestSearch:
         assert result.stderr.count("is another user's, so its [tool.dp2ddp] is not read") == 1
 
     def test_who_owns_it_is_asked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(settings.os, "stat", lambda path: owned_by(1000))
+        monkeypatch.setattr(pyproject.os, "stat", lambda path: owned_by(1000))
         answers = {}
         for user in (1000, 1001):
-            monkeypatch.setattr(settings.os, "geteuid", lambda user=user: user)
-            answers[user] = settings.is_of_another_user("pyproject.toml")
+            monkeypatch.setattr(pyproject.os, "geteuid", lambda user=user: user)
+            answers[user] = pyproject.is_of_another_user("pyproject.toml")
 
         assert answers == {1000: False, 1001: True}
 

@@ -17,7 +17,7 @@ from ipynb import notebook
 from IPython.utils.text import DollarFormatter
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 IMPORTS = (
@@ -84,8 +84,8 @@ class TestConvert:
     def test_the_report_names_cells_and_lines_and_lists_what_was_set_aside(self, training: Path) -> None:
         said = convert(training, "--check").stdout
 
-        assert "cell 3, line 1:  each rank computes its rows of the batch" in said
-        assert "cell 4, line 2:  one run does it once" in said
+        assert "cell 3, line 1:  DataParallel -> Whole" in said
+        assert "cell 4, line 2:  rank 0 does it, once for all ranks" in said
         assert (
             "note    cell 1, line 1:  `%matplotlib inline` is set aside: it sets up the notebook (DDP911)"
             in said

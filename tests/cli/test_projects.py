@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from dp2ddp.cli import main
 from dp2ddp.copies.project import RECORD
 from dp2ddp.options import VerifyOptions
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import subject_of
 from tests.cli.forked import forked
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
 from dp2ddp.cli._reports import has_screen, open_page
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 SCRIPT = """\

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.cli._scripts import runnable
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
@@ -85,7 +85,7 @@ def test_a_record_that_broke_off_is_told(
         return Run(Stage("train.py", "dp", 2, ".", ".", "train.py"), (0,), 1.0, None)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dp2ddp.runtime.run.run_here", run)
+    monkeypatch.setattr("dp2ddp.runtime.process.run.run_here", run)
     script(tmp_path, TRAIN)
     result = CliRunner().invoke(main, ["run", "train.py", "--mode", "dp", "-n", "2", "--trace", "t"])
     assert result.exit_code == code

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.cli._options import Worlds
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
 from tests.report.schema import validate
@@ -32,7 +32,7 @@ def test_numbers_of_devices(text: str, worlds: tuple[int, ...]) -> None:
     assert Worlds().convert(text, None, None) == worlds
 
 
-@pytest.mark.parametrize("text", ["0", "2,", "two", "-1", "2,0", ""])
+@pytest.mark.parametrize("text", ["0", "2,", "two", "-1", "2,0", "", "²", "2,1025"])
 def test_what_is_no_number_of_devices(text: str) -> None:
     with pytest.raises(click.BadParameter, match="numbers of devices"):
         Worlds().convert(text, None, None)

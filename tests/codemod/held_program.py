@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import queue
 import random
 import sys
@@ -35,6 +36,10 @@ def fill(batches: Any, started: list[int]) -> None:
         batches.put({"x": torch.full((2, 2), 10.0 * number), "rank": own_rank(), "started": started})
 
 
+def double(end: Any, number: int) -> None:
+    end.send([2 * end.recv(), number, own_rank()])
+
+
 def find(rank: int, world: int) -> dict[str, Any]:
     """What one rank finds."""
     found: dict[str, Any] = {}
@@ -56,6 +61,13 @@ def find(rank: int, world: int) -> dict[str, Any]:
         results = [pool.submit(pow, 2, power) for power in range(3)]
         found["futures"] = [each.result() for each in results]
         found["mapped"] = list(pool.map(abs, (-1, -2)))
+    ends, others = zip(*[hold_on_rank0(multiprocessing.Pipe) for _ in range(2)], strict=True)
+    pairs = zip(others, range(2), strict=True)
+    doubles = [hold_on_rank0(multiprocessing.Process, target=double, args=pair) for pair in pairs]
+    for process, end in zip(doubles, ends, strict=True):
+        process.start()
+        end.send(own_rank() + 5)
+    found["piped"] = [each.recv() for each in ends]
     return found
 
 

@@ -12,7 +12,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reading import LOOKUPS
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.notebooks import RawCell, script_of
+from dp2ddp.source.notebook.notebooks import RawCell, script_of
 from dp2ddp.source.projects import LocalModule, Project
 
 WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"

@@ -252,12 +252,6 @@ def test_all_statements_of_a_block_go() -> None:
     assert edited(text, make) == "def g():\n    # why\n    pass\n\n\nx\n"
 
 
-def test_the_comments_behind_a_block_stay_where_they_are() -> None:
-    text = "def g():\n    if x:\n        f()\n        # deep\n      # odd\n    y\n"
-    make: Make = lambda one: [Remove(one.parents[statement(one)], "")]  # type: ignore[arg-type,list-item]  # noqa: E731
-    assert edited(text, make) == "def g():\n        # deep\n      # odd\n    y\n"
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [

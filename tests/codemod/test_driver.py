@@ -12,8 +12,9 @@ from dp2ddp.codemod.plans.acceptance import accept_option
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError
 from dp2ddp.report.conversion_report import conversion_text
-from dp2ddp.review.data_parallel import check_entry
+from dp2ddp.review.data_parallel import check_project
 from dp2ddp.review.problems import Level
+from dp2ddp.source.projects import read_project
 from tests.codemod.programs import WRAP, converted, said
 
 
@@ -63,7 +64,7 @@ def test_a_wrap_for_one_device_is_a_plain_call(ids: str) -> None:
         ("best = max(set(votes), key=votes.count)", True),
         ("best = sorted((fitness(x), x) for x in set(names))", True),
         ("scores = {fitness(x) for x in set(names)}", True),
-        ("short = sorted(x.lower() for x in set(names) if len(x) < 4)", False),
+        ("short = sorted(x.lower() for x in set(names) if len(x) < 4)", True),
         ("classes = sorted(set(names))", False),
         ("count = len({f(x) for x in xs})", False),
         ("kept = set(names)\nok = x in kept", False),
@@ -223,17 +224,17 @@ def test_nothing_lets_ranks_wait_in_a_forward() -> None:
 
 def test_a_report_says_what_was_changed_where() -> None:
     text = conversion_text(converted(f"{WRAP}torch.save(net, 'a')\n"), "train_ddp.py")
-    assert "\n  line 3:  one run saves once: rank 0 does (DDP502)\n" in text
+    assert "\n  line 3:  rank 0 saves, once for all ranks (DDP502)\n" in text
     assert "\n  helpers: ddp_helpers.py beside it, " in text
 
 
 def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"{WRAP}breakpoint()\n")
-    problems, read = check_entry(str(script))
-    assert [(each.code, each.line, each.level) for each in problems] == [
+    answer = check_project(str(script), read_project(str(script)))
+    assert [(each.code, each.line, each.level) for each in answer.problems] == [
         ("DDP904", 3, Level.ERROR),
         ("DDP201", 2, Level.NOTE),
     ]
-    assert problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")
-    assert read == [str(script)]
+    assert answer.problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")
+    assert answer.planned == [str(script)]

@@ -51,7 +51,6 @@ LEFT_ALONE = {
     "numbers with a seed": "import random\nimport numpy as np\nrandom.seed(0)\nrng = np.random.default_rng(1)",
     "a generator that torch seeds": "g = torch.Generator()\ng.manual_seed(3)",
     "a seed that a worker has": "import numpy as np\ndef start(worker_id):\n    np.random.seed(worker_id)",
-    "a seed by a default": "import random\nparser.add_argument('--seed', default=1)\nrandom.seed(args.seed)",
     "a variable of the environment": "import os\nos.environ['A'] = '1'",
     "a process id that is shown": "import os\nprint(f'{os.getpid()}: begins')",
     "memory that is shown": "print(torch.cuda.max_memory_allocated() / 1e6)",
@@ -89,11 +88,13 @@ DONE_ONCE = {
     "import numpy as np\nrng = np.random.default_rng()\n": ["rng = ask_rank0(np.random.default_rng)"],
     "import random\nr = random.Random(None)\n": ["r = ask_rank0(random.Random, None)"],
     "torch.seed()\n": ["share_streams(torch.seed)"],
+    "import random\nrandom.seed(args.seed)\n": ["share_streams(random.seed, args.seed)"],
     "import sqlite3\nbase = sqlite3.connect(path)\nbase.execute('insert into a values (1)')\nbase.commit()\n": [
         "base = make_on_rank0(sqlite3.connect, path)"
     ],
     "import importlib\nw = importlib.import_module(name).SummaryWriter('a')\n": [
-        "w = make_on_rank0(importlib.import_module(name).SummaryWriter, 'a')"
+        "refuse_own_files()",  # the module was not read
+        "w = make_on_rank0(importlib.import_module(name).SummaryWriter, 'a')",
     ],
     "import wget\nplace = wget.download(url)\n": ["place = ask_rank0(wget.download, url)"],
     "import time\nname = time.strftime('%H%M')\nrun(name)\n": ["name = ask_rank0(time.strftime, '%H%M')"],

@@ -11,7 +11,7 @@ from verdicts import forked_verdict
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 from tests.codemod.forward_mutations import ALL, LOST
 from tests.codemod.scripts import project_of

@@ -41,6 +41,11 @@ def test_what_cannot_be_copied_stays_on_rank_0(found: list[dict[str, Any]]) -> N
     assert [each["mapped"] for each in found] == [[1, 2]] * 2
 
 
+@pytest.mark.torchrun
+def test_all_ranks_hear_what_rank_0s_processes_say_through_pipes(found: list[dict[str, Any]]) -> None:
+    assert [each["piped"] for each in found] == [[[10, 0, 0], [10, 1, 0]]] * 2
+
+
 THREAD = """
 import queue, threading
 batches = queue.Queue(8)
@@ -96,70 +101,25 @@ def test_what_a_thread_does_by_another_way_is_a_hazard(inside: str, why: str) ->
     assert why in found.hazards[0].because
 
 
-OWN = """
+@pytest.mark.parametrize(("parameters", "given"), [("number", "number,"), ("found, number", "found, number")])
+def test_threads_that_fill_an_array_are_a_hazard(parameters: str, given: str) -> None:
+    text = f"""
 import threading
-import numpy as np
 def evaluate(rows):
-    shared = []
-    found = np.zeros(4)
-    def work(number):
-        found[number] = np.mean(rows) + number
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    found = [None] * 4
+    def work({parameters}):
+        found[number] = max(rows) + number
+    threads = [threading.Thread(target=work, args=({given})) for number in range(4)]
     return found
-evaluate(np.ones(3))
+evaluate([1])
 """
-LISTED = "    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]\n"
-GIVEN = OWN.replace("def work(number)", "def work(found, number)").replace("(number,)", "(found, number)")
+    assert [each.code for each in converted(WRAP + text).hazards] == ["DDP906"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        OWN,
-        GIVEN,
-        OWN.replace("np.zeros(4)", "[None] * 4"),
-        OWN.replace("np.mean(rows)", "max(row.sum() for row in rows)"),
-        OWN.replace(
-            LISTED,
-            "    threads = []\n    for number in range(4):\n"
-            "        one = threading.Thread(target=work, args=(number,))\n        threads.append(one)\n",
-        ),
-        OWN.replace(
-            "        found[number]", "        mine = []\n        mine.append(1)\n        found[number]"
-        ),
-    ],
-)
-def test_threads_that_fill_places_of_a_local_array_stay_with_every_rank(text: str) -> None:
-    found = converted(WRAP + text)
-    assert said(found) == []
-    assert "hold_on_rank0" not in found.after
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("found[number] =", "found[0] ="),  # who comes last
-        ("found[number] =", "found[number] = found[number - 1] +"),
-        ("found[number] =", "found[number] +="),
-        ("found[number] =", "shared.append(number); found[number] ="),
-        ("np.mean(rows)", "rows(number)"),
-        ("np.mean(rows)", "np.random.rand()"),
-        ("np.mean(rows)", "torch.ones(1).cuda().item()"),
-        ("        each.join()", "        pass"),
-        ("        each.join()", "        each.join(1)"),
-        ("        each.join()", "        if rows is None: each.join()"),
-        ("    found = np.zeros(4)\n", "    global found\n    found = np.zeros(4)\n"),
-        ("    found = np.zeros(4)\n", "    found = open_array()\n"),
-    ],
-)
-def test_other_threads_that_fill_an_array_are_a_hazard(old: str, new: str) -> None:
-    for text in (OWN, GIVEN):
-        assert old in text
-        assert [each.code for each in converted(WRAP + text.replace(old, new)).hazards] == ["DDP906"]
+def test_pipes_of_processes_are_rank_0s() -> None:
+    """Each rank made its own, and rank 1 waited for an answer that only rank 0's process gives."""
+    text = "import multiprocessing as mp\nend, other = mp.Pipe()\nmp.Process(target=print, args=(other,)).start()\n"
+    assert "end, other = hold_on_rank0(mp.Pipe)\n" in converted(WRAP + text).after
 
 
 def test_processes_have_a_memory_and_random_numbers_of_their_own() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
-from dp2ddp.codemod.header import SHARED
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, edition, helper_module, module_text
 from dp2ddp.codemod.lift import Library
 from dp2ddp.errors import ConversionError, SourceError
@@ -157,9 +156,6 @@ class TestPasted:
     def test_beside_the_script_no_name_clashes(self) -> None:
         after = converted(f"{SCRIPT}Rank = 5\nmax = 3\n", helpers=HelperPlace.BESIDE).after
         assert "from ddp_helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
-
-    def test_the_shared_names_are_those_of_real_modules(self) -> None:
-        assert all(origin for origins in SHARED.values() for origin in origins)
 
 
 def test_a_converted_script_with_something_new_gets_what_it_lacks() -> None:

@@ -225,6 +225,7 @@ WRITING: dict[str, Callable[[Any, Folder], object]] = {
     "os.unlink": lambda f, p: f(p / "a"),
     "os.rmdir": lambda f, p: f(p / "e"),
     "os.removedirs": lambda f, p: f(p / "e"),
+    "os.write": lambda f, p: f(os.open(p / "a", os.O_WRONLY), b"other"),
     "os.truncate": lambda f, p: f(p / "a", 1),
     **{f"os.{name}": lambda f, p: in_new_file(p, f) for name in ("fsync", "fdatasync")},
     "os.ftruncate": lambda f, p: in_new_file(p, lambda number: f(number, 9)),
@@ -414,7 +415,16 @@ def _nothing(path: Path) -> None:
     pass
 
 
+def _shouted(function: Any, path: Path) -> None:
+    with function(path, inplace=True) as lines:
+        for line in lines:
+            print(line.upper(), end="")
+
+
+LINES = Store(lambda p: p.write_text("a\n"), (lambda f, p: [*f(p)],), _shouted)
 STORES = {
+    "fileinput.input": LINES,
+    "fileinput.FileInput": LINES,
     "numpy.memmap": Store(
         _written_memmap,
         (lambda f, p: f(p, "float64", "r"), lambda f, p: f(p, "float64", "c").__setitem__(0, 9)),

@@ -9,7 +9,7 @@ from covering import slow_but_for
 from verdicts import forked_verdict
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 from tests.codemod.relatives import RELATIVES, Relative
 

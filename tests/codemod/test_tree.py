@@ -13,7 +13,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.codemod.writing.tree import read_tree
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import read_source
+from dp2ddp.source.read_source import read_source
 from tests.codemod.scripts import module_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent

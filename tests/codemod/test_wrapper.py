@@ -34,6 +34,7 @@ def main():
 
 main()
 """
+SAVED = 'torch.save({"epoch": epoch, "model": model.state_dict()}, "model.pt")'
 
 
 def wrapper_of(text: str) -> str:
@@ -113,6 +114,9 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("\n\ndef main", "\n\nclass Own(nn.DataParallel):\n    pass\n\n\ndef main"),
         ("range(3)", "model.device_ids"),
         ("model.state_dict()}", "model}"),
+        (SAVED, 'state = {"model": model}\n        torch.save(state, "model.pt")'),
+        (SAVED, 'state = dict(model=model)\n        torch.save(state, "model.pt")'),
+        (SAVED, 'state = {}\n        state["model"] = model\n        torch.save(state, "model.pt")'),
         ("    model.train()\n", "    model.train()\n    ema = copy.deepcopy(model)\n"),
         (
             "def main():\n",

@@ -32,19 +32,19 @@ SHUFFLED = [[3, 0, 5, 1], [7, 2, 4, 6]]
 def test_the_samples_of_an_epoch(
     tmp_path: Path, reference: list[list[int]], ranks: tuple[list[int], list[int]], words: str | None
 ) -> None:
-    lines = [json.dumps([8, 0, 0, batch]) for batch in reference]
+    lines = [json.dumps([[8, 0, 0], batch]) for batch in reference]
     (tmp_path / "reference.jsonl").write_text("\n".join(lines) + "\n")
     for part, samples in enumerate(ranks):
-        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([8, 0, 0, 2, part, samples]) + "\n")
+        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([[8, 0, 0], 2, part, samples]) + "\n")
     found = unshared(tmp_path)
     assert (words is None) == (found == ())
     assert words is None or words in found[0]
 
 
 def test_orders_of_their_own_on_each_rank(tmp_path: Path) -> None:
-    (tmp_path / "reference.jsonl").write_text(json.dumps([4, 0, 0, [2, 0, 3, 1]]) + "\n")
+    (tmp_path / "reference.jsonl").write_text(json.dumps([[4, 0, 0], [2, 0, 3, 1]]) + "\n")
     for rank, samples in enumerate(([1, 3, 2, 0], [0, 3, 1, 2])):
-        (tmp_path / f"own-{rank}.jsonl").write_text(json.dumps([4, 0, 0, 1, 0, samples]) + "\n")
+        (tmp_path / f"own-{rank}.jsonl").write_text(json.dumps([[4, 0, 0], 1, 0, samples]) + "\n")
     assert "an order of its own" in unshared(tmp_path)[0]
 
 
@@ -103,10 +103,10 @@ def test_two_checkpoints_of_one_training_are_no_other_seed() -> None:
 
 
 def test_an_evaluation_may_take_its_samples_in_any_order(tmp_path: Path) -> None:
-    lines = [json.dumps([8, 0, 0, batch]) for batch in ([0, 1, 2, 3], [4, 5, 6, 7])]
+    lines = [json.dumps([[8, 0, 0], batch]) for batch in ([0, 1, 2, 3], [4, 5, 6, 7])]
     (tmp_path / "reference.jsonl").write_text("\n".join(lines) + "\n")
     for part, samples in enumerate(([6, 1, 4, 3], [0, 2, 7, 5])):
-        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([8, 0, 0, 2, part, samples]) + "\n")
+        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([[8, 0, 0], 2, part, samples]) + "\n")
     (tmp_path / "trained.jsonl").write_text(json.dumps([40, 0]) + "\n")
     assert unshared(tmp_path) == ()
     (tmp_path / "trained.jsonl").write_text(json.dumps([8, 0]) + "\n")
@@ -115,7 +115,7 @@ def test_an_evaluation_may_take_its_samples_in_any_order(tmp_path: Path) -> None
 
 def test_a_padded_part_is_in_order(tmp_path: Path) -> None:
     """Of 7 samples, 2 ranks have 4 each: the last one begins anew."""
-    (tmp_path / "reference.jsonl").write_text(json.dumps([7, 0, 0, [0, 1, 2, 3, 4, 5, 6]]) + "\n")
+    (tmp_path / "reference.jsonl").write_text(json.dumps([[7, 0, 0], [0, 1, 2, 3, 4, 5, 6]]) + "\n")
     for part, samples in enumerate(([0, 2, 4, 6], [1, 3, 5, 0])):
-        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([7, 0, 0, 2, part, samples]) + "\n")
+        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([[7, 0, 0], 2, part, samples]) + "\n")
     assert unshared(tmp_path) == ()

@@ -81,6 +81,26 @@ def test_two_runs_that_both_go_to_nan_are_the_same(tmp_path: Path) -> None:
     assert compare(one, [two], FLOAT64).same
 
 
+@pytest.mark.parametrize(
+    ("losses", "lost"),
+    [
+        ([1.0, np.nan, np.inf], 1),
+        ([np.nan, np.nan, np.nan], 0),
+        ([np.inf, 1.0, 2.0], None),  # a step that a GradScaler skips
+        ([1.0, np.nan, 1.0], None),
+    ],
+)
+def test_it_is_told_from_which_step_on_no_difference_can_be_seen(
+    tmp_path: Path, losses: list[float], lost: int | None
+) -> None:
+    reference = trace(tmp_path / "dp", [GRADIENT] * 3, losses=losses)
+    found = compare(reference, [trace(tmp_path / "ddp", [GRADIENT] * 3, losses=losses)], FLOAT64)
+    assert found.same
+    assert found.lost_from == lost
+    said = [f"from step {lost} on" in remark for remark in found.remarks]
+    assert said == ([] if lost is None else [True])
+
+
 def test_nan_is_not_the_same_as_a_number(tmp_path: Path) -> None:
     found = compared(tmp_path, [GRADIENT, np.full(5, np.nan), GRADIENT])
     assert found.first is not None

@@ -143,7 +143,7 @@ def leave(
             (workspace.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (workspace.folder / path).write_text(text)
         left.append(workspace.left_behind())
-    compared, _ = compare_files(left[0], left[1], FLOAT64, code)
+    compared = compare_files(left[0], left[1], FLOAT64, code)
     return [f"{each.path} {each.what}" for each in compared.different]
 
 
@@ -234,8 +234,8 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
         left.append(workspace.left_behind())
     spellings = [Spelling(((str(one.folder), "/home/me"), ("train_ddp.py", "train.py"))) for one in left]
 
-    plain, _ = compare_files(*left, FLOAT64)
-    spelled, _ = compare_files(*left, FLOAT64, None, (spellings[0], spellings[1]))
+    plain = compare_files(*left, FLOAT64)
+    spelled = compare_files(*left, FLOAT64, None, (spellings[0], spellings[1]))
 
     assert (plain.same, spelled.same) == (False, True)
 
@@ -264,6 +264,6 @@ def test_links_to_folders_are_compared_by_where_they_lead(tmp_path: Path) -> Non
             (workspace.folder / folder).mkdir()
         (workspace.folder / "latest").symlink_to(target)
         left.append(workspace.left_behind())
-    assert compare_files(left[0], left[1], FLOAT64)[0].different == ()
-    (found,) = compare_files(left[0], left[2], FLOAT64)[0].different
+    assert compare_files(left[0], left[1], FLOAT64).different == ()
+    (found,) = compare_files(left[0], left[2], FLOAT64).different
     assert (found.path, found.what) == ("latest", "leads to run2 instead of run1")

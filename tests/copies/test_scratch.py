@@ -16,7 +16,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.source import survey
 from tests.copies.kinds import KINDS, choose, copied
 
-# what a rank does before the script begins (runtime/boot.py), without torch
+# what a rank does before the script begins (runtime/process/boot.py), without torch
 RUN = """
 import os, sys
 from pathlib import Path
@@ -46,7 +46,7 @@ disguise(lambda: busy)
 exec(code)
 """
 
-RENAME = "from dp2ddp.runtime.writes import rename_across_layers; rename_across_layers()\n"
+RENAME = "from dp2ddp.runtime.process.writes import rename_across_layers; rename_across_layers()\n"
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.source.files import read_source
 from dp2ddp.source.projects import Project, read_project
+from dp2ddp.source.read_source import read_source
 
 HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "projects", "notebooks", "negatives")

@@ -14,7 +14,7 @@ from verdicts import forked_verdict
 
 from dp2ddp.codemod.convert import convert
 from dp2ddp.report.comparison import Report, print_report
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.old_code import mended_files
 
 Run = tuple[Case, int]  # a script, and on how many devices

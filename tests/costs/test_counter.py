@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dp2ddp.costs.readings import Counted, Sent, read_counted
-from dp2ddp.runtime.run import watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 
 pytestmark = pytest.mark.torchrun

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp2ddp import verify
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -220,6 +220,24 @@ class TestWriting:
         assert "torchrun --standalone --nproc-per-node 2 train_ddp.py" in (tmp_path / "job.sh").read_text()
 
     @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("train_ddp.py", "is the script itself"),
+            ("no/job.sh", "cannot be written (there is no folder no)"),
+        ],
+    )
+    def test_a_script_that_is_converted_for_it_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+    ) -> None:
+        """--force is for the launch file and the conversion, and not for the script that they are made of."""
+        wrapped = "import torch.nn as nn\nnet = nn.DataParallel(nn.Linear(2, 2))\n"
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", name, "--force", text=wrapped)
+        assert result.exit_code == 3
+        assert result.stderr.startswith(f"dp2ddp: {name}: {words}")
+        assert (tmp_path / "train_ddp.py").read_text() == wrapped
+        assert [path.name for path in tmp_path.iterdir()] == ["train_ddp.py"]
+
+    @pytest.mark.parametrize(
         ("name", "lead"), [("job.sh", "is a link to mine.sh"), ("again.py", "is the script itself")]
     )
     def test_a_link_is_not_written_through(

@@ -17,7 +17,7 @@ import torch
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 from tests.cli.scripts import TRAIN, script, variables
 
 pytestmark = pytest.mark.torchrun

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dp2ddp
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.living.verifying import findings, verified
 
 pytestmark = pytest.mark.torchrun

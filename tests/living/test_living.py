@@ -15,8 +15,8 @@ import pytest
 from covering import slow_but_for
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from tests.living.verifying import findings, verified
 

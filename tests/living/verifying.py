@@ -10,7 +10,7 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.facts import facts
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.runs import environment
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS

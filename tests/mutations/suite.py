@@ -16,9 +16,10 @@ from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
-from dp2ddp.trial.judge import Pair, aligned_pair, judge
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
+from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import MODES
@@ -83,10 +84,11 @@ class Suite:
         if pair.may_be_rounding:
             pair = pair.beside(self.reference(change.base, nudged=True)[1])
         subject = subject_of(change)
-        verdict = judge(subject, pair, None, self._server, room)
+        verdict = judge(subject, TrialRuns(pair), self._server, room)
         if verdict.float64.same or _is_clear(verdict):
             return verdict
-        return judge(subject, pair, None, self._server, room, self._aligned(subject, room, copies))
+        runs = TrialRuns(pair, aligned=self._aligned(subject, room, copies))
+        return judge(subject, runs, self._server, room)
 
     def judge_all(self, changes: Sequence[Change]) -> list[Verdict | str]:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

@@ -9,7 +9,7 @@ import pytest
 from covering import covering
 
 from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS
 from tests.mutations.results import Result, alarm

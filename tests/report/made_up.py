@@ -14,8 +14,8 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
 from dp2ddp.report.script_changes import Reason, ScriptChange
-from dp2ddp.runtime.run import Failure, Run
-from dp2ddp.runtime.stacks import Frame, RankPosition
+from dp2ddp.runtime.hang.stacks import Frame, RankPosition
+from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.stage import Stage
 
 LOG = FileDifference(

@@ -12,8 +12,9 @@ import pytest
 
 from dp2ddp.costs.result import Benchmark, Sameness
 from dp2ddp.report.bench_json import as_document
-from dp2ddp.report.bench_report import bench_document, duration, size
+from dp2ddp.report.bench_report import bench_document
 from dp2ddp.report.json_types import BenchDocument, schema
+from dp2ddp.report.quantities import duration, size
 from dp2ddp.report.text_form import document_text
 from tests.report.forms import markdown, page
 from tests.report.made_up_bench import benchmark, measured

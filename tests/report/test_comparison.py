@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
@@ -53,6 +54,42 @@ def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
     texts = [fact.words for fact in marked if fact.judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts
+
+
+def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_numbers_too() -> None:
+    """Other random numbers explain other lines and files, and must not cover up a rank's own accuracy or other keys."""
+    keys = FileDifference("best.pt", "has other keys")
+    told = Aligned(
+        GOOD, (), stdout=TextComparison(7, (2, "acc 0.5", "acc 0.25")), files=FilesComparison(1, (keys,))
+    )
+    verdict = dataclasses.replace(SAME, float64=PARTED, aligned=told)
+    same_ones = "draws other random numbers than DataParallel, and trains the same with the same ones"
+    assert headline(report(verdict)) == (
+        f"DIFFERENT train.py {same_ones}, but prints other lines and writes other files, on 2 devices"
+    )
+    bad = [fact.words for fact in facts(verdict) if fact.judged is Judged.BAD]
+    assert "with them, too, line 2 is 'acc 0.25', under DataParallel 'acc 0.5'" in bad
+    assert "with them, too, best.pt has other keys" in bad
+    agreed = dataclasses.replace(verdict, aligned=Aligned(GOOD, (), stdout=SAME.stdout, files=SAME.files))
+    assert headline(report(agreed)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
+    unjudged = dataclasses.replace(verdict, only_gradients=True)
+    assert headline(report(unjudged)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
+
+
+def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
+    """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
+    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9)
+    later = dataclasses.replace(HALF, step=3, name="head.bias")
+    told = Aligned(dataclasses.replace(PARTED, first=later), ())
+    verdict = dataclasses.replace(SAME, float64=PARTED, causes=(order,), aligned=told)
+    assert headline(report(verdict)) == (
+        "DIFFERENT train.py parts from DataParallel with the same random numbers, too, at step 3: "
+        "gradient of head.bias, on 2 devices"
+    )
+    sure = dataclasses.replace(order, code="batch-size")
+    assert "at step 1: gradient of conv.weight" in headline(
+        report(dataclasses.replace(verdict, causes=(sure,)))
+    )
 
 
 def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
@@ -142,6 +179,9 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     )
     assert not dataclasses.replace(silent, stdout=TextComparison(1, None)).compared_nothing
     assert "prints the same" in headline(report(dataclasses.replace(silent, stdout=TextComparison(1, None))))
+    lost = report(dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=0)))
+    assert headline(lost) == "NOTHING COMPARED of train.py: its losses are NaN or infinite"
+    assert not dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=1)).compared_nothing
 
 
 @pytest.mark.parametrize(
@@ -180,6 +220,7 @@ def test_a_run_that_failed_is_never_told_as_the_same() -> None:
     nothing = dataclasses.replace(report(), failure="train.py: hangs")
     assert not nothing.same
     assert headline(nothing) == "FAILED train.py could not be compared"
+    assert "start it with" not in report_text(nothing)
     parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
     assert headline(parted).startswith("DIFFERENT")
 

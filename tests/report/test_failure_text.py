@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dp2ddp.report.failure_text import Original, failure_text
-from dp2ddp.runtime.run import Failure, Run
-from dp2ddp.runtime.stacks import Frame, RankPosition
+from dp2ddp.runtime.hang.stacks import Frame, RankPosition
+from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.stage import Stage
 
 STAGE = Stage(script="/a/train.py", mode="dp", world=2, folder="/a", run_folder="/b", name="train.py")

@@ -131,11 +131,6 @@ class TestWhatIsFound:
         assert wrap["advice"].startswith("dp2ddp convert train.py: 2 edits in 1 file")
         assert (fork["code"], fork["level"], fork["line"]) == ("DDP906", "error", 4)
 
-    def test_a_wrap_alone_is_a_note_and_no_failure(self) -> None:
-        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
-
-        assert check().exit_code == 0
-
     def test_a_hazard_in_a_module_is_found_with_the_script_that_imports_it(self) -> None:
         Path("models.py").write_text(
             f"import os\nimport torch\n\n\ndef build(net):\n    os.fork()\n    return {WRAP}\n"
@@ -192,7 +187,7 @@ class TestWhatIsFound:
             "import torch\nimport nets\nprint(nets.build(torch.nn.DataParallel(None)))\n"
         )
         assert ("nets.py", "DDP906", 6) in codes()
-        monkeypatch.setattr("dp2ddp.review.hits.MOST", 0)
+        monkeypatch.setattr("dp2ddp.review.data_parallel.MOST", 0)
 
         document = json.loads(check("--format", "json").stdout)
 
@@ -326,24 +321,24 @@ class TestTheConversionInShort:
         assert "    dp2ddp convert 'my run.ipynb': " in check().stdout
 
 
-class TestTheLastLine:
-    """Problems and notes are counted apart: only problems make the exit code 1."""
+@pytest.mark.parametrize(
+    ("scripts", "line", "code"),
+    [
+        ([WRAPPED.replace("os.fork()\n", "")], "1 file: no problems, 1 note", 0),
+        ([WRAPPED], "1 file: 1 problem, 1 note", 1),
+        ([PORT, WRAPPED], "2 files: 5 problems, 3 of them --fix mends, 1 note", 1),
+    ],
+)
+def test_problems_and_notes_are_counted_apart_and_a_note_is_no_failure(
+    scripts: list[str], line: str, code: int
+) -> None:
+    for number, text in enumerate(scripts):
+        Path(f"train{number}.py").write_text(text)
 
-    def test_a_note_is_no_problem(self) -> None:
-        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
+    result = check()
 
-        assert check().stdout.endswith("\n1 file: no problems, 1 note\n")
-
-    def test_both(self) -> None:
-        Path("train.py").write_text(WRAPPED)
-
-        assert check().stdout.endswith("\n1 file: 1 problem, 1 note\n")
-
-    def test_with_what_can_be_mended(self) -> None:
-        Path("train.py").write_text(PORT)
-        Path("wrapped.py").write_text(WRAPPED)
-
-        assert check().stdout.endswith("\n2 files: 5 problems, 3 of them --fix mends, 1 note\n")
+    assert result.stdout.endswith(f"\n{line}\n")
+    assert result.exit_code == code
 
 
 class TestWhatIsLeftOut:

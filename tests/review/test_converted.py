@@ -15,14 +15,11 @@ from ranks import FORKED
 from dp2ddp.api import convert
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.rule import code_of
-from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.checking import check
 from dp2ddp.review.files import may_matter
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
-from dp2ddp.review.one_file import problems_of
-from dp2ddp.review.own_file import OwnFile
-from dp2ddp.source.files import SourceFile
 from tests.living.test_living import EDITS, diffs, edited
+from tests.review.finding import found_in
 
 ROOT = Path(__file__).parents[2]
 CONVERTED = sorted((ROOT / "examples").glob("*/train_ddp.py"))
@@ -52,11 +49,8 @@ for epoch in range(2):
 TWICE = TRAIN.replace("loss.backward()", "loss.backward(retain_graph=True)\n        loss.backward()")
 SCRIPTS = {"WholeBatchDDP": TRAIN, "WholeBatchParallel": TWICE}
 ONE = "import torch.distributed as dist\nif dist.get_rank() == 0:\n    "
+END = r"\Z"
 SAMPLER = "sampler=torch.utils.data.DistributedSampler(data)"
-
-
-def found(text: str) -> set[str]:
-    return {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
 
 
 @pytest.fixture(scope="module", params=SCRIPTS)
@@ -94,7 +88,7 @@ class TestOwnersEdits:
             text = edited(text, diff)
 
         assert text != self.CIFAR
-        assert found(text) == set()
+        assert found_in(text) == set()
 
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_nothing_is_said_while_helpers_are_taken_out(self, count: int) -> None:
@@ -103,7 +97,7 @@ class TestOwnersEdits:
         for diff in steps[:count] if count < 3 else steps[2:3]:  # the third one starts from the beginning
             text = edited(text, diff)
 
-        assert found(text) == set()
+        assert found_in(text) == set()
 
     def test_a_distributed_sampler_is_found(self) -> None:
         text = edited(self.CIFAR, diffs("A second loader")[0])
@@ -111,13 +105,13 @@ class TestOwnersEdits:
         sampled = "extraloader = Rank0Loader(extraset, batch_size=20, sampler=DistributedSampler(extraset)"
         text = replaced(text, re.escape(line), sampled)
 
-        assert "DDP631" in found(f"from torch.utils.data import DistributedSampler\n{text}")
+        assert "DDP631" in found_in(f"from torch.utils.data import DistributedSampler\n{text}")
 
 
 @pytest.mark.parametrize("path", OWN_RANKS, ids=lambda path: path.stem)
 def test_nothing_new_is_said_of_a_script_that_could_start_ranks_itself(path: Path) -> None:
     """That way of its own is not taken by what convert writes; the corpus has nearly every form of it."""
-    assert found(convert(path).after) <= found(path.read_text(encoding="utf-8"))
+    assert found_in(convert(path).after) <= found_in(path.read_text(encoding="utf-8"))
 
 
 REFUSED = {  # by the wrapper: what a round of the loop does, or what comes behind the wrap
@@ -157,12 +151,12 @@ class TestWhatTheWrapperRefuses:
 
     @pytest.mark.parametrize("round_", REFUSED.values(), ids=REFUSED)
     def test_it_is_found_where_the_wrapper_is_torchs_own(self, round_: str) -> None:
-        assert "DDP632" in found(self.script(round_))
-        assert "DDP632" not in found(self.script(round_, "WholeBatchParallel"))
+        assert "DDP632" in found_in(self.script(round_))
+        assert "DDP632" not in found_in(self.script(round_, "WholeBatchParallel"))
 
     @pytest.mark.parametrize("round_", ALLOWED.values(), ids=ALLOWED)
     def test_nothing_is_said_of_what_it_takes(self, round_: str) -> None:
-        assert "DDP632" not in found(self.script(round_))
+        assert "DDP632" not in found_in(self.script(round_))
 
     @pytest.mark.torchrun
     def test_the_wrapper_does_refuse_it_and_takes_the_rest(self, tmp_path: Path) -> None:
@@ -204,41 +198,33 @@ for each in {tries}:
 """
 
 
-class TestPlantedFaults:
-    def test_before_nothing_is_wrong(self, converted: str) -> None:
-        assert found(converted) == set()
+PLANTED = {  # what in a converted script is replaced, by what, and what is found then
+    "nothing": (END, "", set()),
+    "a save on every rank": (r"save_on_rank\w+\(", "torch.save(", {"DDP604"}),
+    "the wrapper on one rank": (END, f"{ONE}with torch.no_grad():\n        model(x)\n", {"DDP609"}),
+    "the model inside on one rank": (END, f"{ONE}with torch.no_grad():\n        model.module(x)\n", set()),
+    "a helper that all ranks must call": (
+        r"    (save_on_rank\w+\(.*)",
+        r"    if torch.distributed.get_rank() == 0:\n        \1",
+        {"DDP608"},
+    ),
+    "weights that one rank loads": (END, f"{ONE}model.load_state_dict(torch.load('last.pt'))\n", {"DDP617"}),
+    "a tracker on every rank": (END, "import wandb\nwandb.init(project='cifar')\n", {"DDP606"}),
+    "a rank in a variable of torchrun": (
+        END,
+        "import os\nrank = int(os.environ['RANK'])\nif rank == 0:\n    model(x)\n",
+        {"DDP609"},
+    ),
+}
 
-    def test_a_save_on_every_rank(self, converted: str) -> None:
-        assert found(replaced(converted, r"save_on_rank\w+\(", "torch.save(")) == {"DDP604"}
 
-    def test_a_sampler_that_cuts_the_data_before_the_wrapper_does(self, converted: str) -> None:
-        text = replaced(converted, "shuffle=True", SAMPLER)
+@pytest.mark.parametrize(("pattern", "new", "codes"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_fault_is_found(converted: str, pattern: str, new: str, codes: set[str]) -> None:
+    assert found_in(replaced(converted, pattern, new)) == codes
 
-        assert "DDP631" in found(text)
 
-    def test_the_wrapper_on_one_rank(self, converted: str) -> None:
-        assert found(f"{converted}{ONE}with torch.no_grad():\n        model(x)\n") == {"DDP609"}
-
-    def test_the_model_inside_may_run_on_one_rank(self, converted: str) -> None:
-        assert found(f"{converted}{ONE}with torch.no_grad():\n        model.module(x)\n") == set()
-
-    def test_a_helper_that_all_ranks_must_call(self, converted: str) -> None:
-        text = replaced(
-            converted, r"    (save_on_rank\w+\(.*)", r"    if torch.distributed.get_rank() == 0:\n        \1"
-        )
-
-        assert found(text) == {"DDP608"}
-
-    def test_weights_that_one_rank_loads(self, converted: str) -> None:
-        assert found(f"{converted}{ONE}model.load_state_dict(torch.load('last.pt'))\n") == {"DDP617"}
-
-    def test_a_tracker_on_every_rank(self, converted: str) -> None:
-        assert found(f"{converted}import wandb\nwandb.init(project='cifar')\n") == {"DDP606"}
-
-    def test_a_rank_in_a_variable_of_torchrun(self, converted: str) -> None:
-        text = f"{converted}import os\nrank = int(os.environ['RANK'])\nif rank == 0:\n    model(x)\n"
-
-        assert found(text) == {"DDP609"}
+def test_a_sampler_that_cuts_the_data_before_the_wrapper_does_is_found(converted: str) -> None:
+    assert "DDP631" in found_in(replaced(converted, "shuffle=True", SAMPLER))
 
 
 SMALL = """
@@ -287,7 +273,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_said_of_right_code_behind_a_wrapper(body: str) -> None:
-    assert found(f"{code_of(SMALL)}{code_of(body)}") == set()
+    assert found_in(code_of(SMALL) + code_of(body)) == set()
 
 
 def test_a_way_of_its_own_to_start_ranks_stays_as_it_is() -> None:
@@ -308,7 +294,7 @@ def test_a_way_of_its_own_to_start_ranks_stays_as_it_is() -> None:
             main()
     """
 
-    assert found(code_of(text)) == set()
+    assert found_in(code_of(text)) == set()
 
 
 def test_the_names_are_those_of_the_templates() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp2ddp.codemod.rule import code_of
-from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.one_file import problems_of
-from dp2ddp.review.own_file import OwnFile
-from dp2ddp.source.files import SourceFile
+from tests.review.finding import found_in
 
 HEAD = """
 import os
@@ -113,6 +110,33 @@ RIGHT = {
                 loss = model(x).mean()
             with model.no_sync():
                 loss.backward()
+    """,
+    "one epoch, and a loop in a function of another file": """
+        from engine import train_one_epoch
+        for step, (x, y) in enumerate(DataLoader(data, sampler=DistributedSampler(data))):
+            model(x, y).backward()
+        loader = DataLoader(more, batch_size=32, sampler=DistributedSampler(more))
+        for epoch in range(10):
+            train_one_epoch(model, loader)
+    """,
+    "lines that say whose they are": """
+        for epoch in range(10):
+            print("rank", dist.get_rank(), "loss", train(model))
+    """,
+    "the runs of a group": """
+        import wandb
+        wandb.init(project="cifar", group="ddp")
+    """,
+    "a decision by all of the held-out data": """
+        from torch.optim.lr_scheduler import ReduceLROnPlateau
+        scheduler = ReduceLROnPlateau(optimizer)
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        valid_loader = DataLoader(valid)
+        for epoch in range(10):
+            total = 0.0
+            for x, y in valid_loader:
+                total += loss(model, x, y).item()
+            scheduler.step(total)
     """,
     "the reducer may be told otherwise": """
         model._set_static_graph()
@@ -236,16 +260,13 @@ RIGHT = {
 }
 
 
+def found(body: str) -> set[str]:
+    return found_in(f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n")
+
+
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_said_of_right_code(body: str) -> None:
-    text = f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n"
-
-    found = [
-        (rule.code, problem.message)
-        for rule, problem in problems_of(OwnFile(SourceFile(None, text)), check_rules())
-    ]
-
-    assert found == []
+    assert found(body) == set()
 
 
 WRONG = {  # the same, with the one thing that makes it right taken away
@@ -315,51 +336,35 @@ WRONG = {  # the same, with the one thing that makes it right taken away
 
 @pytest.mark.parametrize(("code", "body"), WRONG.items(), ids=WRONG)
 def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
-    text = f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n"
-
-    found = {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
-
-    assert found == {code}
+    assert found(body) == {code}
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "dist.get_rank() in [0]",
-        "dist.get_rank() in [-1, 0]",
-        "local_rank in (-1, 0)",
-        "dist.get_rank() == 0 or is_main_process()",
-        "not distributed or dist.get_rank() in {0}",
-        "not dist.get_rank() > 0",
-        "0 == local_rank",
-    ],
-)
-def test_one_rank_is_known_in_each_of_its_spellings(condition: str) -> None:
-    text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
+ONE_RANK = [
+    "dist.get_rank() in [0]",
+    "dist.get_rank() in [-1, 0]",
+    "local_rank in (-1, 0)",
+    "dist.get_rank() == 0 or is_main_process()",
+    "not distributed or dist.get_rank() in {0}",
+    "not dist.get_rank() > 0",
+    "0 == local_rank",
+]
+SEVERAL_RANKS = [  # may be all that there are, or a group of their own
+    "dist.get_rank() in [0, 1]",
+    "dist.get_rank() in {0, 1}",
+    "dist.get_rank() in [-1, 0, 1]",
+    "dist.get_rank() in ranks_of_this_node",
+    "dist.get_rank() in [first, last]",
+    "dist.get_rank() == 0 or dist.get_rank() == 1",
+    "not dist.get_rank() not in (0, 1)",
+    "not dist.get_rank() > 1",
+    "local_rank == -1",
+    "not local_rank != -1",
+    "0 > local_rank",
+]
 
-    found = {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, text)), check_rules())}
 
-    assert found == {"DDP608"}
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "dist.get_rank() in [0, 1]",
-        "dist.get_rank() in {0, 1}",
-        "dist.get_rank() in [-1, 0, 1]",
-        "dist.get_rank() in ranks_of_this_node",
-        "dist.get_rank() in [first, last]",
-        "dist.get_rank() == 0 or dist.get_rank() == 1",
-        "not dist.get_rank() not in (0, 1)",
-        "not dist.get_rank() > 1",
-        "local_rank == -1",
-        "not local_rank != -1",
-        "0 > local_rank",
-    ],
-)
-def test_several_ranks_are_not_one(condition: str) -> None:
-    """They may be all that there are, or a group of their own."""
-    text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
-
-    assert not list(problems_of(OwnFile(SourceFile(None, text)), check_rules()))
+@pytest.mark.parametrize("condition", [*ONE_RANK, *SEVERAL_RANKS])
+def test_one_rank_is_known_in_each_of_its_spellings_and_several_are_not_one(condition: str) -> None:
+    assert found(f"if {condition}:\n    dist.broadcast(x, 0)") == (
+        {"DDP608"} if condition in ONE_RANK else set()
+    )

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp2ddp.codemod.rule import code_of
-from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.one_file import problems_of
-from dp2ddp.review.own_file import OwnFile
-from dp2ddp.source.files import SourceFile
+from tests.review.finding import found_in, script_of
 
 PLAIN_HEAD = """
 import torch
@@ -94,6 +91,7 @@ ASKED = {
         "set_device local_rank slurm",
         [
             "torch.cuda.set_device(3)",
+            "other = DistributedDataParallel(net, device_ids=[rank])",
             'os.environ["CUDA_VISIBLE_DEVICES"] = "1"',
             "with torch.cuda.device(index): pass",
             "place = args.local_rank",
@@ -152,10 +150,6 @@ ASKED = {
         ["import webdataset", "data = shard(data)", "loader = accelerator.prepare(loader)", 'kind = cfg["sampler"]'],
     ),
 }  # fmt: skip
-
-
-def found_in(text: str) -> set[str]:
-    return {rule.code for rule, _ in problems_of(OwnFile(SourceFile(None, code_of(text))), check_rules())}
 
 
 @pytest.mark.parametrize("code", ASKED)
@@ -259,7 +253,7 @@ def test_the_words_of_a_file() -> None:
                 """Docstring"""
                 self.m.n(o="term", p="two words")  # comment
     '''
-    script = OwnFile(SourceFile(None, code_of(text)))
+    script = script_of(code_of(text))
 
     assert script.names - {""} == {*"abcdefGhijkmnop", "self", "int"}
     assert script.terms == {"term"}

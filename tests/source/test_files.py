@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.files import decode_source, read_source
+from dp2ddp.source.files import decode_source
+from dp2ddp.source.read_source import read_source
 from dp2ddp.source.writing import write_atomically
 
 

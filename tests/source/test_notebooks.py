@@ -13,7 +13,8 @@ import pytest
 from ipynb import notebook
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.read_source import read_source
 
 MARKS = ("# %%", "# t.ipynb")
 

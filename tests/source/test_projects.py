@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.source import projects
-from dp2ddp.source.files import SourceFile, read_source
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
+from dp2ddp.source.read_source import read_source
 
 
 def project(folder: Path, entry: str = "train.py", **files: str) -> list[str]:
@@ -119,6 +120,16 @@ def test_a_module_that_is_loaded_by_its_name(tmp_path: Path) -> None:
     )
 
     assert names == ["models", "models.a_model", "models.b_model"]
+
+
+@pytest.mark.parametrize(
+    "name", ['f"{__name__}.{each.name}"', '__name__ + "." + each.name', '"." + each.name, __package__']
+)
+def test_a_package_that_imports_all_that_it_has(tmp_path: Path, name: str) -> None:
+    """They were not read, with a note: what their forwards count was the rank's own."""
+    loop = f"import importlib\nfor each in modules(__path__):\n    importlib.import_module({name})\n"
+    names = project(tmp_path, train="import zoo\n", zoo____init__=loop, zoo__mlp="", zoo__cnn="")
+    assert sorted(names) == ["zoo", "zoo.cnn", "zoo.mlp"]
 
 
 def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 
-from dp2ddp.runtime.meeting import free_port
+from dp2ddp.runtime.process.meeting import free_port
 
 
 def fork_ranks(world: int, work: Callable[[int], None]) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import io
 import sys
 import traceback
 import types
@@ -91,13 +94,38 @@ def shares(rows: int, world: int) -> list[int]:
     return [1, *rest]
 
 
-def by_hand(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+class Filling(nn.Module):
+    """Goes on with what the replica before has left in a list, a counter and a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.linear, self.seen = nn.Linear(3, 4), []
+        self.count: collections.Counter[str] = collections.Counter()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        y = self.linear(rows) * (1 + 0.1 * len(self.seen)) + self.count["rows"]
+        self.mean.add_(y.detach().mean(0))  # type: ignore[operator]
+        self.seen.append(float(y.detach().mean()))
+        self.count["rows"] += len(rows)
+        print("rows", len(rows))
+        return y
+
+
+class UnevenInTurns(functions.DataParallelInTurns):
+    scatter = Uneven.scatter
+
+
+def by_hand(
+    module: nn.Module, apply: Any = functions.parallel_apply_on_ranks
+) -> Callable[[torch.Tensor], torch.Tensor]:
     devices = range(dist.get_world_size())
 
     def call(x: torch.Tensor) -> torch.Tensor:
         parts = functions.scatter_on_ranks((x,), devices)
         replicas = functions.replicate_on_ranks(module, devices)[: len(parts)]
-        outputs = functions.parallel_apply_on_ranks(replicas, parts)
+        outputs = apply(replicas, parts)
         gathered: torch.Tensor = functions.gather_on_ranks(outputs, 0)
         return gathered
 
@@ -151,6 +179,42 @@ def parts_by_hand(world: int) -> Any:
     own, other = net(), net()
     reference = ReplicasOfOneProcess(other, Devices(), world)
     return numbers_of(own, by_hand(own)), numbers_of(other, reference)
+
+
+def in_turns(world: int, own: Filling, call: Any, reference: Any = ReplicasOfOneProcess) -> Any:
+    """What is trained, printed, and left in lists."""
+
+    def found(module: Filling, call: Any) -> Iterator[torch.Tensor]:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            yield from numbers_of(module, call)
+        yield torch.tensor([*module.seen, module.count["rows"]])
+        if dist.get_rank() == 0 or module is not own:
+            yield torch.tensor([*map(ord, printed.getvalue())])
+
+    other = Filling()
+    left = found(other, reference(other, Devices(), world))
+    return found(own, call), [*left][: None if dist.get_rank() == 0 else -1]
+
+
+def subclass_in_turns(world: int) -> Any:
+    own = Filling()
+    return in_turns(world, own, UnevenInTurns(own), UnevenReference)
+
+
+def library_in_turns(world: int) -> Any:
+    own = Filling()
+    wrapped = rebase(type("Mine", (nn.DataParallel,), {}), functions.LibrarysInTurns)(own)
+    return in_turns(world, own, wrapped)
+
+
+def parts_in_turns(world: int) -> Any:
+    own = Filling()
+    return in_turns(world, own, by_hand(own, functions.parallel_apply_in_turns))
+
+
+def function_in_turns(world: int) -> Any:
+    own, devices = Filling(), range(world)
+    return in_turns(world, own, lambda x: functions.data_parallel_in_turns(own, x, devices))
 
 
 def inputs_written(world: int) -> Any:
@@ -273,6 +337,10 @@ CHECKS = (
     synced_layer,
     inputs_written,
     scripted,
+    subclass_in_turns,
+    library_in_turns,
+    parts_in_turns,
+    function_in_turns,
 )
 
 

@@ -295,6 +295,30 @@ def streams_are_rank0s() -> Any:
     return [torch.rand(2).tolist(), random.random()]
 
 
+def thread_draws_meanwhile() -> Any:
+    torch.manual_seed(3)
+    drawn, is_over = [0], threading.Event()
+
+    def draw() -> None:
+        while not is_over.is_set():
+            torch.rand(1)
+            drawn[0] += 1
+
+    thread = threading.Thread(target=draw)
+    if own_rank() == 0:
+        thread.start()
+    for _ in range(100):
+        ask_rank0(int)
+    is_over.set()
+    if own_rank() == 0:
+        thread.join()
+    count = ask_rank0(lambda: drawn[0])
+    apart = torch.Generator().manual_seed(3)
+    for _ in range(count):
+        torch.rand(1, generator=apart)
+    return torch.equal(torch.rand(1), torch.rand(1, generator=apart))
+
+
 def own_files_are_refused() -> Any:
     """A library writes, of which no helper knows: told on every rank but rank 0, with the line."""
     refuse_own_files()
@@ -329,6 +353,7 @@ def unclosed() -> Any:
 
 CHECKS = (
     streams_are_rank0s,
+    thread_draws_meanwhile,
     a_full_disk,
     read_and_written,
     written,

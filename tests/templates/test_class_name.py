@@ -35,5 +35,10 @@ def test_a_wrapper_is_told_by_data_parallels_name(kind: type[nn.Module]) -> None
     assert told(kind(nn.Linear(2, 2))) == told(nn.DataParallel(nn.Linear(2, 2)))
 
 
+@pytest.mark.parametrize("kind", [WholeBatch, WholeBatchDDP])
+def test_its_class_is_printed_as_data_parallels(kind: type[nn.Module]) -> None:
+    assert str(type(kind(nn.Linear(2, 2)))) == str(nn.DataParallel)
+
+
 def test_so_is_one_that_the_script_derives() -> None:
     assert told(Balanced(nn.Linear(2, 2))) == told(BalancedDataParallel(nn.Linear(2, 2)))

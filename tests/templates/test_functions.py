@@ -33,6 +33,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "synced_layer",
         "inputs_written",
         "scripted",
+        "subclass_in_turns",
+        "library_in_turns",
+        "parts_in_turns",
+        "function_in_turns",
     ],
 )
 def test_outputs_gradients_and_parameters_are_those_of_one_process(

@@ -44,6 +44,8 @@ STANDS_FOR: dict[Callable[..., Any], Callable[..., Any]] = {
     functions.scatter_kwargs_on_ranks: torch.nn.parallel.scatter_gather.scatter_kwargs,
     functions.replicate_on_ranks: torch.nn.parallel.replicate,
     functions.parallel_apply_on_ranks: torch.nn.parallel.parallel_apply,
+    functions.data_parallel_in_turns: torch.nn.parallel.data_parallel,
+    functions.parallel_apply_in_turns: torch.nn.parallel.parallel_apply,
     functions.gather_on_ranks: torch.nn.parallel.gather,
     loader.Rank0Loader: torch.utils.data.DataLoader,
     streams.set_device_states: torch.cuda.set_rng_state_all,

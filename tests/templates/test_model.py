@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from dp2ddp.templates.overlapping import OverlappingSums
+from dp2ddp.templates.replicas import share_tensors
 from dp2ddp.templates.sums import GradientSums
 
 from tests.ranks import found_on_ranks
@@ -120,3 +121,16 @@ def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) 
         node = node.next_functions[0][0]
     handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]
     assert handed_to == [id(parameter) for parameter in module.parameters()]
+
+
+def test_numbers_that_lie_on_several_devices_are_shared_device_by_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model may come to the wrap before all of it is where it will be: `nn.DataParallel(net).cuda()`."""
+    sent: list[str] = []
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    monkeypatch.setattr(
+        torch.distributed, "broadcast", lambda message, *_: sent.append(f"{message.device} {len(message)}")
+    )
+    share_tensors([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(4)])
+    assert sent == ["cpu 6", "meta 3"]

@@ -40,6 +40,10 @@ def test_random_streams_begin_as_rank_0s(found: Any) -> None:
     assert first == second
 
 
+def test_what_a_thread_of_rank_0_draws_while_ranks_meet_is_not_lost(found: Any) -> None:
+    assert found("thread_draws_meanwhile") == [True, True]
+
+
 def test_a_full_disk_comes_to_all_ranks(found: Any) -> None:
     missing = "FileNotFoundError True"
     wanted = ["OSError True"] * 4 + [missing, missing, "RuntimeError True", missing]

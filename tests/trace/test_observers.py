@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.runtime.run import watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import Step, Trace, read_trace
 

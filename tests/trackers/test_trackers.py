@@ -15,7 +15,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, report_text
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of

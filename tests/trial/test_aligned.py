@@ -10,7 +10,7 @@ import pytest
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
@@ -77,10 +77,15 @@ pytestmark = pytest.mark.torchrun
 
 
 def judged(
-    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, aligned: bool = False
+    folder: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    port: str,
+    aligned: bool = False,
+    train: str = TRAIN,
 ) -> Verdict:
     monkeypatch.chdir(folder)
-    script(folder, TRAIN)
+    script(folder, train)
     script(folder, port, "port.py")
     subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
     scratch = folder.parent / f"{folder.name}-scratch"
@@ -96,6 +101,22 @@ def test_other_random_numbers_and_nothing_else(
     assert verdict.random_only
     assert verdict.aligned is not None
     assert verdict.aligned.comparison.steps == 6
+
+
+@pytest.mark.parametrize(
+    ("number", "same"), [("next(model.parameters()).detach().sum()", True), ("y.sum()", False)]
+)
+def test_what_is_printed_is_compared_with_the_same_random_numbers_too(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, number: str, same: bool
+) -> None:
+    """Lines that differ by the numbers drawn are the same then; what rank 0 alone has stays another number."""
+    line = f"print(f'{{{number}:.9f}}')\n"
+    port = PORT.replace("dist.destroy", f"if rank == 0:\n    {line}dist.destroy")
+    verdict = judged(tmp_path, server, monkeypatch, port, train=TRAIN + line)
+    assert verdict.random_only
+    assert not verdict.stdout.same
+    assert verdict.aligned is not None
+    assert verdict.aligned.prints_the_same is same
 
 
 def test_it_can_be_judged_with_the_same_random_numbers(

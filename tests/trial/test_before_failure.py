@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.run_folder import Heartbeat, prepare_run_folder
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.record_folder import rank_folder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 
 pytestmark = [

@@ -12,13 +12,14 @@ import pytest
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
 from dp2ddp.trial.all_trials import how_it_ended
-from dp2ddp.trial.judge import Pair, _compare_values, last_words
+from dp2ddp.trial.outside import compare_values, last_words
+from dp2ddp.trial.pair import Pair
 from tests.report.made_up import same
 
 
@@ -66,7 +67,7 @@ def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_
 def test_files_that_could_not_be_compared_are_an_error(code: int | None, words: str, tmp_path: Path) -> None:
     server: Any = SimpleNamespace(call=lambda name, request, timeout: code if timeout == 7 else 0)
     with pytest.raises(RunError, match=f"the files that torch wrote .*{words}"):
-        _compare_values([("model.pt", "a", "b")], [], server, tmp_path, FLOAT64, 7)
+        compare_values([("model.pt", "a", "b")], [], server, tmp_path, FLOAT64, 7)
 
 
 @pytest.mark.parametrize(

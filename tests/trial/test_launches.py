@@ -12,7 +12,7 @@ import pytest
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import launches
 from dp2ddp.trial.launches import find_launch, try_with_launch
 from dp2ddp.trial.subject import Subject, Version, subject_of

@@ -10,7 +10,7 @@ import pytest
 from verdicts import Document, forked_verdicts
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 
 HERE = Path(__file__).parent / "library_wrappers"

@@ -10,8 +10,8 @@ import pytest
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from dp2ddp.runtime.room import CONTAINER, Room
-from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.process.room import CONTAINER, Room
+from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.trial.memory import (
     AGENT,
     FORKED,

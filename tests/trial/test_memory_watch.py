@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.room import Room
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.room import Room
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import prepare_run_folder
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial import memory_watch
-from dp2ddp.trial.memory_watch import MemoryWatch, SetAside
+from dp2ddp.trial.memory_watch import MemoryWatch
 from tests.heard import Heard
 
 GB = 2**30
@@ -113,7 +113,7 @@ def test_when_the_memory_goes_the_last_ones_are_ended_and_do_not_count(
     runs[2].kill = kill  # type: ignore[method-assign]
     made, ended, heard = watched(tmp_path, runs)
     assert [run.killed for run in runs] == [False, False, True]
-    assert made.aside == {runs[2].stage.run_folder: SetAside(lacked=False)}
+    assert made.aside == {runs[2].stage.run_folder: False}
     assert [run.stage.dtype for run in ended] == ["float64", "float64"]
     assert heard.lines == [
         "537 MB are free of the 10.7 GB of this machine, too little for all at once: dp in float32 again behind the "
@@ -135,7 +135,7 @@ def test_one_that_the_system_ends_beside_others_comes_again(tmp_path: Path, mach
 
     killed = Running(tmp_path, "ddp", "float64", until_killed, code=-signal.SIGKILL)
     made, ended, heard = watched(tmp_path, [Running(tmp_path, "dp", "float64", looks(9)), killed])
-    assert made.aside == {killed.stage.run_folder: SetAside(lacked=True)}
+    assert made.aside == {killed.stage.run_folder: True}
     assert [run.stage.mode for run in ended] == ["dp"]
     assert heard.lines == ["ddp in float64 got no more memory beside the others: again, alone"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp, script
 

@@ -10,9 +10,9 @@ import pytest
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
-from dp2ddp.runtime.room import Room
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.room import Room
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import memory_watch, rounds
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import run_trial

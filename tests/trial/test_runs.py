@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.runs import Listener, environment, raise_or_report, users_environment
 from dp2ddp.trial.subject import chosen_hashes

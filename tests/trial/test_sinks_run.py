@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.runtime.process.writes import read_writes
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.runtime.writes import read_writes
 from dp2ddp.source.projects import read_project
 
 pytestmark = pytest.mark.torchrun

@@ -14,9 +14,9 @@ from dp2ddp.costs.result import Sameness
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions, VerifyOptions
 from dp2ddp.progress import SILENT
-from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import RankStatus, write_status
-from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.timing import _Bencher, _sameness, rest_text, runs_to_make, unwritten_readings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.scripts import script
 from tests.verdicts import Document, forked_verdicts
 

@@ -9,7 +9,7 @@ import pytest
 
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script

@@ -4,8 +4,6 @@ It promises no sameness, so it refuses little: where nothing right can be writte
 a person must decide, and the report lists what is no longer the same.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from dp2ddp.codemod.choices import IDIOMATIC

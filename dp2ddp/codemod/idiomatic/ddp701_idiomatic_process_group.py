@@ -1,6 +1,17 @@
-"""DDP701: the ranks join a process group, and leave it."""
+"""Join a process group before anything happens, and leave it at the end.
 
-from __future__ import annotations
+Puts `dist.init_process_group(...)` and `torch.cuda.set_device(local_rank)` before the first statement that does
+more than define, with the names that other lines need, and `dist.destroy_process_group()` behind the last one.
+Ranks other than 0 print nothing from then on. The backend is NCCL; gloo where the program names no CUDA device.
+
+torchrun starts one process for each GPU; each has to know which it is, and which GPU is its own. What is printed is
+printed once, as torchvision's references do it.
+
+The script needs torchrun from now on: without it LOCAL_RANK is missing, and it says so at once. A script that has a
+distributed mode of its own is better started in that.
+
+pytorch.org/tutorials/intermediate/ddp_tutorial.html; docs/idiomatic.md.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +26,7 @@ from dp2ddp.codemod.looks.quiet import LAUNCHER
 from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Change, Finding, Rule, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, diff, flags
 
 BECAUSE = "each rank joins, and takes its own GPU"
 OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
@@ -23,28 +34,7 @@ NO_START = "nothing runs when this file is started, so there is no place where t
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
-class ProcessGroup(Rule):
-    """Join a process group before anything happens, and leave it at the end.
-
-    ## What it does
-    Puts `dist.init_process_group(...)` and `torch.cuda.set_device(local_rank)` before the first statement that does
-    more than define, with the names that other lines need, and `dist.destroy_process_group()` behind the last one.
-    Ranks other than 0 print nothing from then on. The backend is NCCL; gloo where the program names no CUDA device.
-
-    ## Why
-    torchrun starts one process for each GPU; each has to know which it is, and which GPU is its own. What is printed is
-    printed once, as torchvision's references do it.
-
-    ## Safety
-    The script needs torchrun from now on: without it LOCAL_RANK is missing, and it says so at once. A script that has a
-    distributed mode of its own is better started in that.
-
-    ## References
-    pytorch.org/tutorials/intermediate/ddp_tutorial.html; docs/idiomatic.md.
-    """
-
-    code = "DDP701"
-    name = "idiomatic-process-group"
+class ProcessGroup(IdiomaticRule):
     nodes = ("BaseStatement",)
     everywhere = True  # torchrun may start a mode that nothing else does
     examples = (

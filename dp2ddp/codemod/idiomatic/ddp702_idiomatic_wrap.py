@@ -1,33 +1,38 @@
-"""DDP702: the wrap."""
+"""Wrap the model in DistributedDataParallel, on its own GPU.
 
-from __future__ import annotations
+`nn.DataParallel(net)` becomes `DDP(net, device_ids=[local_rank])`; a model that is moved behind the wrap is moved
+before it. Where a model runs twice before one backward pass, `broadcast_buffers=False` keeps its buffers as the
+first run left them. Criteria and teachers are wrapped only if they have anything to train.
+Where an optimizer has parameters of what is not wrapped, two backward passes follow one forward, or the script does
+DataParallel's work by hand, gradients are averaged over the ranks before each step. `data_parallel`, `replicate`,
+`scatter`, `parallel_apply` and `gather` get the rank's own GPU for their devices.
+
+DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be. It averages
+the gradients of what it wraps, once a forward: ranks would drift apart in the rest.
+
+Comments say where the wrap hangs on an option, where the model is changed behind it, and what a class derived from
+DataParallel did by itself. `find_unused_parameters=True` stands where a forward may leave layers out, as far as the
+text tells; without it, DDP raises where one does.
+
+torch/nn/parallel/distributed.py; docs/idiomatic.md.
+"""
 
 import ast
 import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
-from dp2ddp.codemod.idiomatic.models import (
-    BY_HAND,
-    ModelWrap,
-    changed_behind,
-    is_seeded,
-    may_leave_out,
-    runs_often,
-    trains_beside,
-    wraps_of,
-)
+from dp2ddp.codemod.idiomatic import models
+from dp2ddp.codemod.idiomatic.models import BY_HAND, ModelWrap
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
 
-INITIALISES = re.compile(r"apply$|_?(init|reset)")
 OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
 APART = "ranks that do not wrap it would train apart: wrap it always"
-CHANGED = "changed behind the wrap, by each rank for itself: set a seed, or move it above the wrap"
 LATE = "DDP does not know parameters that come behind the wrap: move it above, and average_gradients may go"
 COPIES = "copies between GPUs: a rank has one; nn.SyncBatchNorm?"
 OVERRIDES = "{} of its own no longer run: a rank has the samples of one GPU"
@@ -37,33 +42,7 @@ BARE = "a loss has nothing to train: DDP would refuse it"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
-class Wrapped(Rule):
-    """Wrap the model in DistributedDataParallel, on its own GPU.
-
-    ## What it does
-    `nn.DataParallel(net)` becomes `DDP(net, device_ids=[local_rank])`; a model that is moved behind the wrap is moved
-    before it. Where a model runs twice before one backward pass, `broadcast_buffers=False` keeps its buffers as the
-    first run left them. Criteria and teachers are wrapped only if they have anything to train.
-
-    Where an optimizer has parameters of what is not wrapped, two backward passes follow one forward, or the script does
-    DataParallel's work by hand, gradients are averaged over the ranks before each step. `data_parallel`, `replicate`,
-    `scatter`, `parallel_apply` and `gather` get the rank's own GPU for their devices.
-
-    ## Why
-    DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be. It averages
-    the gradients of what it wraps, once a forward: ranks would drift apart in the rest.
-
-    ## Safety
-    Comments say where the wrap hangs on an option, where the model is changed behind it, and what a class derived from
-    DataParallel did by itself. `find_unused_parameters=True` stands where a forward may leave layers out, as far as the
-    text tells; without it, DDP raises where one does.
-
-    ## References
-    torch/nn/parallel/distributed.py; docs/idiomatic.md.
-    """
-
-    code = "DDP702"
-    name = "idiomatic-wrap"
+class Wrapped(IdiomaticRule):
     nodes = ("Arg", "Attribute", "BaseStatement", "Call", "Name")
     examples = (
         diff("""
@@ -89,7 +68,9 @@ class Wrapped(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        wraps = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
+        wraps = {
+            wrap.call.node.func: wrap for wrap in models.wraps_of(module.program) if wrap.module is module
+        }
         for wrap in wraps.values():
             if wrap.model is not None:
                 yield from _wrapped(wrap, wrap.model)
@@ -100,9 +81,8 @@ class Wrapped(Rule):
                 yield Change(Replace(node, words_of(module)["DDP"], because))
         for node, name in mentions(module, WRAPPERS):
             if not is_type_test(module, node):
-                yield Hazard(
-                    node, f"{name} shares batches out in its own way", "convert it in the exact style"
-                )
+                why = f"{name} shares batches out in its own way"
+                yield Hazard(node, why, "convert it in the exact style")
         for call in module.calls:
             yield from _by_hand(module, call)
 
@@ -113,9 +93,9 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     moved, made = f"{{model}}{wrap.move if has_cuda else ''}", module.text(wrap.target or model)
     kind = module.text(wrap.call.node.func) if is_plain_class else words["DDP"]
     options = f", device_ids=[{words.index}]" if has_cuda else ""
-    if runs_often(wrap):
+    if models.runs_often(wrap):
         options += ", broadcast_buffers=False"
-    if may_leave_out(program):
+    if models.may_leave_out(program):
         options += ", find_unused_parameters=True"
     if wrap.has_no_parameters:
         yield Change(Replace(wrap.whole, moved, BARE, {"model": model}))
@@ -126,8 +106,8 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
         value = moved.replace("{model}", module.text(model))
         trained = f"any(each.requires_grad for each in {made}.parameters())"
         if value != made:
-            before = InsertBefore(module.statement(wrap.whole), f"{made} = {value}", BECAUSE, apart=False)
-            yield Change(before)
+            statement = module.statement(wrap.whole)
+            yield Change(InsertBefore(statement, f"{made} = {value}", BECAUSE, apart=False))
         yield Change(Replace(wrap.whole, f"{kind}({made}{options}) if {trained} else {made}", BECAUSE))
     else:
         yield Change(Replace(wrap.whole, f"{kind}({moved}{options})", BECAUSE, {"model": model}))
@@ -140,18 +120,13 @@ def _said(wrap: ModelWrap) -> Iterator[Finding]:
         yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(sorted(wrap.overrides))))
     if _hangs_on_options(wrap):
         yield remark(module, wrap.call.node, APART)
-    for statement in changed_behind(wrap):
+    for statement in models.changed_behind(wrap):
         yield remark(module, statement, LATE)
-    for call in module.calls if not is_seeded(module.program, "torch") else ():
-        owner = ast.unparse(call.node.func).partition(".")[0]
-        is_behind = call.node.lineno > wrap.call.node.lineno and owner == last_name(wrap.target)
-        if is_behind and INITIALISES.match(call.method):
-            yield remark(module, call.node, CHANGED)
 
 
 def _hangs_on_options(wrap: ModelWrap) -> bool:
     """Whether it stands under a condition that is not about devices, and that has no other branch with a wrap."""
-    module, wraps = wrap.module, {each.call.node for each in wraps_of(wrap.module.program)}
+    module, wraps = wrap.module, {each.call.node for each in models.wraps_of(wrap.module.program)}
     conditions = (each for each in module.around(wrap.call.node) if isinstance(each, (ast.If, ast.IfExp)))
     return any(
         not OF_DEVICES.search(ast.unparse(each.test)) and len(wraps & set(ast.walk(each))) == 1
@@ -177,7 +152,7 @@ def _by_hand(module: Module, call: Call) -> Iterator[Finding]:
             yield Change(SetArgument(call.node, "device_ids", code, OWN_GPU))
         if output is not None:
             yield Change(Replace(output, index, OWN_GPU))
-    elif (optimizer := _stepped(call)) is not None and trains_beside(module.program):
+    elif (optimizer := _stepped(call)) is not None and models.trains_beside(module.program):
         code = f"average_gradients({module.text(optimizer)})"
         yield Change(InsertBefore(module.statement(call.node), code, MEAN, apart=False))
 

@@ -1,10 +1,20 @@
-"""DDP703: what rank 0 writes, and the others find done."""
+"""Let rank 0 write files before the others read them.
 
-from __future__ import annotations
+Around what downloads, and around `if not os.path.exists(path):` with what makes the file, ranks other than 0 wait
+at a barrier until rank 0 has been there; then they find everything done. What is read after rank 0 may have written
+(a best checkpoint behind the training) is waited for.
+
+Ranks that write one file at once tear it; ranks that read too early read the file of an earlier run.
+
+All ranks must come to it, as they do in a script that is the same on each.
+
+docs/idiomatic.md.
+"""
 
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import takewhile
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import is_download, is_folder, may_write, reads
@@ -13,7 +23,7 @@ from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
@@ -21,26 +31,7 @@ HAS_WRITTEN = "rank 0 has written"
 BY_HAND = "let rank 0 do this first: a barrier before it on the others, behind it on rank 0"
 
 
-class Rank0First(Rule):
-    """Let rank 0 write files before the others read them.
-
-    ## What it does
-    Around what downloads, and around `if not os.path.exists(path):` with what makes the file, ranks other than 0 wait
-    at a barrier until rank 0 has been there; then they find everything done. What is read after rank 0 may have written
-    (a best checkpoint behind the training) is waited for.
-
-    ## Why
-    Ranks that write one file at once tear it; ranks that read too early read the file of an earlier run.
-
-    ## Safety
-    All ranks must come to it, as they do in a script that is the same on each.
-
-    ## References
-    docs/idiomatic.md.
-    """
-
-    code = "DDP703"
-    name = "idiomatic-download"
+class Rank0First(IdiomaticRule):
     nodes = ("BaseStatement",)
     examples = (
         diff("""
@@ -77,9 +68,9 @@ class Rank0First(Rule):
         first = first_on_rank0(module)
         readers = (call.node for call in module.calls if reads(call) and call.node not in first)
         late = (_question_or_read(module, node) for node in readers if _may_follow(module, node))
+        waits = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
         for statement in dict.fromkeys(late):
-            code = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
-            yield Change(InsertBefore(statement, code, HAS_WRITTEN, apart=False))
+            yield Change(InsertBefore(statement, waits, HAS_WRITTEN, apart=False))
 
 
 @lru_cache(maxsize=100)
@@ -105,38 +96,33 @@ def _called_first(program: Program) -> frozenset[str]:
 def _done_first(module: Module) -> dict[ast.stmt, str]:
     """The statements that rank 0 runs before the others, and what it does there; not what stands in another one."""
     candidates, called = _candidates(module), _called_first(module.program)
-    return {
-        each: why
-        for each, why in candidates.items()
-        if not any(
-            outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
-            for outer in module.around(each)
-        )
+    within = {
+        each
+        for each in candidates
+        for outer in module.around(each)
+        if outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
     }
+    return {each: why for each, why in candidates.items() if each not in within}
 
 
 def _candidates(module: Module) -> dict[ast.stmt, str]:
     """The statements that download, or make what is not there."""
-    done: dict[ast.stmt, str] = {}
-    for call in module.calls:
-        if is_download(call) and not _is_handed_on(module, call):
-            done[module.statement(call.node)] = "downloads"
+    downloads = (call.node for call in module.calls if is_download(call) and not _is_handed_on(module, call))
+    done = {module.statement(node): "downloads" for node in downloads}
     for test in module.all(ast.If):
-        asks = words_in(test.test) & ASKS_FILES and any(
-            isinstance(each, ast.Not) for each in ast.walk(test.test)
+        denies = any(isinstance(each, ast.Not) for each in ast.walk(test.test))
+        calls = [call for each in test.body for call in inside(module, each)]
+        makes = (
+            may_write(module, call) for call in calls if not (is_folder(call) or call.name == "os.mkdir")
         )
-        calls = [call for each in test.body for call in inside(module, each)] if asks else []
-        if any(
-            may_write(module, call) and not (is_folder(call) or call.name == "os.mkdir") for call in calls
-        ):
+        if denies and words_in(test.test) & ASKS_FILES and any(makes):
             done.setdefault(test, "writes")
     return done
 
 
 def _is_handed_on(module: Module, call: Call) -> bool:
     """Whether it is `super().__init__(download=download)` or stands in an expression that is not run here."""
-    function = next((each for each in module.around(call.node) if isinstance(each, FUNCTIONS)), None)
-    given = call.keyword("download")
+    function, given = module.function_around(call.node), call.keyword("download")
     return isinstance(function, ast.Lambda) or bool(given and isinstance(given.value, ast.Name) and function)
 
 
@@ -145,10 +131,10 @@ def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = froze
     function = module.function_around(node)
     if getattr(function, "name", "") in _called_first(module.program):
         return False
-    loops = {each for each in module.around(node) if isinstance(each, LOOPS)}
+    loops, first = {each for each in module.around(node) if isinstance(each, LOOPS)}, first_on_rank0(module)
     for call in (each for each in module.calls if module.function_around(each.node) is function):
         comes_before = call.node.lineno < node.lineno or loops & set(module.around(call.node))
-        if comes_before and may_write(module, call) and call.node not in first_on_rank0(module):
+        if comes_before and call.node not in first and may_write(module, call):
             return True
     if function is None or function in seen:
         return False
@@ -160,9 +146,6 @@ def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = froze
 def _question_or_read(module: Module, node: ast.AST) -> ast.stmt:
     """The statement that reads, or the `if os.path.exists(path):` around it: all ranks must come to the barrier."""
     statement = module.statement(node)
-    for each in module.around(statement):
-        if isinstance(each, FUNCTIONS):
-            break
-        if isinstance(each, ast.If) and words_in(each.test) & ASKS_FILES:
-            statement = each
-    return statement
+    within = takewhile(lambda each: not isinstance(each, FUNCTIONS), module.around(statement))
+    asking = [each for each in within if isinstance(each, ast.If) and words_in(each.test) & ASKS_FILES]
+    return asking[-1] if asking else statement

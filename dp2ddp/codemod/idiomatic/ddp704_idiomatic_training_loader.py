@@ -1,6 +1,18 @@
-"""DDP704: the loader that trains."""
+"""Give each rank its own part of the training data.
 
-from __future__ import annotations
+The loader whose batches train gets `sampler=DistributedSampler(dataset)`, loses `shuffle=`, and its batch size is
+divided by the number of ranks, so that all ranks together take the batch they took before. A sampler that shuffles
+is told each epoch's number by `loader.sampler.set_epoch(epoch)`; where none is in sight, it counts on.
+`drop_last=True` is the sampler's as well.
+
+Every rank would train on the same samples, W times as many in all.
+
+The order is another than before, and so the training is: the report says in what. Where no share can be given out
+(samplers of one's own, data sets that iterate, batches made by hand), every rank trains on the whole batch, and a
+comment says where to cut.
+
+torch/utils/data/distributed.py; docs/semantics.md#order; docs/idiomatic.md.
+"""
 
 import ast
 import re
@@ -13,7 +25,8 @@ from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
 ORDER = "another order in each epoch, the same on all ranks"
@@ -27,35 +40,14 @@ OWN_LOADER = (
     "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
     "DistributedSampler of what it samples"
 )
+DATASETS = ("train_dataset", "train_set", "training_data")
 SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 EPOCH = re.compile(
     r"(i_|cur_?|current_|num_)?(ep|epoch|epoch_?(id|idx|index|num|number|nr|no|i))$", re.IGNORECASE
 )
 
 
-class TrainingLoader(Rule):
-    """Give each rank its own part of the training data.
-
-    ## What it does
-    The loader whose batches train gets `sampler=DistributedSampler(dataset)`, loses `shuffle=`, and its batch size is
-    divided by the number of ranks, so that all ranks together take the batch they took before. A sampler that shuffles
-    is told each epoch's number by `loader.sampler.set_epoch(epoch)`; where none is in sight, it counts on.
-    `drop_last=True` is the sampler's as well.
-
-    ## Why
-    Every rank would train on the same samples, W times as many in all.
-
-    ## Safety
-    The order is another than before, and so the training is: the report says in what. Where no share can be given out
-    (samplers of one's own, data sets that iterate, batches made by hand), every rank trains on the whole batch, and a
-    comment says where to cut.
-
-    ## References
-    torch/utils/data/distributed.py; docs/semantics.md#order; docs/idiomatic.md.
-    """
-
-    code = "DDP704"
-    name = "idiomatic-training-loader"
+class TrainingLoader(IdiomaticRule):
     nodes = ("Arg", "BaseStatement", "Integer")
     examples = (
         diff("""
@@ -89,42 +81,36 @@ class TrainingLoader(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        loaders = loaders_of(module.program)
-        own = [each for home in module.program.modules for each in _own_loaders(home)]
-        for loader in loaders:
-            if loader.module is module and loader.is_shared:
+        loaders, loops = loaders_of(module.program), loops_of(module.program)
+        own = [(home, each) for home in module.program.modules for each in _own_loaders(home)]
+        for loader in (each for each in loaders if each.module is module and each.trains):
+            if loader.is_shared:
                 yield from _shared_out(loader)
                 yield from _said(loader)
-            elif loader.module is module and loader.trains:
+            else:
                 yield remark(module, loader.call.node, f"each rank gets whole batches: {loader.refusal}")
-        for loop, through in loops_of(module.program).items():
+        for loop, through in loops.items():
             reshuffled = [each for each in through if each.is_shared and each.shuffles]
             if loop.module is module and loop.trains and loop.has_name and reshuffled:
                 yield _set_epoch(loop, is_alone=reshuffled == through)
-        for each in _own_loaders(module):
-            yield remark(module, each, OWN_LOADER)
+        yield from (remark(module, each, OWN_LOADER) for home, each in own if home is module)
         if not own and not any(each.trains for each in loaders):
-            for node in dict.fromkeys(
-                _loop_around(module, each.node) for each in module.calls if each.method == "backward"
-            ):
+            backward = (each.node for each in module.calls if each.method == "backward")
+            for node in dict.fromkeys(_loop_around(module, each) for each in backward):
                 yield remark(module, node, BY_HAND)
 
 
 def _loop_around(module: Module, node: ast.AST) -> ast.stmt:
     """The innermost loop around a backward pass; without one, its statement."""
-    for each in module.around(node):
-        if isinstance(each, LOOPS):
-            return each
-        if isinstance(each, FUNCTIONS):
-            break
-    return module.statement(node)
+    around = (each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS)))
+    nearest = next(around, None)
+    return nearest if isinstance(nearest, LOOPS) else module.statement(node)
 
 
 def _own_loaders(module: Module) -> list[ast.ClassDef]:
     """Classes that derive from DataLoader hand on what their users give them."""
-    return [
-        each for each in module.all(ast.ClassDef) if any(module.name(base) == LOADER for base in each.bases)
-    ]
+    classes = module.all(ast.ClassDef)
+    return [each for each in classes if any(module.name(base) == LOADER for base in each.bases)]
 
 
 def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
@@ -134,41 +120,21 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
     assert size is not None
     name = module.text(dataset)
     if not isinstance(dataset, (ast.Name, ast.Attribute, ast.Subscript)):
-        name = next(
-            each for each in ("train_dataset", "train_set", "training_data") if each not in words.taken
-        )
+        name = next(each for each in DATASETS if each not in words.taken)
         indent = " " * module.statement(dataset).col_offset
         text = module.text(dataset).replace(f"\n{indent}", "\n")
         yield Change(InsertBefore(module.statement(call), f"{name} = {text}", BECAUSE, False))
         yield Change(Replace(dataset, name, BECAUSE))
     code = "{size}" if isinstance(size, SIMPLE) else "({size})"
     yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}))
-    sampler = f"sampler={words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
+    sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
     shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
     if shuffle is not None:
-        yield Change(Replace(shuffle, sampler, BECAUSE))
+        yield Change(Replace(shuffle, f"sampler={sampler}", BECAUSE))
         return
     if given is not None:
         yield Change(Replace(given, "False", BECAUSE))
-    code = sampler.removeprefix("sampler=")
-    yield Change(SetArgument(call, "sampler", code, BECAUSE))
-
-
-def _said(loader: FoundLoader) -> Iterator[Finding]:
-    """Comments on what is not seen to be told its epoch, and on a batch size that is read elsewhere, too."""
-    module, size = loader.module, loader.argument("batch_size") or loader.call.node
-    loops = loops_of(module.program).items()
-    is_seen = any(loop.trains and loop.has_name and loader in through for loop, through in loops)
-    if loader.shuffles and not is_seen:
-        yield remark(module, loader.call.node, UNSEEN)
-    of_loaders = {each.argument("batch_size") for each in loaders_of(module.program)}
-    for home in module.program.modules if isinstance(size, (ast.Name, ast.Attribute)) else ():
-        for node in home.by_word.get(last_name(size), ()):
-            calls = (each.func for each in home.around(node) if isinstance(each, ast.Call))
-            is_shown = any(last_name(each) in SHOWS for each in calls)
-            if isinstance(node.ctx, ast.Load) and node not in of_loaders and not is_shown:
-                yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))
-                return
+    yield Change(SetArgument(call, "sampler", sampler, BECAUSE))
 
 
 def _settings(loader: FoundLoader) -> Iterator[str]:
@@ -181,6 +147,30 @@ def _settings(loader: FoundLoader) -> Iterator[str]:
         yield f"drop_last={loader.module.text(drop)}"
 
 
+def _said(loader: FoundLoader) -> Iterator[Finding]:
+    """Comments on what is not seen to be told its epoch, and on a batch size that is read elsewhere, too."""
+    module, size = loader.module, loader.argument("batch_size") or loader.call.node
+    loops = loops_of(module.program).items()
+    if loader.shuffles and not any(loop.trains and loop.has_name and loader in each for loop, each in loops):
+        yield remark(module, loader.call.node, UNSEEN)
+    if isinstance(size, (ast.Name, ast.Attribute)) and _is_read_elsewhere(module.program, last_name(size)):
+        yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))
+
+
+def _is_read_elsewhere(program: Program, size: str) -> bool:
+    """Whether a batch size is read where no loader is made, and it is not just shown."""
+    of_loaders = {each.argument("batch_size") for each in loaders_of(program)}
+    uses = ((home, node) for home in program.modules for node in home.by_word.get(size, ()))
+    others = (
+        (home, node) for home, node in uses if isinstance(node.ctx, ast.Load) and node not in of_loaders
+    )
+    return any(not _is_shown(home, node) for home, node in others)
+
+
+def _is_shown(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Call) and last_name(each.func) in SHOWS for each in module.around(node))
+
+
 # --- epochs
 
 
@@ -188,22 +178,17 @@ def _set_epoch(loop: Loop, is_alone: bool) -> Change:
     """`set_epoch` before the loop, by the number of the epoch that is in sight, or else by counting on."""
     module, loader = loop.module, loop.module.text(loop.shown)
     line = f"{loader}.sampler.set_epoch({_epoch(module, loop.shown) or f'{loader}.sampler.epoch + 1'})"
-    if is_alone:
-        return Change(InsertBefore(module.statement(loop.shown), line, ORDER, apart=False))
-    kind = words_of(module)["DistributedSampler"]
-    line = f"if isinstance({loader}.sampler, {kind}):\n    {line}"
-    before = InsertBefore(module.statement(loop.shown), line, ORDER, apart=False)
-    return Change(before)
+    if not is_alone:
+        line = f"if isinstance({loader}.sampler, {words_of(module)['DistributedSampler']}):\n    {line}"
+    return Change(InsertBefore(module.statement(loop.shown), line, ORDER, apart=False))
 
 
 def _epoch(module: Module, node: ast.AST) -> str | None:
     """The variable of a loop around a statement that counts epochs, or a parameter of that name."""
     for each in module.around(node):
-        match each:
-            case ast.For(target=ast.Name(id=name)) if EPOCH.fullmatch(name) and node not in ast.walk(
-                each.iter
-            ):
-                return name
-            case ast.FunctionDef(args=arguments):
-                return next((arg.arg for arg in arguments.args if EPOCH.fullmatch(arg.arg)), None)
+        if isinstance(each, ast.For) and EPOCH.fullmatch(getattr(each.target, "id", "")):
+            if node not in ast.walk(each.iter):
+                return last_name(each.target)
+        elif isinstance(each, ast.FunctionDef):
+            return next((given.arg for given in each.args.args if EPOCH.fullmatch(given.arg)), None)
     return None

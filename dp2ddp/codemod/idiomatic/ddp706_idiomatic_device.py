@@ -1,6 +1,14 @@
-"""DDP706: devices that are named by an index."""
+"""Use the rank's own GPU where the script names one by its number.
 
-from __future__ import annotations
+`"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`: the start has set the rank's GPU, which these mean.
+`torch.load(path)` gets a `map_location` that puts what lay on rank 0's GPU on the rank's own.
+
+With the index, every rank would put its model on the first GPU; tensors are loaded to the GPU that they come from.
+
+Another GPU than the model's may be model parallelism: a comment says so.
+
+docs/idiomatic.md.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -9,32 +17,13 @@ from dp2ddp.codemod.edits import Hazard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
 MAPPED = "what lay on rank 0's GPU comes to the rank's own"
 
 
-class OwnDevice(Rule):
-    """Use the rank's own GPU where the script names one by its number.
-
-    ## What it does
-    `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`: the start has set the rank's GPU, which these mean.
-    `torch.load(path)` gets a `map_location` that puts what lay on rank 0's GPU on the rank's own.
-
-    ## Why
-    With the index, every rank would put its model on the first GPU; tensors are loaded to the GPU that they come from.
-
-    ## Safety
-    Another GPU than the model's may be model parallelism: a comment says so.
-
-    ## References
-    docs/idiomatic.md.
-    """
-
-    code = "DDP706"
-    name = "idiomatic-device"
+class OwnDevice(IdiomaticRule):
     nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
     examples = (
         diff("""
@@ -58,16 +47,10 @@ class OwnDevice(Rule):
             else:
                 yield finding
         for call in module.calls if names_cuda(module.program) else ():
-            if (
-                call.name == "torch.load"
-                and call.argument(1, "map_location") is None
-                and not call.may_have_more
-            ):
+            is_mapped = call.may_have_more or call.argument(1, "map_location") is not None
+            if call.name == "torch.load" and not is_mapped:
                 code = f'{{"cuda:0": f"cuda:{{{words_of(module).index}}}"}}'
                 yield Change(SetArgument(call.node, "map_location", code, MAPPED))
-        for keyword in module.all(ast.keyword):
-            if keyword.arg == "device" and last_name(keyword.value) == "output_device":
-                yield _own(module, keyword.value)
 
 
 def _own(module: Module, node: ast.AST) -> Change:

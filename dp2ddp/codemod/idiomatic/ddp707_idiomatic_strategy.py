@@ -1,6 +1,14 @@
-"""DDP707: a library's word for DataParallel."""
+"""Say "ddp" to a library where the script says "dp".
 
-from __future__ import annotations
+`strategy="dp"` of Lightning Fabric, and `accelerator="dp"` of a Lightning that had it, become `"ddp"`.
+
+The library wraps the model, and starts or joins the ranks by itself.
+
+Each rank takes `batch_size` rows then, which DataParallel's GPUs shared: the report says so. What is no word, as
+`DataParallelStrategy()` or a setting in a file, is left, and the notes say what to write.
+
+docs/hf_trainer.md.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -8,28 +16,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
 
 
-class LibraryStrategy(Rule):
-    """Say "ddp" to a library where the script says "dp".
-
-    ## What it does
-    `strategy="dp"` of Lightning Fabric, and `accelerator="dp"` of a Lightning that had it, become `"ddp"`.
-
-    ## Why
-    The library wraps the model, and starts or joins the ranks by itself.
-
-    ## Safety
-    Each rank takes `batch_size` rows then, which DataParallel's GPUs shared: the report says so. What is no word, as
-    `DataParallelStrategy()` or a setting in a file, is left, and the notes say what to write.
-
-    ## References
-    docs/hf_trainer.md.
-    """
-
-    code = "DDP707"
-    name = "idiomatic-strategy"
+class LibraryStrategy(IdiomaticRule):
     nodes = ("SimpleString",)
     examples = (
         diff("""

@@ -1,29 +1,22 @@
 """The loaders of a program, the loops that go through them, and which of both train."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from dp2ddp.codemod.idiomatic.looking import (
-    calls_in,
-    is_called,
-    is_true,
-    names_given,
-    trains,
-    words_in,
-)
+from dp2ddp.codemod.idiomatic.looking import calls_in, is_called, is_true, names_given, trains, words_in
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 
 ITERABLE = "torch.utils.data.IterableDataset"
-POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn")
-AFTER = ("pin_memory", "drop_last")
+ARGUMENTS = (
+    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn"),
+    *("pin_memory", "drop_last"),
+)
 DECIDE = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}  # what is in a batch
 PASSING = ("enumerate", "zip", "cycle", "islice", "track", "progress_bar")
 EVALUATES = re.compile(r"(^|_)(val|valid|validation|test|eval|dev)", re.IGNORECASE)
@@ -49,6 +42,9 @@ class Loop:
         hands_on = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(place))
         return hands_on or trains(self.module, place)
 
+    def goes_through(self, loader: "FoundLoader") -> bool:
+        return is_called(self.module, self.shown, [loader.call.node], loader.names)
+
 
 @dataclass(frozen=True, eq=False)
 class FoundLoader:
@@ -59,7 +55,7 @@ class FoundLoader:
 
     def argument(self, name: str) -> ast.expr | None:
         """What is given, unless it is None."""
-        given = self.call.argument((*POSITIONS, *AFTER).index(name), name)
+        given = self.call.argument(ARGUMENTS.index(name), name)
         return None if isinstance(given, ast.Constant) and given.value is None else given
 
     @property
@@ -76,28 +72,22 @@ class FoundLoader:
 
         Where one loop trains and evaluates (`run(loader, is_training)`), the loaders that shuffle are those that train.
         """
-        loops = [loop for loop, through in loops_of(self.module.program).items() if self in through]
-        if not loops or any(map(EVALUATES.search, self.names)):
-            return self.shuffles and not any(map(EVALUATES.search, self.names))
-        beside = [
-            other
-            for loop in loops
-            if loop.trains
-            for other in loops_of(self.module.program)[loop]
-            if other.shuffles
-        ]
-        return any(loop.trains for loop in loops) and (self.shuffles or not beside)
+        through = [(loop, each) for loop, each in loops_of(self.module.program).items() if self in each]
+        evaluates = any(map(EVALUATES.search, self.names))
+        if not through or evaluates:
+            return self.shuffles and not evaluates
+        training = [each for loop, each in through if loop.trains]
+        shuffling = any(other.shuffles for each in training for other in each)
+        return bool(training) and (self.shuffles or not shuffling)
 
     @cached_property
     def refusal(self) -> str:
         """Why no share of its batches can be given out; empty where it can."""
         size, dataset = self.argument("batch_size"), self.argument("dataset")
-        hidden = {
-            word for each in self.call.node.keywords if not each.arg for word in self._words(each.value)
-        }
         if self.argument("sampler") is not None or self.argument("batch_sampler") is not None:
             return "its own sampler draws them; cut them by rank"
-        if dataset is None or hidden & DECIDE:
+        hidden = (self._words(each.value) for each in self.call.node.keywords if not each.arg)
+        if dataset is None or any(map(DECIDE.intersection, hidden)):
             return "arguments that are not read here make them; give them sampler=DistributedSampler(dataset)"
         if size is None or isinstance(size, ast.Constant) and size.value == 1:
             return "one sample each; give each rank its share, sampler=DistributedSampler(dataset)"
@@ -105,11 +95,13 @@ class FoundLoader:
             return "their data set iterates; let each rank take [rank::world_size] of what it yields"
         return ""
 
-    def _words(self, node: ast.expr) -> Iterator[str]:
+    def _words(self, node: ast.expr) -> set[str]:
         """The keywords that `**options` may give, as far as the text says them."""
-        for _, origin in self.module.program.flow.origins(self.module, node):
-            for each in ast.walk(origin):
-                yield str(each.value if isinstance(each, ast.Constant) else getattr(each, "arg", ""))
+        origins = self.module.program.flow.origins(self.module, node)
+        parts = (part for _, origin in origins for part in ast.walk(origin))
+        return {
+            str(each.value if isinstance(each, ast.Constant) else getattr(each, "arg", "")) for each in parts
+        }
 
     @property
     def is_shared(self) -> bool:
@@ -117,9 +109,7 @@ class FoundLoader:
 
 
 def _is_iterable(module: Module, made: ast.expr) -> bool:
-    home, class_ = (
-        module.definition(made.func) or (module, None) if isinstance(made, ast.Call) else (module, None)
-    )
+    home, class_ = isinstance(made, ast.Call) and module.definition(made.func) or (module, None)
     return isinstance(class_, ast.ClassDef) and any(home.name(base) == ITERABLE for base in class_.bases)
 
 
@@ -132,23 +122,15 @@ def loaders_of(program: Program) -> tuple[FoundLoader, ...]:
 @lru_cache(maxsize=8)
 def loops_of(program: Program) -> dict[Loop, list[FoundLoader]]:
     """The loops through loaders, with the loaders that come to each."""
-    loops = [loop for module in program.modules for loop in _loops(module)]
-    through = {
-        loop: [
-            each
-            for each in loaders_of(program)
-            if is_called(loop.module, loop.shown, [each.call.node], each.names)
-        ]
-        for loop in loops
-    }
+    loops = (loop for module in program.modules for loop in _loops(module))
+    through = {loop: list(filter(loop.goes_through, loaders_of(program))) for loop in loops}
     return {loop: loaders for loop, loaders in through.items() if loaders}
 
 
 def _loops(module: Module) -> Iterator[Loop]:
     for node in module.all(ast.For):
-        if "loader" in last_name(node.target).lower():
-            continue  # of several, one after the other
-        yield from (Loop(module, node, shown) for shown in _shown(module, node.iter))
+        if "loader" not in last_name(node.target).lower():  # of several, one after the other
+            yield from (Loop(module, node, shown) for shown in _shown(module, node.iter))
     for call in module.calls:
         if call.name == "builtins.iter" and call.node.args:
             yield Loop(module, call.node, call.node.args[0])
@@ -157,16 +139,13 @@ def _loops(module: Module) -> Iterator[Loop]:
 def _shown(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """What is gone through: without enumerate, tqdm and zip, also where `bar = tqdm(loader)` stands above."""
     value = module.value(node)
-    if isinstance(value, ast.Call) and is_passing(value):
-        for each in value.args:
-            yield from _shown(module, each)
-    elif (
-        isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-        or module.name(getattr(node, "func", None)) == LOADER
-    ):
+    is_loader = module.name(getattr(node, "func", None)) == LOADER
+    if isinstance(value, ast.Call) and _is_passing(value):
+        yield from (shown for each in value.args for shown in _shown(module, each))
+    elif is_loader or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         yield node
 
 
-def is_passing(node: ast.Call) -> bool:
+def _is_passing(node: ast.Call) -> bool:
     """Whether a call gives on what it is given: `tqdm(loader)`."""
     return last_name(node.func) in PASSING or any("tqdm" in word.lower() for word in words_in(node.func))

@@ -1,7 +1,5 @@
 """Local looks that several rules take: calls, words, what trains, what a thing is called."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Container, Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The wraps of a program, and local looks at what becomes of the models."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter
@@ -10,14 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from dp2ddp.codemod.idiomatic.looking import (
-    calls_in,
-    inside,
-    is_called,
-    names_given,
-    trains,
-    words_in,
-)
+from dp2ddp.codemod.idiomatic.looking import calls_in, inside, is_called, names_given, trains, words_in
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
@@ -38,6 +29,7 @@ SPLITS = ("torch.utils.data.random_split", "sklearn.model_selection.train_test_s
 MODELS = ("module", "model", "net")
 MOVES = ("cuda", "to")
 LOSS = re.compile(r"^(?!.*(model|net)).*(loss|crit)", re.IGNORECASE)
+LAYER = re.compile(r"torch\.nn\.(?!functional)")
 FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
 
 
@@ -98,18 +90,23 @@ class ModelWrap:
         if not isinstance(self.model, ast.Call):
             return False
         home, class_ = self.module.definition(self.model.func) or (self.module, None)
-        calls = inside(home, class_) if isinstance(class_, ast.ClassDef) else []
-        made = [call.name or "" for call in calls if call.name != "builtins.super"]
-        is_plain = not any(
-            re.match(r"torch\.nn\.(?!functional)", name) or home.program.is_local(name) for name in made
-        )
         is_loss = any(LOSS.search(last_name(each)) for each in (self.target, self.model.func))
-        return is_loss or is_plain and isinstance(class_, ast.ClassDef) and len(class_.bases) == 1
+        return (
+            is_loss
+            or isinstance(class_, ast.ClassDef)
+            and len(class_.bases) == 1
+            and not _has_layers(home, class_)
+        )
 
     @property
     def may_be_frozen(self) -> bool:
         """Whether its names say that there may be nothing to train: a teacher, a criterion."""
         return any(FROZEN.search(last_name(each)) for each in (self.target, self.model))
+
+
+def _has_layers(module: Module, class_: ast.ClassDef) -> bool:
+    made = [call.name or "" for call in inside(module, class_)]
+    return any(LAYER.match(name) or module.program.is_local(name) for name in made)
 
 
 @lru_cache(maxsize=8)
@@ -171,7 +168,7 @@ def _chooses(forward: ast.FunctionDef) -> bool:
     parts = [part for each in choices for part in ast.walk(each) if part not in set(ast.walk(each.test))]
     called = (ast.unparse(each.func) for each in parts if isinstance(each, ast.Call))
     runs = any(name.startswith("self.") or "." not in name for name in called)
-    return bool(forward.args.defaults) or runs or any(isinstance(each, ast.Return) for each in parts)
+    return runs or bool(forward.args.defaults) or any(isinstance(each, ast.Return) for each in parts)
 
 
 def changed_behind(wrap: ModelWrap) -> Iterator[ast.stmt]:
@@ -195,9 +192,9 @@ def trains_beside(program: Program) -> bool:
     for wrap in wraps_of(program):
         if wrap.is_a_part or any(changed_behind(wrap)) or runs_often(wrap) and _goes_back_twice(program):
             return True
-    optimizers = (each for each in calls if (each[1].name or "").startswith("torch.optim."))
-    return any(
-        not _holds_wrapped(module, owner) for module, call in optimizers for owner in _owners(module, call)
+    optimizers = [each for each in calls if (each[1].name or "").startswith("torch.optim.")]
+    return not all(
+        _holds_wrapped(module, each) for module, call in optimizers for each in _owners(module, call)
     )
 
 
@@ -227,6 +224,7 @@ def _goes_back_twice(program: Program) -> bool:
     return any(b - a < 4 for lines in passes.values() for a, b in pairwise(sorted(lines)))
 
 
+CHOICES = {ast.If, ast.IfExp}
 SEEDS = {
     "torch": ("torch.manual_seed", "torch.cuda.manual_seed_all"),
     "numpy": ("numpy.random.seed",),
@@ -236,22 +234,13 @@ SEEDS = {
 
 def is_seeded(program: Program, library: str) -> bool:
     """Whether the program sets a library's seed, whatever its options say."""
-    seeds = [(module, call) for module, call in calls_in(program) if call.name in SEEDS[library]]
-    return any(
-        not any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
-        for module, call in seeds
-    )
+    seeds = ((module, call.node) for module, call in calls_in(program) if call.name in SEEDS[library])
+    return any(not CHOICES & set(map(type, module.around(node))) for module, node in seeds)
 
 
 def unseeded(program: Program) -> list[str]:
     """The libraries from which the program draws, also by scikit-learn, and that it gives no seed."""
-    drawn = {
-        _home_of(call.name or "")
-        for _, call in calls_in(program)
-        if does(call.name) is Does.DRAW or call.name in SPLITS
-    }
+    names = (call.name or "" for _, call in calls_in(program))
+    draws = (name for name in names if does(name) is Does.DRAW or name in SPLITS)
+    drawn = {name.partition(".")[0].replace("sklearn", "numpy") for name in draws}
     return [library for library in SEEDS if library in drawn and not is_seeded(program, library)]
-
-
-def _home_of(name: str) -> str:
-    return name.partition(".")[0].replace("sklearn", "numpy")

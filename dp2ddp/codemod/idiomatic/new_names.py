@@ -1,7 +1,5 @@
 """What converted files call things: torch.distributed, the rank, the device of a rank; and the imports for it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -105,14 +103,12 @@ def make_header(each: FilePlan) -> Header | None:
     words = words_of(each.module)
     codes = (getattr(edit, "code", "") or getattr(edit, "test", "") for edit in each.edits)
     text = re.sub(r"#.*", "", "\n".join(codes))
-    if averages := "average_gradients(" in text:
-        text += AVERAGE.format(dist=words["dist"])
-    missing = [
-        line for line in map(words.line, IMPORTS) if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text)
+    function = AVERAGE.format(dist=words["dist"]) if "average_gradients(" in text else ""
+    missing = (line for line in map(words.line, IMPORTS) if line not in words.there)
+    needed = [
+        line for line in missing if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text + function)
     ]
-    lines = import_texts(sorted((line for line in missing if line not in words.there), key=as_isort))
-    if averages:
-        lines += AVERAGE.format(dist=words["dist"]).split("\n")
+    lines = [*import_texts(sorted(needed, key=as_isort)), *function.splitlines()]
     return Header(tuple(lines), last_import(each.module)) if lines else None
 
 
@@ -133,7 +129,5 @@ def remark(module: Module, node: ast.AST, text: str) -> Change:
     for each in module.around(statement):  # the whole of `if late: x = 1; y = 2`
         if isinstance(each, ast.stmt) and each.lineno == statement.lineno:
             statement = each
-    siblings = (getattr(module.parents[statement], name, None) for name in ("body", "orelse", "finalbody"))
-    block = next((each for each in siblings if isinstance(each, list) and statement in each), [statement])
-    first = next(each for each in block if each.lineno == statement.lineno)
+    first = next(each for each in module.block_of(statement) if each.lineno == statement.lineno)
     return Change(InsertBefore(first, f"# dp2ddp: {text}", text, apart=False))

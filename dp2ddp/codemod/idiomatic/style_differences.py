@@ -3,22 +3,27 @@
 Each difference names the causes (dp2ddp/comparison/causes/entries) that `verify` may find behind it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+import ast
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from dp2ddp.codemod.idiomatic.ddp710_idiomatic_remarks import OF_LOSS, REMARKS
-from dp2ddp.codemod.idiomatic.loaders import loaders_of, loops_of
-from dp2ddp.codemod.idiomatic.looking import calls_in, inside
+from dp2ddp.codemod.idiomatic.loaders import EVALUATES, loaders_of, loops_of
+from dp2ddp.codemod.idiomatic.looking import calls_in, inside, trains, words_in
 from dp2ddp.codemod.idiomatic.models import unseeded
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Change
+from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock
 
 WEIGHTS = ("weight", "ignore_index", "pos_weight")
+FIGURE = re.compile(r"loss|acc(uracy)?$|correct|hits|(^|_)acc", re.IGNORECASE)
+SHOWING = ("print", "info", "add_scalar", "log", "set_postfix", "set_description", "write")
+OF_A_BATCH = re.compile(rf"{FIGURE.pattern}|^(isnan|isinf|isfinite|item|any|all|len)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -31,75 +36,71 @@ class StyleDifference:
     certain: bool = True  # False: it depends on what the text does not tell
 
 
-SIZE = StyleDifference(
+def _certain(name: str, text: str, causes: str) -> StyleDifference:
+    return StyleDifference(name, text, tuple(causes.split()))
+
+
+def _perhaps(name: str, text: str, causes: str) -> StyleDifference:
+    return StyleDifference(name, text, tuple(causes.split()), certain=False)
+
+
+SIZE = _perhaps(
     "batch size",
     "where a batch size B is no multiple of the number of ranks W, batches are smaller: W * (B // W) samples",
-    ("batch-size", "batch-division", "missing-rows", "other-order", "more-steps"),
-    certain=False,
+    "batch-size batch-division missing-rows other-order more-steps",
 )
-OF_LIBRARY = StyleDifference(
+OF_LIBRARY = _certain(
     "batch size",
     "each rank takes as many rows as DataParallel's GPUs shared: divide it by the number of ranks",
-    ("batch-size", "other-order", "more-steps"),
+    "batch-size other-order more-steps",
 )
-LAST = StyleDifference(
+LAST = _perhaps(
     "last batch",
     "where the samples are no multiple of W, up to W - 1 of them come twice in an epoch (drop_last: are left out)",
-    ("padded-rows", "repeated-rows", "missing-rows", "batch-size", "other-order"),
-    certain=False,
+    "padded-rows repeated-rows missing-rows batch-size other-order",
 )
-ORDER = StyleDifference(
+ORDER = _certain(
     "order of samples",
     "other samples make up each batch: DistributedSampler shuffles by its own generator (seed 0 + epoch)",
-    ("other-order", "other-inputs", "missing-samples", "batchnorm-rows"),
+    "other-order other-inputs missing-samples batchnorm-rows",
 )
-WHOLE = StyleDifference(
+WHOLE = _perhaps(
     "whole batches",
     "every rank trains on batches that are not shared out (comments say where): nothing is faster, and where ranks "
     "draw apart, the batch is W times as large",
-    (
-        "other-order",
-        "repeated-rows",
-        "padded-rows",
-        "batch-size",
-        "batchnorm-rows",
-        "local-numbers",
-        "other-output",
-    ),
-    certain=False,
+    "other-order repeated-rows padded-rows batch-size batchnorm-rows local-numbers other-output",
 )
-UNSEEDED = StyleDifference(
+UNSEEDED = _perhaps(
     "no seed",
     "without a seed, what the script draws (splits, orders) is another on each rank: set one for all of them",
-    ("other-inputs", "other-order", "missing-samples", "repeated-rows"),
-    certain=False,
+    "other-inputs other-order missing-samples repeated-rows",
 )
-DRAWS = StyleDifference(
+DRAWS = _certain(
     "random numbers of the loop",
     "what the training loop draws for a batch, each rank draws for its rows",
-    ("other-inputs", "repeated-draws", "other-random-numbers", "other-computation"),
+    "other-inputs repeated-draws other-random-numbers other-computation",
 )
-WEIGHTED = StyleDifference(
+OF_LOSS = "local-counts mean-of-means gradient-scale"
+WEIGHTED = _certain(
     "loss",
     "the mean over what counts (class weights, ignored targets) is each rank's, and then the mean of these",
     OF_LOSS,
 )
 OF_NAMES = {  # by how the name of what is called begins
-    ("BatchNorm", "batch_norm", "InstanceNorm"): StyleDifference(
+    ("BatchNorm", "batch_norm", "InstanceNorm"): _certain(
         "batch norm",
         "BatchNorm sees a rank's rows together, and not a replica's chunk (as many)",
-        ("batchnorm-rows", "chunks-otherwise", "buffers-of-another-rank", "other-random-numbers"),
+        "batchnorm-rows chunks-otherwise buffers-of-another-rank other-random-numbers",
     ),
-    ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath"): StyleDifference(
+    ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath"): _certain(
         "dropout",
         "what the model draws falls on other rows: those of a rank, and not a replica's chunk",
-        ("chunks-otherwise", "other-random-numbers", "batchnorm-rows"),
+        "chunks-otherwise other-random-numbers batchnorm-rows",
     ),
-    ("Random", "ColorJitter", "AutoAugment", "RandAugment"): StyleDifference(
+    ("Random", "ColorJitter", "AutoAugment", "RandAugment"): _perhaps(
         "augmentation",
         "samples are augmented otherwise: each rank draws for its own (with one seed, the same numbers)",
-        ("repeated-draws", "other-inputs", "other-order"),
-        certain=False,
+        "repeated-draws other-inputs other-order",
     ),
 }
 
@@ -121,14 +122,13 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
 
 
 def _of_calls(program: Program) -> Iterator[StyleDifference]:
-    loops = [loop for loop in loops_of(program) if loop.trains]
-    drawn = [call for loop in loops for call in inside(loop.module, loop.node) if _draws(call)]
     for _, call in calls_in(program):
         word = last_name(call.node.func)
         yield from (each for heads, each in OF_NAMES.items() if word.startswith(heads))
         if word.lower().endswith(("loss", "entropy")) and any(map(call.keyword, WEIGHTS)):
             yield WEIGHTED
-    if drawn:
+    loops = (loop for loop in loops_of(program) if loop.trains)
+    if any(_draws(call) for loop in loops for call in inside(loop.module, loop.node)):
         yield DRAWS
     if unseeded(program):
         yield UNSEEDED
@@ -139,9 +139,9 @@ def _draws(call: Call) -> bool:
 
 
 def _of_remarks(program: Program) -> Iterator[StyleDifference]:
-    for each in REMARKS:
-        if each.name and any(any(True for _ in each.look(module)) for module in program.modules):
-            yield StyleDifference(each.name, each.text, each.causes, each.certain)
+    for look, each in REMARKS.items():
+        if each.name and any(any(True for _ in look(module)) for module in program.modules):
+            yield each
 
 
 def find_kept(program: Program) -> tuple[str, ...]:
@@ -156,3 +156,145 @@ def find_kept(program: Program) -> tuple[str, ...]:
     if any(does(call.name) is Does.SAVE for _, call in calls_in(program)):
         kept += ["checkpoints: the same keys (`module.`), written by rank 0"]
     return tuple(kept)
+
+
+# --- what a comment says where it stands
+
+
+def sums(module: Module) -> Iterator[ast.AST]:
+    """Losses that are sums, of which DDP makes 1 / W; no `cross_entropy(..., reduction="sum") / n`."""
+    goes_back = (each.node.func for each in module.calls if each.method == "backward")
+    losses = (each.value for each in goes_back if isinstance(each, ast.Attribute))
+    differentiated = {origin for each in losses for _, origin in module.program.flow.origins(module, each)}
+    for call in module.calls:
+        given, parent = call.keyword("reduction"), module.parents[call.node]
+        is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
+        is_divided = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div)
+        if is_sum and not is_divided or call.method == "sum" and call.node in differentiated:
+            yield call.node
+
+
+def pairs(module: Module) -> Iterator[ast.AST]:
+    """`z @ z.t()`, `torch.cdist(a, b)`: rows that are compared with each other, where it is no weight of a layer."""
+    for node in module.nodes(ast.BinOp, ast.Call):
+        called = last_name(node.func) if isinstance(node, ast.Call) else ""
+        parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) else []
+        parts += node.args if isinstance(node, ast.Call) and called in ("mm", "matmul") else []
+        turns = any(last_name(getattr(each, "func", each)) in ("t", "T") for each in parts)
+        if called in ("cdist", "pdist") or turns and not words_in(node) & {"self", "weight"}:
+            yield node
+
+
+def shown_figures(module: Module) -> Iterator[ast.AST]:
+    """The first line of each function that shows a figure of training, where ranks train on shares."""
+    if any(each.is_shared for each in loaders_of(module.program)):
+        shows = (call.node for call in module.calls if last_name(call.node.func) in SHOWING)
+        yield from _first_of_functions(module, (node for node in shows if _is_of_training(module, node)))
+
+
+def deciding_figures(module: Module) -> Iterator[ast.AST]:
+    """`scheduler.step(loss)`, `if loss > 1:`, where more hangs on it than a line that is shown."""
+    known = {*skipping(module), *filter(_only_shows, module.all(ast.If))}
+    choices = (each for each in module.nodes(ast.If, ast.IfExp, ast.While) if each not in known)
+    deciding = [(each, each.test) for each in choices]  # type: ignore[attr-defined]
+    deciding += [
+        (call.node, each) for call in module.calls if call.method == "step" for each in call.node.args
+    ]
+    yield from (node for node, expression in deciding if _is_of_training(module, expression))
+
+
+def _only_shows(node: ast.If) -> bool:
+    values = [each.value if isinstance(each, ast.Expr) else None for each in node.body]
+    return all(isinstance(each, ast.Call) and last_name(each.func) in SHOWING for each in values)
+
+
+def _is_of_training(module: Module, node: ast.AST) -> bool:
+    """Whether an expression has a figure that a loop with a backward pass in its function has made."""
+    words = {word for word in words_in(node) if FIGURE.search(word) and not EVALUATES.search(word)}
+    return bool(words and words & _made_in_training(module, module.function_around(node)))
+
+
+@lru_cache(maxsize=1000)
+def _made_in_training(module: Module, function: ast.AST | None) -> set[str]:
+    """The names that are set in loops that train, in one function, and those of `losses.append(loss)`."""
+    backward = (call.node for call in module.calls if call.method == "backward")
+    loops = {loop for node in backward for loop in module.around(node) if isinstance(loop, LOOPS)}
+    own = (loop for loop in loops if module.function_around(loop) is function)
+    nodes = [node for loop in own for node in ast.walk(loop)]
+    stored = (last_name(each) for each in nodes if isinstance(getattr(each, "ctx", None), ast.Store))
+    called = (each.func for each in nodes if isinstance(each, ast.Call))
+    return {*stored, *(last_name(each.value) for each in called if isinstance(each, ast.Attribute))}
+
+
+def skipping(module: Module) -> Iterator[ast.If]:
+    """`if torch.isnan(loss): continue`: where a loop that trains goes on or ends by what a batch holds."""
+    for node in module.all(ast.If):
+        parent = module.parents[node]
+        loop = next((each for each in module.around(node) if isinstance(each, LOOPS)), None)
+        leaves = isinstance(node.body[-1], (ast.Continue, ast.Break)) and not node.orelse
+        is_elif = isinstance(parent, ast.If) and node in parent.orelse
+        asks = any(map(OF_A_BATCH.search, words_in(node.test)))
+        if loop is not None and leaves and asks and not is_elif and trains(module, loop):
+            yield node
+
+
+def swallowing(module: Module) -> Iterator[ast.AST]:
+    """`try:` around a backward pass, whose error lets the rank go on."""
+    for node in module.all(ast.Try):
+        is_within = any(isinstance(each, LOOPS) for each in module.around(node))
+        if (
+            is_within
+            and not all(map(_ends, node.handlers))
+            and any(trains(module, each) for each in node.body)
+        ):
+            yield node
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    return any(
+        isinstance(each, ast.Raise) or last_name(each) in ("exit", "_exit") for each in ast.walk(handler)
+    )
+
+
+def clocks(module: Module) -> Iterator[ast.AST]:
+    """The first clock or process number of each function on which more hangs than a line that is shown."""
+    findings = OwnClock().look(module)
+    nodes = (each.edit.node if isinstance(each, Change) else each.node for each in findings)
+    return _first_of_functions(module, nodes)
+
+
+def _first_of_functions(module: Module, nodes: Iterator[ast.AST]) -> Iterator[ast.AST]:
+    first: dict[object, ast.AST] = {}
+    for node in nodes:
+        first.setdefault(module.function_around(node), node)
+    return iter(first.values())
+
+
+REMARKS: dict[Callable[[Module], Iterator[ast.AST]], StyleDifference] = {
+    sums: _certain(
+        "loss",
+        "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before",
+        OF_LOSS,
+    ),
+    pairs: _perhaps(
+        "loss",
+        "a product of matrices: where rows are compared with each other, a rank has 1/W of them (all_gather them?)",
+        OF_LOSS,
+    ),
+    shown_figures: _certain(
+        "training figures",
+        "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all",
+        "local-numbers other-output local-counts mean-of-means",
+    ),
+    deciding_figures: _perhaps(
+        "decisions",
+        "each rank's own figure: if more than a line hangs on it, dist.all_reduce it, or ranks decide differently",
+        "local-numbers other-computation more-steps",
+    ),
+    swallowing: _perhaps(
+        "swallowed errors",
+        "a rank that swallows an error here leaves the others without its gradients: let it raise",
+        "missing-rows more-steps other-computation",
+    ),
+    clocks: _perhaps("", "each rank's own clock, or process: take rank 0's (dist.broadcast_object_list)", ""),
+}

@@ -1,7 +1,5 @@
 """What changes a thing in place: functions that are given it, by name, and methods of its own."""
 
-from __future__ import annotations
-
 from dp2ddp.codemod.knowledge.reading_methods import FILLING
 
 
@@ -25,9 +23,8 @@ CHANGES: dict[str, int] = {
 }
 _OF_ARRAYS = {"byteswap", "fromfile", "fromunicode", "setflags"}
 _BY_SYNTAX = {"__setitem__", "__delitem__", "__setattr__", "__delattr__"}
-_CHANGING = (
-    (FILLING - {"write", "writelines"}) | _OF_ARRAYS | _BY_SYNTAX
-)  # a file stands elsewhere, and is the same
+# a file stands elsewhere, and is the same
+_CHANGING = (FILLING - {"write", "writelines"}) | _OF_ARRAYS | _BY_SYNTAX
 _CONTAINERS = ("builtins.list.", "builtins.dict.", "builtins.set.", "collections.deque.")
 
 

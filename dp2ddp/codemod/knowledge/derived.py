@@ -1,7 +1,5 @@
 """Classes that derive from torch's DataParallel and DataLoader, in libraries, and keep to the parts of these."""
 
-from __future__ import annotations
-
 DATA_PARALLEL = "torch.nn.DataParallel"
 WRAPPERS = ("torch_geometric.nn.DataParallel", "mmcv.parallel.MMDataParallel")
 CLASSES = (DATA_PARALLEL, *WRAPPERS)

@@ -1,7 +1,5 @@
 """The table: one row a function, by its canonical name. tests/codemod/test_knowledge.py holds each against its library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from dp2ddp.codemod.knowledge.derived import CLASSES
@@ -45,6 +43,7 @@ _FILES = {
     ]),
     "logging.basicConfig": FunctionRow(Does.WRITE, None, "filename", usual="None", harmless="None"),
     "loguru.logger.remove": FunctionRow(Does.WRITE, 0, "handler_id", usual="None", harmless="None"),  # by rank 0's number
+    "os.write": FunctionRow(Does.WRITE, 0, "fd", harmless="(?!1$).*"),  # into a file that a rank has opened: opening is rank 0's
     "torch.save": FunctionRow(Does.SAVE, 1, "f"),
     **_all(Does.OPEN, ["builtins.open", "codecs.open", "io.FileIO", "bz2.BZ2File", "lzma.LZMAFile", "zipfile.ZipFile", "soundfile.SoundFile"],
            position=1, keyword="mode", usual="r", harmless=READS),
@@ -77,6 +76,7 @@ _STORES = {
     "os.open": FunctionRow(Does.KEEP_STORE, 1, "flags", harmless=r"os\.O_RDONLY( \| os\.O_(CLOEXEC|DIRECTORY|NOFOLLOW|BINARY))*"),
     # One that is found by its name, or stays, is written by rank 0 alone and read by all.
     "tempfile.NamedTemporaryFile": FunctionRow(Does.KEEP_STORE, harmless="(?!)", changed_by=r"\.name\b|\bdelete\s*="),
+    **_all(Does.KEEP_STORE, _of("fileinput", "input FileInput"), position=1, keyword="inplace", usual="False", harmless="False"),
     "argparse.FileType": FunctionRow(Does.KEEP_STORE, 0, "mode", usual="r", harmless=READS),
     "tempfile.mkstemp": FunctionRow(Does.KEEP_STORE),
 }  # fmt: skip
@@ -107,8 +107,8 @@ _OUTSIDE = {
     "loguru.logger.add": FunctionRow(Does.TRACK, 0, "sink", harmless=r"sys\.(stdout|stderr)"),
     **_all(Does.HANDLE_LOG, ["logging.FileHandler", *_of("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler")]),
     **_all(Does.CLOCK, [*_of("time", "time perf_counter monotonic process_time thread_time clock"), *_of("timeit", "default_timer")]),
-    **_all(Does.CLOCK, _of("time", "time_ns perf_counter_ns monotonic_ns process_time_ns")),
-    **_all(Does.CLOCK, _of("datetime.datetime", "now utcnow today")),
+    **_all(Does.CLOCK, _of("time", "time_ns perf_counter_ns monotonic_ns process_time_ns thread_time_ns")),
+    **_all(Does.CLOCK, [*_of("datetime.datetime", "now utcnow today"), *_of("pandas.Timestamp", "now utcnow today")]),
     "datetime.date.today": FunctionRow(Does.CALENDAR),
     "time.strftime": FunctionRow(Does.CALENDAR, 1),
     **_all(Does.CALENDAR, _of("time", "ctime asctime localtime gmtime"), position=0),

@@ -1,7 +1,5 @@
 """What functions of libraries do: questions to the table."""
 
-from __future__ import annotations
-
 from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
 from dp2ddp.codemod.knowledge.kinds import Does, FunctionRow
 from dp2ddp.codemod.knowledge.names import SPELLINGS

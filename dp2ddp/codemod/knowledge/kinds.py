@@ -1,7 +1,5 @@
 """What a row of the table says of a function."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 

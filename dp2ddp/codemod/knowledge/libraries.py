@@ -1,7 +1,5 @@
 """Which libraries are known: whatever of them writes files is in the table, or they write none."""
 
-from __future__ import annotations
-
 import sys
 
 from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING

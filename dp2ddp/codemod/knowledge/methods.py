@@ -1,9 +1,9 @@
 """What methods, and functions of libraries that nobody has heard of, do: by what they are called."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum, auto
+
+from dp2ddp.codemod.knowledge.reading_methods import words
 
 
 class MethodDoes(Enum):
@@ -29,19 +29,15 @@ _MAY_WRITE = re.compile(
     r"(write|dump|export|to_(json|html|latex|xml|markdown|yaml|dot|image|video|mesh|ply|obj))(_|[A-Z]|$)"
 )
 # Of open files, of autograd, and of what remembers its arguments.
-_WRITES_NONE = {
-    *("write", "writelines", "write_line", "write_scalar", "write_only", "export_params"),
-    *("save_for_backward", "save_for_forward", "save_on_cpu", "save_hyperparameters"),
-}
-_OF_PATHS = {
-    *("write_text", "write_bytes", "mkdir", "unlink", "rmdir", "touch", "symlink_to"),
-    *("hardlink_to", "rmtree"),
-}
-_OF_PATHS_AND_OTHERS = {"rename", "replace", "chmod"}
-_DRAWS = {
-    *("normal_", "uniform_", "bernoulli_", "random_", "exponential_", "geometric_", "log_normal_", "cauchy_"),
-    *("bernoulli", "multinomial"),
-}
+_WRITES_NONE = words(
+    "write writelines write_line write_scalar write_only export_params",
+    "save_for_backward save_for_forward save_on_cpu save_hyperparameters",
+)
+_OF_PATHS = words("write_text write_bytes mkdir unlink rmdir touch symlink_to hardlink_to rmtree")
+_OF_PATHS_AND_OTHERS = words("rename replace chmod")
+_DRAWS = words(
+    "normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ bernoulli multinomial"
+)
 _BY_NAME = {
     **dict.fromkeys(_WRITES_NONE),
     **dict.fromkeys(_OF_PATHS, MethodDoes.WRITE_PATH),

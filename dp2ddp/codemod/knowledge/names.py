@@ -1,7 +1,5 @@
 """Names of one thing: libraries re-export, and scripts say what they like."""
 
-from __future__ import annotations
-
 
 def _moved(home: str, where: str, words: str) -> dict[str, str]:
     """Names of one module that another has as well."""
@@ -17,19 +15,14 @@ SPELLINGS = {
     # `scatter_kwargs` is our name: torch has none
     **_moved("torch.nn.parallel.scatter_gather", "torch.nn.parallel", "scatter gather scatter_kwargs"),
     **_moved("torch.nn.parallel.distributed", "torch.nn.parallel", "DistributedDataParallel"),
-    **_moved(
-        "torch.nn.parallel.comm", "torch.cuda.comm", "broadcast broadcast_coalesced scatter gather reduce_add"
-    ),
-    **_moved("torch.nn.parallel.comm", "torch.cuda.comm", "reduce_add_coalesced"),
+    **_moved("torch.nn.parallel.comm", "torch.cuda.comm", "broadcast broadcast_coalesced scatter gather"),
+    **_moved("torch.nn.parallel.comm", "torch.cuda.comm", "reduce_add reduce_add_coalesced"),
     **_moved("torch.utils.data.dataloader", "torch.utils.data", "DataLoader"),
     **_moved("torch.random", "torch", "manual_seed seed"),
     **_moved("torch.serialization", "torch", "save load"),
-    **_moved(
-        "torch.cuda.random",
-        "torch.cuda",
-        "manual_seed manual_seed_all seed seed_all get_rng_state set_rng_state",
-    ),
-    **_moved("torch.cuda.random", "torch.cuda", "get_rng_state_all set_rng_state_all"),
+    **_moved("torch.cuda.random", "torch.cuda", "manual_seed manual_seed_all seed seed_all"),
+    **_moved("torch.cuda.random", "torch.cuda", "get_rng_state get_rng_state_all"),
+    **_moved("torch.cuda.random", "torch.cuda", "set_rng_state set_rng_state_all"),
     **_moved("torch.distributed.distributed_c10d", "torch.distributed", "init_process_group"),
     **_moved("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint", "save"),
     **_moved("torch.jit._serialization", "torch.jit", "save"),

@@ -1,7 +1,5 @@
 """What methods only read, by their names: of containers, texts, tensors and modules; and what functions are given and leave alone."""
 
-from __future__ import annotations
-
 
 def words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
@@ -49,8 +47,6 @@ _OF_MODULES = words(
 )
 _OF_CONTEXTS = words("save_for_backward mark_dirty mark_non_differentiable set_materialize_grads")
 READING = _OF_CONTAINERS | _OF_TEXTS | _OF_TENSORS | _OF_MODULES | _OF_CONTEXTS
-# Of arrays and texts, on no device, and without a draw.
-COMPUTING = (_OF_TENSORS | _OF_TEXTS) - words("cuda to type multinomial zero_grad")
 
 # Change what they are called of, also where they are mentioned and called later: `add = self.seen.append`.
 FILLING = words(

@@ -1,7 +1,5 @@
 """What functions do with a number that they are given: show it, compute with it, keep it. Data for the course of clocks."""
 
-from __future__ import annotations
-
 from dp2ddp.codemod.knowledge.function_rows import TRACKING
 
 

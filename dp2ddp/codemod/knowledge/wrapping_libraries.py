@@ -1,7 +1,5 @@
 """Libraries that wrap models in DataParallel by themselves: who, since which version, and what takes its place."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -70,12 +68,7 @@ LIBRARIES = (
     _other("fastai", "2.0", r"fastai\.(\w+\.)*\w*[Ll]earner", method="parallel_ctx", instead=_FASTAI),
     _other("fastai", "2.0", r"fastai\.(\w+\.)*ParallelTrainer", instead=_FASTAI),
 )  # fmt: skip
-UNASKED = (
-    "transformers",
-    "trl",
-    "sentence_transformers",
-    "setfit",
-)  # the packages that wrap without being told
+UNASKED = ("transformers", "trl", "sentence_transformers", "setfit")  # that wrap without being told
 # A text search rejects what cannot matter, before anything is parsed.
 IMPORTS = re.compile(
     rf"^\s*(?:from|import)\s+(?:{'|'.join(UNASKED)}|lightning|lightning_fabric|pytorch_lightning|ignite|fastai)\b",

@@ -6,8 +6,6 @@ every one of its class. A condition decides nothing where it only picks what is 
 is not known decides.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 
@@ -28,17 +26,8 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS
 
 THROUGH = (
-    *(
-        ast.keyword,
-        ast.Starred,
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.BoolOp,
-        ast.Compare,
-        ast.IfExp,
-        ast.FormattedValue,
-    ),
-    *(ast.JoinedStr, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Attribute, ast.Subscript),
+    *(ast.keyword, ast.Starred, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr),
+    *(ast.FormattedValue, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Attribute, ast.Subscript),
     *(ast.comprehension, *COMPREHENSIONS),
 )
 Setting = ast.Assign | ast.AnnAssign | ast.AugAssign
@@ -200,21 +189,13 @@ class Course:
                 return any(self._kept(module, each) for each in targets)
             case ast.Subscript(value=value) if not is_holder(module, value):
                 return True
-            case ast.Subscript(
-                value=ast.Name() | ast.Attribute() as value, slice=ast.Constant(value=str(key))
-            ):
-                return self._once((ast.unparse(value), key)) and self._uses_decide(module, value, key)
             case ast.Subscript(value=value):
                 return self._kept(module, value)
             case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
                 return self._kept_as(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
             case ast.Name(id=name):
-                key_ = (id(module.scope_of[target].lookup(name)), name)
-                return (
-                    asks_for_all_names(module, target)
-                    or self._once(key_)
-                    and self._uses_decide(module, target)
-                )
+                is_new = self._once((id(module.scope_of[target].lookup(name)), name))
+                return asks_for_all_names(module, target) or is_new and self._uses_decide(module, target)
             case ast.Attribute(value=value):
                 return not is_holder(module, value) or self._kept_as(module, target)
         return True
@@ -224,14 +205,9 @@ class Course:
         is_got_by_name = attribute.attr in got_by_name(module.program)
         return self._once(attribute.attr) and (is_got_by_name or self._uses_decide(module, attribute))
 
-    def _uses_decide(self, module: Module, target: ast.AST, key: str | None = None) -> bool:
-        """By a key (`times["epoch"]`), but for where another one is asked for."""
+    def _uses_decide(self, module: Module, target: ast.AST) -> bool:
         in_object = self.inside is not None and isinstance(target, ast.Attribute) and _is_of_self(target)
         for home, use in loads(module, target):
-            match home.parents[use]:
-                case ast.Subscript(value=same, slice=ast.Constant(value=str(other))) if same is use and key:
-                    if other != key:
-                        continue
             is_elsewhere = in_object and all(each is not self.inside for each in home.around(use))
             if use is not target and not is_elsewhere and self.decides(home, use):
                 return True
@@ -251,10 +227,6 @@ class Course:
 
     def _does_more(self, module: Module, statement: ast.stmt) -> bool:
         match statement:
-            case ast.Pass() | ast.Expr(value=ast.Constant()):
-                return False
-            case ast.If(test=test, body=body, orelse=other):
-                return has_effects(module, test) or self._picks(module, [*body, *other])
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 return has_effects(module, statement.value) or self._stored(module, statement)
             case ast.Return(value=value):

@@ -1,7 +1,5 @@
 """What calls and objects do with a number that comes by: local looks for the course of a clock."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
@@ -85,8 +83,8 @@ def asks_for_all_names(module: Module, name: ast.AST) -> bool:
 @lru_cache(maxsize=1)
 def got_by_name(program: Program) -> set[object]:
     """`getattr(run, "begin")`."""
-    calls = (call for each in program.modules for call in each.calls if call.name == "builtins.getattr")
-    return {getattr(call.argument(1), "value", None) for call in calls}
+    asks = (call.argument(1) for _, call in program.calls if call.name == "builtins.getattr")
+    return {getattr(each, "value", None) for each in asks}
 
 
 def parameter(function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip: int) -> ast.arg | None:

@@ -99,7 +99,7 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
 def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
     statement = module.parents[call]
     if isinstance(statement, ast.Expr):
-        return Change(Remove(statement, "joining has set the rank's device"))
+        return Change(Remove(statement, "init_distributed() has set the rank's device"))
     return Hazard(call, "set_device() is part of an expression", "give it a line of its own")
 
 
@@ -168,15 +168,13 @@ class Devices:
     def named_elsewhere(self) -> set[str | int]:
         """All devices of the program that are not the model's."""
         own_modes = {module: OwnMode(module) for module in self.program.modules}
-        indices: set[str | int] = set()
-        for module, use in self._uses:
-            if (
-                use.index is not None
-                and not own_modes[module].holds(use.node)
-                and self.program.reach.runs(module, use.node)
-            ):
-                indices |= self.others(module, use.index)
-        return indices
+        runs = self.program.reach.runs
+        indices = (
+            self.others(module, use.index)
+            for module, use in self._uses
+            if use.index is not None and not own_modes[module].holds(use.node) and runs(module, use.node)
+        )
+        return set().union(*indices)
 
     def _is_index(self, module: Module, node: ast.expr) -> bool:
         match node:
@@ -207,13 +205,12 @@ class Devices:
     def _number_options(self) -> set[str]:
         """The options of the command line that are one number: `add_argument("--device", type=int)`."""
         indices = set()
-        for module in self.program.modules:
-            for call in module.calls:
-                kind = call.argument(None, "type")
-                is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
-                if call.method == "add_argument" and is_number:
-                    names = [each.value for each in call.node.args if isinstance(each, ast.Constant)]
-                    indices |= {str(name).lstrip("-").replace("-", "_") for name in names}
+        for _, call in self.program.calls:
+            kind = call.argument(None, "type")
+            is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
+            if call.method == "add_argument" and is_number:
+                flags = [str(each.value) for each in call.node.args if isinstance(each, ast.Constant)]
+                indices |= {flag.lstrip("-").replace("-", "_") for flag in flags}
         return indices
 
 

@@ -43,10 +43,11 @@ class Filling:
                 return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
                     node.attr
                 )
+            # a class, a function, a file, too: `Net.count = 1`
             case (
                 ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
                 | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
-            ):  # a class, a function, a file, too: `Net.count = 1`
+            ):
                 return self.is_shared(owner) or self.module.name(owner, follow=False) is not None
             case ast.AugAssign(target=ast.Name() as target):
                 return self._scope(target) is self.module.top or self.is_shared(target)
@@ -138,9 +139,8 @@ class Filling:
         is_given_shared = any(map(self.is_shared, given))
         if name.startswith(COMPUTING_HOMES):
             return is_given_shared and self._library_fills(call, name)
-        return is_given_shared or isinstance(
-            self.module.parents[call.node], ast.Expr
-        )  # called for what it does
+        # called for what it does
+        return is_given_shared or isinstance(self.module.parents[call.node], ast.Expr)
 
     def _builtin_fills(self, call: Call, name: str) -> bool:
         first = call.argument(0)

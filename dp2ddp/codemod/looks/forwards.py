@@ -22,6 +22,7 @@ from dp2ddp.codemod.model.nodes import (
     BUILDING,
     FUNCTIONS,
     Function,
+    all_from,
     defaults,
     functions_of,
     is_static,
@@ -39,6 +40,7 @@ COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
+HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
@@ -65,9 +67,8 @@ class Forwards:
         self.methods = program.methods_named
         self.running: dict[ast.AST, Module] = {}  # functions and lambdas of forwards and hooks
         self.building: dict[ast.AST, Module] = {}  # what runs before, and values that models get: for later
-        self.bound: set[ast.AST] = (
-            set()
-        )  # methods of a module itself: `layer.register_forward_hook(self.keep)`
+        # methods of a module itself: `layer.register_forward_hook(self.keep)`
+        self.bound: set[ast.AST] = set()
         self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._used: set[ast.AST] = set()  # classes and variables that were looked through
         self._followed: set[tuple[ast.AST, bool, bool]] = set()  # names, of which nothing new can be said
@@ -93,9 +94,7 @@ class Forwards:
     @cached_property
     def fillings_in_backward(self) -> dict[Part, None]:
         """Where backwards and hooks on gradients write to what outlives them."""
-        reached = dict.fromkeys(
-            part for root in self._roots_of_backward() for part in self._reached_from(root)
-        )
+        reached = all_from(self._roots_of_backward(), self._named_in)
         filled = (part for each in reached for part in self._fillings_of(*each))
         return dict.fromkeys(part for part in filled if not _is_kernel(*part))
 
@@ -123,24 +122,16 @@ class Forwards:
                     yield from ((module, each) for each in functions_of(node) if each.name in BACKWARD)
             for call in module.calls:
                 around = module.function_around(call.node)
-                is_of_rows = (
-                    call.method == "register_hook" and around in self.running
-                )  # of parameters: of the sum
+                # of parameters: of the sum
+                is_of_rows = call.method == "register_hook" and around in self.running
                 if is_of_rows or call.name == SAVED:
                     yield from (module.definition(each) or (module, each) for each in call.node.args)
             yield from _hooked(module, BACKWARD_HOOKS)
 
-    def _reached_from(self, root: Part) -> Iterator[Part]:
-        """A function or an expression, and what it names, and so on."""
-        reached = {root[1]: root[0]}
-        for function in (pending := [root[1]]):
-            home = reached[function]
-            yield home, function
-            for node in self.nodes_of(function):
-                for other, named in self.functions(home, node):
-                    if named not in reached:
-                        reached[named] = other
-                        pending.append(named)
+    def _named_in(self, part: Part) -> Iterator[Part]:
+        """The functions that a function or an expression names."""
+        for node in self.nodes_of(part[1]):
+            yield from self.functions(part[0], node)
 
     def nodes_of(self, function: ast.AST) -> list[ast.AST]:
         if function not in self._nodes:
@@ -167,23 +158,17 @@ class Forwards:
             return functions  # type: ignore[return-value]  # `there` is a file
         return [*self.methods.get(node.attr, [])]
 
-    def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
+    def is_part(self, module: Module, node: ast.ClassDef) -> bool:
         """Whether a class derives from Module; one with a forward may, if a base of it is not known.
 
         No subclass of DataParallel does: its own methods run once, not for each replica.
         """
-        has_forward = any(each.name == "forward" for each in functions_of(node))
-        for base in node.bases:
-            name = module.name(base) or ""
-            local = self.class_named(name)
-            if local and local[1] not in seen and self.is_part(*local, (*seen, node)):
-                return True
-            is_unknown = (
-                not local and name not in (*OF_FUNCTION, *CLASSES) and not name.startswith(NO_MODULES)
-            )
-            if is_unknown and (has_forward or name.startswith(MODULE_HOMES)):
-                return True
-        return False
+        names = {home.name(base) or "" for home, base in self.program.bases(module, node)}
+        classes = (kind for _, kind in self.program.lineage(module, node))
+        has_forward = any(each.name == "forward" for kind in classes for each in functions_of(kind))
+        others = (name for name in names - {*OF_FUNCTION, *CLASSES} if not self.class_named(name))
+        unknown = (name for name in others if not name.startswith(NO_MODULES))
+        return any(has_forward or name.startswith(MODULE_HOMES) for name in unknown)
 
     def is_function(self, module: Module, node: ast.ClassDef) -> bool:
         """Whether a class is a torch.autograd.Function."""
@@ -197,12 +182,8 @@ class Forwards:
                 if self.program.reach.runs(module, node) and self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = (
-                    call.method.startswith("register_")
-                    and "hook" in call.method
-                    and "step" not in call.method
-                )
-                if is_hook and call.method not in self.methods or call.name == SAVED:
+                is_hook = HOOKS.fullmatch(call.method) and call.method not in self.methods
+                if is_hook or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
                         self._taint(module, given, 0)
@@ -225,9 +206,8 @@ class Forwards:
             if isinstance(each, ast.Assign):
                 self._build(module, each.value)
         bases = {module.name(base) for base in node.bases}
-        is_whole = all(
-            base == MODULE or self.class_named(base) for base in bases
-        )  # else a library has its forward
+        # else a library has its forward
+        is_whole = all(base == MODULE or self.class_named(base) for base in bases)
         for function in functions_of(node):
             is_called = not is_whole or function.name == "forward" or function.name.startswith("__")
             if function.name in BUILDING:
@@ -274,9 +254,8 @@ class Forwards:
                 for name, value in defaults(function).items()
                 if not isinstance(value, (ast.Constant, ast.UnaryOp))
             )
-            self.sharing.parameters |= {
-                (function, name) for name in shared
-            }  # `def forward(self, x, seen=[])`
+            # `def forward(self, x, seen=[])`
+            self.sharing.parameters |= {(function, name) for name in shared}
             self._share_self(module, function)
 
     def _share_self(self, module: Module, function: ast.AST) -> None:
@@ -322,14 +301,12 @@ class Forwards:
 
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
-        is_setter = (
-            isinstance(node, ast.Attribute) and node.attr in self.methods
-        )  # `self.calls = 1`, a property
+        # `self.calls = 1`, a property
+        is_setter = isinstance(node, ast.Attribute) and node.attr in self.methods
         if not isinstance(node.ctx, ast.Load) and not is_setter:
             return True
-        if not isinstance(node, ast.Attribute) or self.class_named(
-            module.name(node.value)
-        ):  # `Registry.get(name)`
+        # `Registry.get(name)`
+        if not isinstance(node, ast.Attribute) or self.class_named(module.name(node.value)):
             return False
         is_known = node.attr in READING | FILLING
         return node.attr in BUILDING or is_known and not self.sharing.level(module, node.value)
@@ -374,9 +351,8 @@ class Forwards:
         shared = [place for place, value in given if self.sharing.level(module, value)]
         for place in shared if runs else ():
             self._taint(module, node.func, place)
-        for _, value in (
-            given if shared else ()
-        ):  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
+        # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
+        for _, value in given if shared else ():
             is_method = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
             if is_method or isinstance(value, (ast.Name, ast.Lambda)):
                 self._taint(module, value, None)

@@ -1,7 +1,5 @@
 """Where a library wraps the model in DataParallel by itself, and nobody wrote it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
     WrappingLibrary,
     wrapping_library,
 )
-from dp2ddp.codemod.looks.mentions import is_type_test
+from dp2ddp.codemod.looks.mentions import is_handed_on
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.visible import visible_text
 from dp2ddp.codemod.model.modules import Call, Module
@@ -86,7 +84,7 @@ def wraps_in(module: Module) -> Iterator[HiddenWrap]:
             yield from (
                 HiddenWrap(module, node, library)
                 for node in nodes
-                if node not in called and _is_handed_on(module, node)
+                if node not in called and is_handed_on(module, node, name)
             )
 
 
@@ -124,19 +122,10 @@ def _makers(module: Module, node: ast.expr) -> Iterator[str]:
             yield from _names(home, origin.func)
 
 
-def _library_of(
-    module: Module, node: ast.ClassDef, seen: frozenset[ast.AST] = frozenset()
-) -> WrappingLibrary | None:
+def _library_of(module: Module, node: ast.ClassDef) -> WrappingLibrary | None:
     """The library whose class one of the program is derived from."""
-    for base in node.bases:
-        own = module.definition(base)
-        if own and isinstance(own[1], ast.ClassDef) and own[1] not in seen:
-            library = _library_of(own[0], own[1], seen | {node})
-        else:
-            library = next(filter(None, map(wrapping_library, _names(module, base))), None)
-        if library:
-            return library
-    return None
+    names = (name for home, base in module.program.bases(module, node) for name in _names(home, base))
+    return next(filter(None, map(wrapping_library, names)), None)
 
 
 def _says_dp(module: Module, call: Call, library: WrappingLibrary) -> bool:
@@ -150,14 +139,3 @@ def _is_dp(module: Module, given: ast.expr) -> bool:
     if isinstance(value, ast.Call):
         return (module.name(value.func) or "").endswith(STRATEGIES)
     return "dp" in module.texts(value)
-
-
-def _is_handed_on(module: Module, node: ast.expr) -> bool:
-    """Whether a class is a value: chosen, kept in a table, given to `partial`."""
-    parent = module.parents[node]
-    is_named = isinstance(parent, ast.Assign) and all(
-        module.name(each) == module.name(node) for each in parent.targets
-    )
-    is_looked_at = isinstance(parent, (ast.ClassDef, ast.Attribute, ast.Expr, ast.Compare))
-    is_super = isinstance(parent, ast.Call) and module.name(parent.func) == "builtins.super"
-    return not (is_named or is_looked_at or is_super or is_type_test(module, node))

@@ -3,25 +3,22 @@
 This decides what a step costs, and nothing of what it computes: a look at the text is enough.
 """
 
-from __future__ import annotations
-
 import ast
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import functions_of
 from dp2ddp.codemod.model.program import Program
 
 # What makes images: layers, and functions in a layer's methods.
-LAYERS = {
-    *(f"torch.nn.ConvTranspose{dims}d" for dims in (2, 3)),
-    *(
-        f"torch.nn.{name}"
-        for name in ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "PixelShuffle")
-    ),
-}
-FUNCTIONS = {
-    f"torch.nn.functional.{name}" for name in ("interpolate", "upsample", "pixel_shuffle", "conv_transpose2d")
-}
+LAYERS = words(
+    "torch.nn.ConvTranspose2d torch.nn.ConvTranspose3d torch.nn.Upsample torch.nn.UpsamplingBilinear2d",
+    "torch.nn.UpsamplingNearest2d torch.nn.PixelShuffle",
+)
+FUNCTIONS = words(
+    "torch.nn.functional.interpolate torch.nn.functional.upsample torch.nn.functional.pixel_shuffle",
+    "torch.nn.functional.conv_transpose2d",
+)
 FLATTENS = {"view", "reshape"}
 
 

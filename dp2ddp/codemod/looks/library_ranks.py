@@ -1,7 +1,5 @@
 """Ranks that a library knows of: what it does itself, and what the script leaves to one of them, stays as it is."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +10,6 @@ from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Change, Finding
 
@@ -58,9 +55,8 @@ def left_to_script(module: Module, findings: Iterable[Finding]) -> Iterator[Find
             continue
         is_held = isinstance(finding, Change) and "HeldByRank0" in finding.helpers
         uses = module.by_word[_bound(finding)] if is_held else ()
-        if not any(
-            is_on_one_rank(module, use) for use in uses
-        ):  # which rank 0 is asked at, and may come to alone
+        # which rank 0 is asked at, and may come to alone
+        if not any(is_on_one_rank(module, use) for use in uses):
             yield finding
 
 
@@ -88,20 +84,9 @@ def is_trainer(module: Module, node: ast.expr) -> bool:
     return is_self and any(each in own for each in module.around(node))
 
 
-def is_on_one_rank(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+def is_on_one_rank(module: Module, node: ast.AST) -> bool:
     """Whether the script itself asks for the rank before it comes here."""
-    inner = node
-    for parent in module.around(node):
-        if _asks_rank(module, parent, inner):
-            return True
-        if isinstance(parent, NAMED_FUNCTIONS):
-            if parent.name in ON_RANK0 or any(_is_of_rank(module, each) for each in parent.decorator_list):
-                return True
-            calls = [*module.program.calls_of(module, parent)] if parent not in seen else []
-            own = (each for each in calls if each[1].name is None or module.program.is_local(each[1].name))
-            return any(is_on_one_rank(home, call.node, seen | {parent}) for home, call in own)
-        inner = parent
-    return False
+    return module.program.stands_under(module, node, _asks_rank, any)
 
 
 def _asks_rank(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
@@ -113,14 +98,12 @@ def _asks_rank(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
         case ast.With(items=items):
             if any(_is_of_rank(module, each.context_expr) for each in items):
                 return True
-    blocks = (getattr(parent, name, None) for name in ("body", "orelse"))
-    block = next((each for each in blocks if isinstance(each, list) and inner in each), [])
-    before = block[: block.index(inner)] if block else []
+        case ast.FunctionDef(name=name, decorator_list=decorators):
+            if name in ON_RANK0 or any(_is_of_rank(module, each) for each in decorators):
+                return True
     return any(
-        isinstance(each, ast.If)
-        and isinstance(each.body[-1], (ast.Return, ast.Continue))
-        and _is_of_rank(module, each.test)
-        for each in before
+        isinstance(each.body[-1], (ast.Return, ast.Continue)) and _is_of_rank(module, each.test)
+        for each in module.ifs_above(inner)
     )
 
 

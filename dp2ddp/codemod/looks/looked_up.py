@@ -3,23 +3,21 @@
 It may be the class where the program's own texts, or files of settings beside it, name DataParallel as a value.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import of_the_user
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.projects import leading_texts
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
 
 HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
 PATHS = re.compile(r"(torch\.)?(nn\.)?(parallel\.)?(data_parallel\.)?DataParallel")
-FINDERS = {  # what finds a class of any module by its whole name
-    *("pydoc.locate", "builtins.eval"),
-    *(f"hydra.utils.{name}" for name in ("instantiate", "get_class", "get_object", "get_method", "call")),
-}
+HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get_object get_method call"))
+FINDERS = ("pydoc.locate", "builtins.eval", *HYDRA)  # what finds a class of any module by its whole name
 RUNS_TEXT = ("builtins.eval", "builtins.exec")
 IN_TEXT = re.compile(r"(?<!Distributed)(?<!FullySharded)\bDataParallel\b")
 
@@ -49,6 +47,14 @@ def lookups(module: Module) -> Iterator[tuple[ast.expr, str]]:
             )
         elif text is not None and IN_TEXT.search(text) and _finds_by_text(module, node):
             yield node, f"runs a text that names DataParallel: {text.strip()!r}"
+
+
+def imports_unread(module: Module, call: Call) -> bool:
+    """Whether a module is imported whose name stands elsewhere: `import_module(args.model)`."""
+    given = call.argument(0, "name") if call.name in IMPORTING else None
+    if given is None or any(module.texts(given)):
+        return False
+    return not any("." in text for text in leading_texts(module.value(given)))
 
 
 def _key(module: Module, node: ast.expr) -> ast.expr | None:

@@ -1,7 +1,5 @@
 """Where a file names a thing of a library, to call it, to derive from it, to ask for it, or to hand it on."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -11,7 +9,7 @@ from dp2ddp.codemod.rule import Change, rename
 from dp2ddp.source.helper_module import NAME as HELPERS
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")
-LOOKS = (*ASKING, "builtins.callable", "builtins.hasattr", "builtins.id")
+LOOKS = (*ASKING, "builtins.callable", "builtins.hasattr", "builtins.id", "builtins.super")
 
 
 def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, str]]:
@@ -35,24 +33,24 @@ def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterat
 
 
 def handed_on(module: Module, kind: Does) -> Iterator[tuple[ast.expr, str]]:
-    """Where functions of a kind are values: kept in a table, given to `partial`. Who calls them is not seen.
+    """Where functions of a kind are values. Who calls them is not seen."""
+    named = ((name, nodes) for name, nodes in module.mentions.items() if does(name) is kind)
+    return ((node, name) for name, nodes in named for node in nodes if is_handed_on(module, node, name))
 
-    Not where they are called, given a second name (which is followed), or only looked at.
+
+def is_handed_on(module: Module, node: ast.expr, name: str) -> bool:
+    """Whether a thing is a value: chosen, kept in a table, given to `partial`.
+
+    Not where it is called, derived from, given a second name (which is followed), or only looked at.
     """
-    for name, nodes in module.mentions.items():
-        if does(name) is not kind:
-            continue
-        for node in nodes:
-            around = module.parents[node]
-            is_seen = isinstance(
-                around, (ast.Attribute, ast.Compare, ast.Expr, ast.ClassDef, ast.FormattedValue)
-            )
-            is_named = isinstance(around, ast.Assign) and all(
-                module.name(each) == name for each in around.targets
-            )
-            is_called = isinstance(around, ast.Call) and (around.func is node or _only_looks(module, around))
-            if not is_seen and not is_named and not is_called:
-                yield node, name
+    match module.parents[node]:
+        case ast.Attribute() | ast.Compare() | ast.Expr() | ast.ClassDef() | ast.FormattedValue():
+            return False
+        case ast.Assign(targets=targets) if all(module.name(each) == name for each in targets):
+            return False
+        case ast.Call() as call if call.func is node or _only_looks(module, call):
+            return False
+    return not is_type_test(module, node)
 
 
 def _only_looks(module: Module, call: ast.Call) -> bool:

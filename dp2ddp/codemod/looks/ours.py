@@ -1,7 +1,5 @@
 """What an earlier conversion, or dp2ddp itself, has brought into a program: no rule looks at it."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Iterable, Iterator

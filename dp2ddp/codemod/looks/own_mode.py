@@ -1,7 +1,5 @@
 """A distributed mode of the script's own, which a conversion leaves as it is: it is not run."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 
@@ -60,37 +58,16 @@ def _branches(module: Module, node: ast.AST) -> Iterator[Branch]:
         inner = parent
 
 
-def is_guarded(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+def is_guarded(module: Module, node: ast.AST) -> bool:
     """Whether a condition stands before a node, in its function or around every call of that."""
-    inner = node
-    for parent in module.around(node):
-        if _is_condition(parent, inner):
-            return True
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if parent in seen:
-                return True  # of functions that call each other, the other calls decide
-            calls = module.program.calls_of(module, parent)
-            return all(is_guarded(other, call.node, seen | {parent}) for other, call in calls)
-        inner = parent
-    return False
+    return module.program.stands_under(module, node, _is_condition, all)
 
 
-def _is_condition(parent: ast.AST, inner: ast.AST) -> bool:
+def _is_condition(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
     """Whether it depends on something whether a part of this runs: on no constant, and not on `__name__`."""
-    match parent:
-        case ast.If(test=test) | ast.IfExp(test=test):
-            if inner is not test and _depends(test):
-                return True
-        case ast.BoolOp(values=values):
-            return inner is not values[0]
-    blocks = (getattr(parent, name, None) for name in ("body", "orelse"))
-    return any(_is_behind_return(block, inner) for block in blocks if isinstance(block, list))
-
-
-def _is_behind_return(block: list[ast.stmt], inner: ast.AST) -> bool:
-    """`if not args.distributed: return`, further up in the same block."""
-    before = block[: block.index(inner)] if inner in block else []
-    return any(_ends(each) for each in before if isinstance(each, ast.If))
+    if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test and _depends(parent.test):
+        return True
+    return any(map(_ends, module.ifs_above(inner)))  # `if not args.distributed: return`
 
 
 def _ends(choice: ast.If) -> bool:

@@ -1,7 +1,5 @@
 """Statements that only define: every rank may run them by itself, before the ranks join."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """What a program does itself with replicas: other parts in wrappers, batch norm over all replicas."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What an expression of a forward may be: made there, or something that outlives it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from enum import IntEnum
@@ -13,6 +11,7 @@ from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
+RETURNS = (ast.Return, ast.YieldFrom, ast.Yield)
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
 
 
@@ -30,12 +29,9 @@ class Sharing:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.buffers = _registered(program, "register_buffer")
-        self.weights = {
-            "weight",
-            "bias",
-            *_registered(program, "register_parameter"),
-            *_set_to_weights(program),
-        }
+        self.weights = (
+            {"weight", "bias"} | _registered(program, "register_parameter") | _set_to_weights(program)
+        )
         self.parameters: set[Parameter] = set()  # that somebody hands something shared
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
@@ -153,11 +149,7 @@ class Sharing:
 
     def returned_by(self, function: Function) -> list[ast.expr]:
         if function not in self._returned_by:
-            returned = (
-                each
-                for each in ast.walk(function)
-                if isinstance(each, (ast.Return, ast.YieldFrom, ast.Yield))
-            )
+            returned = (each for each in ast.walk(function) if isinstance(each, RETURNS))
             self._returned_by[function] = [
                 ast.List([each.value]) if isinstance(each, ast.Yield) else each.value
                 for each in returned
@@ -200,8 +192,7 @@ class Sharing:
 
 def _registered(program: Program, method: str) -> set[str]:
     """The names that modules are told: `register_buffer("mean", ...)`."""
-    calls = (call for module in program.modules for call in module.calls if call.method == method)
-    names = (call.argument(0, "name") for call in calls)
+    names = (call.argument(0, "name") for _, call in program.calls if call.method == method)
     return {str(each.value) for each in names if isinstance(each, ast.Constant)}
 
 

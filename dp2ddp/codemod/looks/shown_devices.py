@@ -1,7 +1,5 @@
 """Devices that a script shows, `print("Use GPU: {}".format(args.gpu))`, `print(device)`: ranks have others."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

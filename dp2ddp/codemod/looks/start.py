@@ -1,7 +1,5 @@
 """What a program does first: the statement before which the ranks join."""
 
-from __future__ import annotations
-
 import ast
 
 from dp2ddp.codemod.looks.quiet import Quiet

@@ -4,10 +4,8 @@ It can where everything that they hand to the main flow goes through objects tha
 results. What they change by another way, the other ranks do not see.
 """
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
@@ -27,7 +25,7 @@ POOLS = (
 )
 STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
 _SHARED = ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")
-_OF_PROCESSES = ("Queue", "SimpleQueue", "JoinableQueue", "Value", "Array", *_SHARED)
+_OF_PROCESSES = ("Pipe", "Queue", "SimpleQueue", "JoinableQueue", "Value", "Array", *_SHARED)
 MEETING_POINTS = {
     *(f"queue.{name}" for name in ("Queue", "LifoQueue", "PriorityQueue", "SimpleQueue")),
     *(f"threading.{name}" for name in _SHARED),
@@ -48,19 +46,8 @@ def is_starter(module: Module, call: Call) -> bool:
     """Whether a call makes a thread, a process or a pool, also of a class of the program."""
     if call.name in STARTERS or call.name is None and call.method in BY_CONTEXT:
         return True
-    definition = module.definition(call.node.func)
-    return definition is not None and _is_thread_class(*definition, set())
-
-
-def _is_thread_class(module: Module, owner: ast.AST, seen: set[ast.AST]) -> bool:
-    seen.add(owner)
-    for base in getattr(owner, "bases", ()):
-        definition = module.definition(base)
-        if module.name(base) in STARTERS:
-            return True
-        if definition and definition[1] not in seen and _is_thread_class(*definition, seen):
-            return True
-    return False
+    home, made = module.definition(call.node.func) or (module, None)
+    return any(other.name(base) in STARTERS for other, base in module.program.bases(home, made))
 
 
 def why_not(module: Module, call: Call) -> str | None:
@@ -76,8 +63,7 @@ def why_not(module: Module, call: Call) -> str | None:
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
     filled = _filled_arguments(*target, made=_made_for(call, target[1]))
-    leak = next(_leaks(parts, target[1]), None) or next(filled, None)
-    if leak:
+    if leak := next(_leaks(parts, target[1]), None) or next(filled, None):
         return f"changes `{leak}`, which the other ranks do not see"
     streams = {stream for part in parts for stream in _draws(*part)}
     shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
@@ -101,7 +87,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
 
     Pools of processes work on copies of what they hand over.
     """
-    shares = any(each.name in POOLS_OF_THREADS for home in module.program.modules for each in home.calls)
+    shares = any(each.name in POOLS_OF_THREADS for _, each in module.program.calls)
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
         if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
@@ -110,7 +96,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
         if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
             yield call, ast.unparse(given)
         for part in parts:
-            leak = next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
+            leak = next(_leaks(module.program.closure(*part), part[1]), None)
             if leak or shares and (leak := next(_filled_arguments(*part), None)):
                 yield call, leak
 
@@ -140,7 +126,7 @@ def _names_model(module: Module, node: ast.AST) -> bool:
     return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
 
 
-def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
+def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
         nodes = [*ast.walk(function)]

@@ -1,12 +1,11 @@
 """Local looks at a call: what its arguments say, what becomes of what it returns."""
 
-from __future__ import annotations
-
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope
@@ -57,17 +56,17 @@ def row_of(module: Module, call: Call) -> FunctionRow | None:
     return what_is(call.name) or what_is(base_in_library(module, call.name))
 
 
-def base_in_library(module: Module, name: str | None, depth: int = DEPTH) -> str | None:
+def base_in_library(module: Module, name: str | None) -> str | None:
     """`logging.FileHandler` of `class Log(logging.FileHandler)`, by its dotted name."""
-    home, definition = module.program.definition(name) or (module, None)
-    if not isinstance(definition, ast.ClassDef) or not depth:
-        return None
-    for base in definition.bases:
-        dotted = home.name(base)
-        above = base_in_library(home, dotted, depth - 1) if home.program.is_local(dotted) else dotted
-        if above:
-            return above
-    return None
+    return next(bases_in_libraries(module, name), None)
+
+
+def bases_in_libraries(module: Module, name: str | None) -> Iterator[str]:
+    """All classes of libraries that a class of the program is derived from."""
+    program = module.program
+    home, definition = program.definition(name) or (module, None)
+    names = (other.name(base) for other, base in program.bases(home, definition))
+    return (each for each in names if each and not program.is_local(each))
 
 
 def is_foreign(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
@@ -83,10 +82,7 @@ def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
     return is_foreign(module, made.func.value if isinstance(made.func, ast.Attribute) else made.func, depth)
 
 
-_GIVE_PATHS = {
-    *("joinpath", "with_suffix", "with_name", "with_stem"),
-    *("absolute", "resolve", "expanduser", "relative_to"),
-}
+_GIVE_PATHS = words("joinpath with_suffix with_name with_stem absolute resolve expanduser relative_to")
 
 
 def is_path(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
@@ -114,14 +110,16 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
     program = module.program
     if isinstance(target, ast.Attribute):
         for each in program.modules:
-            nodes = each.by_word.get(target.attr, ())
-            yield from ((each, node) for node in nodes if isinstance(node, ast.Attribute) and _is_load(node))
+            nodes = (node for node in each.by_word.get(target.attr, ()) if isinstance(node, ast.Attribute))
+            yield from ((each, node) for node in nodes if _is_load(each, node))
     elif isinstance(target, ast.Name):
         scope = module.scope_of[target].lookup(target.id)
-        yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(node))
+        yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(module, node))
         for each in program.modules if scope is module.top else ():
             if each is not module:
-                yield from ((each, node) for node in _imported(each, module, target.id) if _is_load(node))
+                yield from (
+                    (each, node) for node in _imported(each, module, target.id) if _is_load(each, node)
+                )
 
 
 def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
@@ -144,61 +142,64 @@ def _imported(module: Module, home: Module, name: str) -> Iterator[ast.Name | as
             yield from _names_in(module, alias, module.top)
 
 
-def _is_load(node: ast.Name | ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Load)
+def _is_load(module: Module, node: ast.Name | ast.Attribute) -> bool:
+    """Also of `rows += 1`, which changes the object in place."""
+    return isinstance(node.ctx, ast.Load) or isinstance(module.parents[node], ast.AugAssign)
 
 
-def is_only_written(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
-    """Whether nothing that comes of an object is looked at: then one that takes every call may stand in for it."""
+Fine = Callable[[Module, ast.AST, ast.AST], "bool | None"]
+
+
+def comes_only_to(module: Module, node: ast.AST, fine: Fine, seen: Set[ast.AST] = frozenset()) -> bool:
+    """Whether all uses of a value are fine, also by the names and attributes that it is kept in.
+
+    `fine` says so of what a value stands in; None: that has the value too, so its own uses are asked.
+    """
     if node in seen:
         return True
-    seen = seen | {node}
-    parent = module.parents[node]
+    seen, parent = seen | {node}, module.parents[node]
     match parent:
-        case ast.Expr() | ast.Delete():
+        case (
+            ast.Assign(targets=[ast.Name() | ast.Attribute() as target])
+            | ast.AnnAssign(target=ast.Name() | ast.Attribute() as target)
+            | ast.withitem(optional_vars=ast.Name() | ast.Attribute() as target)
+        ):
+            return all(comes_only_to(home, use, fine, seen) for home, use in loads(module, target))
+    answer = fine(module, parent, node)
+    return comes_only_to(module, parent, fine, seen) if answer is None else answer
+
+
+def is_only_written(module: Module, node: ast.AST) -> bool:
+    """Whether nothing that comes of an object is looked at: then one that takes every call may stand in for it."""
+    return comes_only_to(module, node, _is_written)
+
+
+def _is_written(module: Module, parent: ast.AST, node: ast.AST) -> bool | None:
+    match parent:
+        case ast.Expr() | ast.Delete() | ast.withitem(optional_vars=None):
             return True
-        case ast.Attribute(ctx=ast.Load(), value=value) if value is node:
-            return is_only_written(module, parent, seen)
+        case ast.Attribute(ctx=ast.Load()):
+            return None
         case ast.Attribute(value=value) | ast.Subscript(ctx=ast.Store() | ast.Del(), value=value) if (
             value is node
         ):
             return not isinstance(module.parents[parent], ast.AugAssign)  # which looks at it first
         case ast.Call(func=func) if func is node:
-            return is_only_written(module, parent, seen)
-        case ast.withitem(optional_vars=None):
-            return True
-        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.withitem(optional_vars=target):
-            is_kept = isinstance(target, (ast.Name, ast.Attribute)) and not _is_changed_in_place(
-                module, target
-            )
-            return is_kept and all(is_only_written(home, use, seen) for home, use in loads(module, target))
+            return None
     return False
-
-
-def _is_changed_in_place(module: Module, target: ast.Name | ast.Attribute) -> bool:
-    """`rows += 1`, of any name of that spelling."""
-    word = target.id if isinstance(target, ast.Name) else target.attr
-    return any(isinstance(module.parents[each], ast.AugAssign) for each in module.by_word[word])
 
 
 def is_only_read(module: Module, node: ast.expr) -> bool:
     """Whether all that is done with a store is `store["x"][:]`, `store.keys()` and `store.close()`."""
-    match module.parents[node]:
-        case ast.Assign(targets=[ast.Name() as target]):
-            pass
-        case ast.withitem(optional_vars=ast.Name() as target):
-            pass
-        case _:
-            return False
-    uses = loads(module, target)
-    return not _is_changed_in_place(module, target) and all(_reads(home, use) for home, use in uses)
+    return isinstance(module.parents[node], (ast.Assign, ast.withitem)) and comes_only_to(
+        module, node, _is_read
+    )
 
 
-def _reads(module: Module, store: ast.expr) -> bool:
-    parent = module.parents[store]
+def _is_read(module: Module, parent: ast.AST, node: ast.AST) -> bool:
     match module.parents[parent]:
         case ast.Call() if isinstance(parent, ast.Attribute):
             return parent.attr in ("close", "keys")
         case ast.Subscript(value=value, slice=ast.Slice() | ast.Tuple(), ctx=ast.Load()):
-            return value is parent and isinstance(parent, ast.Subscript) and parent.value is store
+            return value is parent and isinstance(parent, ast.Subscript) and parent.value is node
     return False

@@ -1,24 +1,21 @@
 """CUDA_VISIBLE_DEVICES, where a script sets it itself: the ranks may only join, and choose devices, behind that."""
 
-from __future__ import annotations
-
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import method
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Module
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+SETTERS = ("os.putenv", "os.environ.setdefault", "os.environ.update")
 NEW_START = ("os.execv", "os.execl")
 # What draws a number, or asks for a device.
 DRAWS = ("torch.", "numpy.random.", "random.", "uuid.", "secrets.", "os.urandom")
-HARMLESS = (
-    "torch.no_grad",
-    "torch.set_printoptions",
-    "torch.backends.",
-    "torch.device",
-    "torch.cuda.is_available",
+HARMLESS = tuple(
+    words("torch.no_grad torch.set_printoptions torch.backends. torch.device torch.cuda.is_available")
 )
 LOUD = ("builtins.print", "builtins.open", "builtins.input")
 LOUD_METHODS = ("info", "warning", "debug")
@@ -32,32 +29,21 @@ class Join:
     late: ast.stmt | None = None
 
 
-def settings(module: Module) -> list[ast.stmt]:
-    """Where a file sets CUDA_VISIBLE_DEVICES."""
-    statements: list[ast.stmt] = []
+def settings(module: Module) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+    """Where a file sets CUDA_VISIBLE_DEVICES, and to what."""
     for text in module.all(ast.Constant):
         statement = module.statement(text) if text.value == VISIBLE and text in module.parents else None
         match statement:
-            case ast.Assign(targets=[ast.Subscript(value=value)]) if module.name(value) == "os.environ":
-                statements.append(statement)
-            case ast.Expr(value=ast.Call(func=func)) if module.name(func) in (
-                "os.putenv",
-                "os.environ.setdefault",
-                "os.environ.update",
-            ):
-                statements.append(statement)
-    return statements
+            case ast.Assign(targets=[ast.Subscript(value=owner)], value=value):
+                if module.name(owner) == "os.environ":
+                    yield statement, value
+            case ast.Expr(value=ast.Call(func=func, args=given)) if module.name(func) in SETTERS:
+                yield statement, given[1] if len(given) > 1 else None
 
 
 def devices_set(module: Module) -> ast.expr | None:
     """What a script sets CUDA_VISIBLE_DEVICES to."""
-    for statement in settings(module):
-        match statement:
-            case ast.Assign(value=value):
-                return value
-            case ast.Expr(value=ast.Call(args=[_, value, *_])):
-                return value
-    return None
+    return next((value for _, value in settings(module) if value is not None), None)
 
 
 def visible_text(module: Module) -> str | None:
@@ -69,30 +55,21 @@ def visible_text(module: Module) -> str | None:
 def join_place(module: Module, act: ast.stmt) -> Join:
     """Where the ranks join: behind a new start of the script, and behind the setting of visible devices."""
     act = _behind_new_start(module, act)
-    assignments = settings(module)
-    if (
-        not assignments
-        or module.function_around(assignments[-1]) is None
-        and assignments[-1].lineno < act.lineno
-    ):
+    last = next(reversed([setting for setting, _ in settings(module)]), None)
+    if last is None or module.function_around(last) is None and last.lineno < act.lineno:
         return Join(act)
-    last = assignments[-1]
-    way = _way_to(module, act, last)
-    block = block_of(module, last)
-    following = block[block.index(last) + 1 :]
-    if way is None or not following or any(_acts(module, each, set()) for each in way):
+    way, behind = _way_to(module, act, last), module.behind(last)
+    if way is None or not behind or any(_acts(module, each) for each in way):
         return Join(act, last)
-    return Join(following[0])
+    return Join(behind[0])
 
 
 def _behind_new_start(module: Module, act: ast.stmt) -> ast.stmt:
     """A process that starts the script anew (PYTHONHASHSEED) must not have joined; ranks join in its second start."""
     while isinstance(act, ast.If) and any(_takes_the_place(module, node) for node in ast.walk(act)):
-        block = block_of(module, act)
-        following = block[block.index(act) + 1 :]
-        if not following:
-            return act
-        act = following[0]
+        if not (behind := module.behind(act)):
+            break
+        act = behind[0]
     return act
 
 
@@ -102,7 +79,7 @@ def _takes_the_place(module: Module, node: ast.AST) -> bool:
 
 def _way_to(module: Module, act: ast.stmt, setting: ast.stmt) -> list[ast.stmt] | None:
     """The statements that run between the first act and the setting; None if that cannot be told."""
-    block = block_of(module, act)
+    block = module.block_of(act)
     rest = block[block.index(act) :]
     if setting in rest:
         return rest[: rest.index(setting)]
@@ -116,30 +93,17 @@ def _way_to(module: Module, act: ast.stmt, setting: ast.stmt) -> list[ast.stmt] 
     return [*rest[: rest.index(statement)], *function.body[: function.body.index(setting)]]
 
 
-def _acts(module: Module, statement: ast.AST, seen: set[ast.AST]) -> bool:
+def _acts(module: Module, statement: ast.stmt) -> bool:
     """Whether running this draws, prints, writes or asks for a device, functions of the program included."""
-    seen.add(statement)
-    for node in ast.walk(statement):
-        if not isinstance(node, ast.Call):
-            continue
-        name = module.name(node.func) or ""
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if name in LOUD or called in LOUD_METHODS or method(called) is not None:
-            return True
-        if (
-            does(name) not in (None, Does.MAKE_DEVICE)
-            or name.startswith(DRAWS)
-            and not name.startswith(HARMLESS)
-        ):
-            return True
-        definition = module.definition(node.func)
-        if definition and definition[1] not in seen and _acts(*definition, seen):
-            return True
-    return False
+    parts = module.program.closure(module, statement)
+    return any(
+        _is_act(home, each) for home, part in parts for each in ast.walk(part) if isinstance(each, ast.Call)
+    )
 
 
-def block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
-    """The list of statements that a statement stands in."""
-    parent = module.parents[statement]
-    blocks = (getattr(parent, name, None) for name in ("body", "orelse", "finalbody"))
-    return next((block for block in blocks if isinstance(block, list) and statement in block), [statement])
+def _is_act(module: Module, call: ast.Call) -> bool:
+    name = module.name(call.func) or ""
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    draws = name.startswith(DRAWS) and not name.startswith(HARMLESS)
+    is_known = does(name) not in (None, Does.MAKE_DEVICE) or method(called) is not None
+    return draws or is_known or name in LOUD or called in LOUD_METHODS

@@ -1,17 +1,16 @@
 """Which wrapper stands for DataParallel, once a program."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.looks.replicated import has_own_parts
+from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
@@ -19,47 +18,32 @@ from dp2ddp.source.parsing import nodes_in
 
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
 # number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
-SPECIAL_HOMES = (
-    *(
-        "torch.autograd.grad",
-        "torch.autograd.functional",
-        "torch.autograd.Function",
-        "torch.autograd.function.",
-        "torch.autograd.graph",
-    ),
-    *(
-        "torch.func.",
-        "functorch.",
-        "torch.utils.checkpoint",
-        "torch.nn.SyncBatchNorm",
-        "torch.nn.parallel._functions.",
-    ),
-    *("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply", "torch.nn.parallel.replicate"),
-    *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
-    *("torch.nn.utils.prune", "torch.nn.utils.parametrize."),  # other parameters than at the wrap
+SPECIAL_HOMES = tuple(
+    words(
+        "torch.autograd.grad torch.autograd.functional torch.autograd.Function torch.autograd.function. functorch.",
+        "torch.autograd.graph torch.func. torch.utils.checkpoint torch.nn.SyncBatchNorm torch.nn.parallel._functions.",
+        "torch.nn.parallel.data_parallel torch.nn.parallel.parallel_apply torch.nn.parallel.replicate",
+        "torch.cuda.amp torch.amp torch.autocast torch.float16 torch.half",
+        "torch.nn.utils.prune torch.nn.utils.parametrize.",  # other parameters than at the wrap
+    )
 )
-SPECIAL_NAMES = {
-    *(
-        "half",
-        "requires_grad_",
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "register_backward_hook",
-    ),
-    *("register_full_backward_hook", "register_full_backward_pre_hook"),
-    *("device_ids", "output_device", "src_device_obj"),
-}
-COPIES = {"copy.copy", "copy.deepcopy", "torch.optim.swa_utils.AveragedModel"}
-SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
-NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
-          "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
+SPECIAL_NAMES = words(
+    "half requires_grad_ register_hook register_post_accumulate_grad_hook register_backward_hook",
+    "register_full_backward_hook register_full_backward_pre_hook device_ids output_device src_device_obj",
+)
+COPIES = words("copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel")
+SPECIAL_KEYWORDS = words("create_graph retain_graph requires_grad sparse")
+NARROW = words(
+    "KeyboardInterrupt ImportError ModuleNotFoundError FileNotFoundError OSError FileExistsError StopIteration",
+    "KeyError AttributeError SystemExit EOFError IOError",
+)
 
 
 @lru_cache(maxsize=1)
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if has_own_parts(program):
-        return "DataParallelOnRanks"
+        return "DataParallelInTurns" if parts_take_turns(program) else "DataParallelOnRanks"
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
     if filled := [*forwards_of(program).fillings()]:
         return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
@@ -70,6 +54,16 @@ def wrapper(program: Program) -> str:
     if may_give_large_outputs(program):
         return "WholeBatchInParts"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def parts_take_turns(program: Program) -> bool:
+    """Whether replicas that run by DataParallel's parts fill what outlives a forward: what they print is heard anyway.
+
+    Those that exchange messages while they run cannot.
+    """
+    return not has_callbacks(program) and any(
+        not only_prints(*filled) for filled in forwards_of(program).fillings()
+    )
 
 
 def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
@@ -129,9 +123,7 @@ def is_ordinary(program: Program) -> bool:
     names = _names_of(program, name)
     if _trains_more(program, names) or any(_copies_whole(module, names) for module in program.modules):
         return False
-    backwards = [
-        (module, call) for module in program.modules for call in module.calls if call.method == "backward"
-    ]
+    backwards = [each for each in program.calls if each[1].method == "backward"]
     return len(backwards) == 1 and _is_plain_step(*backwards[0], name)
 
 
@@ -192,22 +184,14 @@ def _names_of(program: Program, name: str) -> set[str]:
     functions = {
         each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
     }
-    calls = [call.node for module in program.modules for call in module.calls]
-    given = (
-        (functions.get(last_name(call.func), ()), number)
-        for call in calls
-        for number, each in enumerate(call.args)
-        if last_name(each) == name
-    )
-    named = {
-        each.arg for call in calls for each in call.keywords if each.arg and last_name(each.value) == name
-    }
-    # a method has one parameter more than its call has arguments
-    return {
-        name,
-        *named,
-        *(each.arg for parameters, number in given for each in parameters[number : number + 2]),
-    }
+    names = {name}
+    for _, call in program.calls:
+        parameters = functions.get(last_name(call.node.func), [])
+        for number, given in enumerate(call.node.args):
+            if last_name(given) == name:  # a method has one parameter more than its call has arguments
+                names |= {each.arg for each in parameters[number : number + 2]}
+        names |= {each.arg for each in call.node.keywords if each.arg and last_name(each.value) == name}
+    return names
 
 
 def _copies_whole(module: Module, names: set[str]) -> bool:
@@ -216,17 +200,28 @@ def _copies_whole(module: Module, names: set[str]) -> bool:
     copied = (call.node.args[0] for call in module.calls if call.name in COPIES and call.node.args)
     nodes = (node for thing in (*things, *copied) if thing is not None for node in nodes_in(thing))
     return any(
-        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+        last_name(node) in names and not isinstance(module.parents[node], ast.Attribute)
+        for node in (*nodes, *_put_into_dictionaries(module))
     )
+
+
+def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
+    """`net` of `state = {"net": net}` and of `state["net"] = net`: what is saved by that name, anywhere, has it."""
+    for node in module.all(ast.Dict):
+        yield from node.values
+    for call in module.calls:
+        if call.name == "builtins.dict":
+            yield from (each.value for each in call.node.keywords)
+    for statement in module.all(ast.Assign):
+        if any(isinstance(target, ast.Subscript) for target in statement.targets):
+            yield statement.value
 
 
 def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     wrapping, node = _wraps(program)[0]
     raw = last_name(Call(wrapping.parents[node], DATA_PARALLEL).argument(0, "module"))  # type: ignore[arg-type]
-    owners = [
-        call.node.func for each in program.modules for call in each.calls if call.method == "parameters"
-    ]
+    owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
     chains = [{last_name(node) for node in nodes_in(owner)} - {"parameters", ""} for owner in owners]
     return any(chain != {"self"} and not chain & {*names, raw} for chain in chains)
 
@@ -259,22 +254,15 @@ def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
 
 def _round_of(module: Module, node: ast.AST) -> ast.AST | None:
     """The loop that a node stands in, or the function where there is none; None at module level."""
-    return next((each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
+    return module.enclosing(node, *LOOPS, *FUNCTIONS)
 
 
 def _runs_before(module: Module, node: ast.AST, other: ast.AST) -> bool:
     """Whether `node` runs in every round in which `other` does: its block holds the other one, too."""
-    statement = module.statement(node)
     around = [other, *module.around(other)]
     return _round_of(module, node) is _round_of(module, other) and any(
-        each in around for each in _block_of(module, statement)
+        each in around for each in module.block_of(module.statement(node))
     )
-
-
-def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements that stand beside one, and itself."""
-    blocks = (value for _, value in ast.iter_fields(module.parents[statement]) if isinstance(value, list))
-    return next(block for block in blocks if statement in block)
 
 
 def _asks_for_parameters(module: Module, call: Call) -> bool:
@@ -290,32 +278,25 @@ def _asks_for_parameters(module: Module, call: Call) -> bool:
 
 def _may_go_on_after_errors(module: Module) -> bool:
     """Whether a rank might catch an error of its own rows, and go on without the others."""
-    return any(_catches_much(each) and _runs_something(module, each) for each in module.all(ast.Try))
-
-
-def _catches_much(node: ast.Try) -> bool:
-    return any(not _is_narrow(handler) and not _raises(handler) for handler in node.handlers)
+    return any(
+        _may_run_model(module, each)
+        for attempt in module.all(ast.Try)
+        if not all(map(_is_narrow, attempt.handlers))
+        for statement in attempt.body
+        for each in nodes_in(statement)
+        if isinstance(each, ast.Call)
+    )
 
 
 def _is_narrow(handler: ast.ExceptHandler) -> bool:
+    """Whether it catches a few kinds of errors alone, or raises what it has caught."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return all(isinstance(kind, ast.Name) and kind.id in NARROW for kind in kinds)
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.body[-1], ast.Raise)
-
-
-def _runs_something(module: Module, node: ast.Try) -> bool:
-    """Whether it may call a model: `model(x)`, or a function of the program."""
-    return any(_may_run_model(module, each) for statement in node.body for each in _calls(statement))
-
-
-def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    return (each for each in nodes_in(statement) if isinstance(each, ast.Call))
+    is_narrow = all(isinstance(kind, ast.Name) and kind.id in NARROW for kind in kinds)
+    return is_narrow or isinstance(handler.body[-1], ast.Raise)
 
 
 def _may_run_model(module: Module, call: ast.Call) -> bool:
+    """Whether it may call a model: `model(x)`, or a function of the program."""
     name = module.name(call.func)
     if name is None:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""

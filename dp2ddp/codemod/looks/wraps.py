@@ -1,7 +1,5 @@
 """Where models are wrapped in DataParallel, and for how many devices."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,10 +101,7 @@ def is_wrapper(module: Module, node: ast.expr) -> bool:
     bindings = module.bindings(node) if isinstance(node, ast.Name) else []
     above = [each.node for each in bindings if each.node and each.node.lineno < node.lineno]  # type: ignore[attr-defined]
     last = max(above, key=lambda each: each.lineno, default=None)  # type: ignore[attr-defined]
-    if (
-        isinstance(last, ast.Call)
-        and isinstance(last.func, ast.Attribute)
-        and last.func.attr in ("cuda", "to")
-    ):
-        last = last.func.value
+    match last:
+        case ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to")):
+            last = inner
     return isinstance(last, ast.Call) and module.name(last.func) in CLASSES

@@ -141,15 +141,36 @@ class Module:
             yield parent
             node = parent
 
+    def enclosing(self, node: ast.AST, *kinds: type[Node]) -> Node | None:
+        """The innermost node of some kinds that a node stands in."""
+        return next((each for each in self.around(node) if isinstance(each, kinds)), None)
+
     def function_around(self, node: ast.AST) -> Function | None:
         """The innermost function that a node stands in; None at module level (and in the body of a class there)."""
-        return next((each for each in self.around(node) if isinstance(each, FUNCTIONS)), None)
+        return self.enclosing(node, *FUNCTIONS)  # type: ignore[return-value]
+
+    def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements that stand beside one, and itself."""
+        blocks = (value for _, value in ast.iter_fields(self.parents[statement]) if isinstance(value, list))
+        return next((block for block in blocks if statement in block), [statement])
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node is, or stands in."""
         if isinstance(node, ast.stmt):
             return node
         return next(each for each in self.around(node) if isinstance(each, ast.stmt))
+
+    def behind(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements that follow one in its block."""
+        block = self.block_of(statement)
+        return block[block.index(statement) + 1 :]
+
+    def ifs_above(self, node: ast.AST) -> list[ast.If]:
+        """Those above a statement in its block: where one of them returns, the statement may not run."""
+        if not isinstance(node, ast.stmt):
+            return []
+        block = self.block_of(node)
+        return [each for each in block[: block.index(node)] if isinstance(each, ast.If)]
 
     def text(self, node: ast.AST) -> str:
         """A node as it is written."""
@@ -224,7 +245,7 @@ class Module:
                     if binding.how is Binds.DEFINITION and binding.node is not None:
                         return self, binding.node
             case ast.Attribute(value=ast.Name(id="self"), attr=attr):
-                owner = next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+                owner = self.enclosing(node, ast.ClassDef)
                 methods = owner.body if owner else []
                 return next(((self, each) for each in methods if getattr(each, "name", None) == attr), None)
         return self.program.definition(self.name(node))

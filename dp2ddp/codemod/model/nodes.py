@@ -1,9 +1,8 @@
 """The kinds of nodes that the model tells apart: the one table of them."""
 
-from __future__ import annotations
-
 import ast
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -14,13 +13,22 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)  # of their own names
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 IMPORTS = (ast.Import, ast.ImportFrom)
-BUILDING = (
-    "__init__",
-    "__new__",
-    "__post_init__",
-    "__init_subclass__",
-    "__setstate__",
-)  # methods that make an object
+# Methods that make an object.
+BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
+
+
+Each = TypeVar("Each", bound=Hashable)
+
+
+def all_from(begin: Iterable[Each], following: Callable[[Each], Iterable[Each]]) -> Iterator[Each]:
+    """Some things, and what follows from each, and so on, each once."""
+    pending, seen = [*begin], set()
+    while pending:
+        each = pending.pop()
+        if each not in seen:
+            seen.add(each)
+            yield each
+            pending += following(each)
 
 
 def last_name(node: ast.AST | None) -> str:

@@ -1,15 +1,13 @@
 """All files of a program, as one model: names are followed from file to file."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.codemod.model.flow import Flow
+from dp2ddp.codemod.model.flow import Flow, Source
 from dp2ddp.codemod.model.modules import Call, Module, Seen
-from dp2ddp.codemod.model.nodes import DEFINITIONS
+from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
 from dp2ddp.source.files import SourceFile
@@ -56,6 +54,10 @@ class Program:
     def modules(self) -> tuple[Module, ...]:
         """Each file once, the entry script first."""
         return tuple(dict.fromkeys([self.entry, *self.by_name.values()]))
+
+    @cached_property
+    def calls(self) -> tuple[tuple[Module, Call], ...]:
+        return tuple((module, call) for module in self.modules for call in module.calls)
 
     def is_local(self, dotted: str | None) -> bool:
         """Whether a name is of the program's own files."""
@@ -153,29 +155,61 @@ class Program:
             if definition[1] is function if definition else is_method and bool(call.method):
                 yield other, call
 
+    def stands_under(
+        self,
+        module: Module,
+        node: ast.AST,
+        asks: Callable[[Module, ast.AST, ast.AST], bool],
+        of_calls: Callable[[Iterable[bool]], bool],
+        seen: Set[ast.AST] = frozenset(),
+    ) -> bool:
+        """Whether what is asked holds of something around a node, or around all (any) calls of its function.
+
+        `asks`: of a node around, and what of it the node is in.
+        """
+        inner = node
+        for parent in module.around(node):
+            if asks(module, parent, inner):
+                return True
+            if isinstance(parent, NAMED_FUNCTIONS):
+                if parent in seen:
+                    return of_calls is all  # of functions that call each other, the other calls decide
+                calls, seen = self.calls_of(module, parent), seen | {parent}
+                own = (
+                    (other, each) for other, each in calls if each.name is None or self.is_local(each.name)
+                )
+                return of_calls(
+                    self.stands_under(home, each.node, asks, of_calls, seen) for home, each in own
+                )
+            inner = parent
+        return False
+
     def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
         """A function, and the functions, classes and methods of its own that it calls or reads, and so on."""
-        pending, seen = [(module, function)], {function}
-        while pending:
-            home, node = pending.pop()
-            yield home, node
-            for each in ast.walk(node):
-                called = each.func if isinstance(each, ast.Call) else each
-                if isinstance(called, ast.Attribute) or called is not each:
-                    definition = home.definition(called)
-                    if definition and definition[1] not in seen:
-                        seen.add(definition[1])
-                        pending.append(definition)
+        return all_from([(module, function)], _called_in)
+
+    def lineage(
+        self, module: Module, node: ast.AST | None, below: Set[ast.AST] = frozenset()
+    ) -> Iterator[tuple[Module, ast.ClassDef]]:
+        """A class, and the program's own classes that it is derived from; nothing of what is no class."""
+        if isinstance(node, ast.ClassDef) and node not in below:
+            yield module, node
+            for base in node.bases:
+                home, kind = module.definition(base) or (module, None)
+                yield from self.lineage(home, kind, below | {node})
+
+    def bases(self, module: Module, node: ast.AST | None) -> Iterator[Source]:
+        """All that a class is derived from, as it is named."""
+        return ((home, base) for home, kind in self.lineage(module, node) for base in kind.bases)
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:
         calls: dict[str, list[tuple[Module, Call]]] = {}
-        for module in self.modules:
-            for call in module.calls:
-                name = call.node.func.id if isinstance(call.node.func, ast.Name) else call.method
-                resolved = (call.name or "").rpartition(".")[2]
-                for each in {name, resolved} - {""}:
-                    calls.setdefault(each, []).append((module, call))
+        for module, call in self.calls:
+            name = call.node.func.id if isinstance(call.node.func, ast.Name) else call.method
+            resolved = (call.name or "").rpartition(".")[2]
+            for each in {name, resolved} - {""}:
+                calls.setdefault(each, []).append((module, call))
         return calls
 
     @cached_property
@@ -192,3 +226,10 @@ class Program:
     def methods(self) -> frozenset[str]:
         """The names of all functions that the program defines."""
         return frozenset(node.name for module in self.modules for node in module.all(ast.FunctionDef))
+
+
+def _called_in(part: tuple[Module, ast.AST]) -> Iterator[tuple[Module, ast.AST]]:
+    for each in ast.walk(part[1]):
+        called = each.func if isinstance(each, ast.Call) else each
+        if (isinstance(called, ast.Attribute) or called is not each) and (made := part[0].definition(called)):
+            yield made

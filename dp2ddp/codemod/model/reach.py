@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-PLAIN = (
-    "staticmethod",
-    "classmethod",
-    "property",
-    "setter",
-    "getter",
-)  # decorators that put nothing into a table
+# Decorators that put nothing into a table.
+PLAIN = ("staticmethod", "classmethod", "property", "setter", "getter")
+# Functions of Python's that find any class of any module, things of the one that they are given, of the one that calls.
+FINDS_ANYTHING = (
+    *("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"),
+    *("pydoc.locate", "runpy.run_module", "runpy.run_path"),
+)
+FINDS_IN_MODULE = ("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")
+FINDS_IN_CALLER = ("builtins.globals", "builtins.locals")
 FINDS_CLASSES = {"__subclasses__", "__init_subclass__", "modules"}  # `modules` of sys
 FINDS_METHODS = {"__getattribute__", "attrgetter", "methodcaller"}
 
@@ -36,22 +38,9 @@ FINDS_METHODS = {"__getattribute__", "attrgetter", "methodcaller"}
 class Lookups:
     """What libraries find by names that the text does not tell."""
 
-    anything: frozenset[str] = frozenset(  # functions that find any class of any module
-        {*("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__")}
-        | {*("pydoc.locate", "runpy.run_module", "runpy.run_path")}
-    )
-    of_module: frozenset[str] = frozenset(  # that find things of the module that they are given
-        {*("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")}
-    )
-    of_caller: frozenset[str] = frozenset(
-        {"builtins.globals", "builtins.locals"}
-    )  # of the module that calls them
+    anything: tuple[str, ...] = ()  # functions of libraries that find any class of any module
+    of_caller: tuple[str, ...] = ()  # that find things of the module that calls them
     plain: tuple[str, ...] = ()  # libraries whose decorators put nothing into a table
-
-    def with_libraries(
-        self, anything: Iterable[str], of_caller: Iterable[str], plain: tuple[str, ...]
-    ) -> Lookups:
-        return Lookups(self.anything | {*anything}, self.of_module, self.of_caller | {*of_caller}, plain)
 
 
 class Reach:
@@ -108,15 +97,10 @@ class Reach:
 
     def _may_override(self, module: Module, owner: ast.ClassDef) -> bool:
         """Whether a base of a class, or a keyword of it, is not the program's own: that may call what it knows."""
-        if owner.keywords or owner.decorator_list:
-            return True
-        for base in owner.bases:
-            if module.name(base) == "builtins.object":
-                continue
-            base_class = module.definition(base)
-            if base_class is None or not isinstance(base_class[1], ast.ClassDef) or base_class[1] is owner:
-                return True
-            if self._may_override(*base_class):  # type: ignore[arg-type]  # a class, as was asked
+        for home, kind in self.program.lineage(module, owner):
+            own = [home.definition(base) for base in kind.bases if home.name(base) != "builtins.object"]
+            are_own = all(each and isinstance(each[1], ast.ClassDef) and each[1] is not kind for each in own)
+            if kind.keywords or kind.decorator_list or not are_own:
                 return True
         return False
 
@@ -177,7 +161,7 @@ class Reach:
 
     def _finds_anything(self, module: Module) -> bool:
         if any(
-            call.name in self.lookups.anything and not _is_followed(module, call.node)
+            call.name in (*FINDS_ANYTHING, *self.lookups.anything) and not _is_followed(module, call.node)
             for call in module.calls
         ):
             return True
@@ -190,9 +174,9 @@ class Reach:
     def _looked_up(self, module: Module) -> Iterator[str]:
         """The files whose definitions a file looks up by their names."""
         for call in module.calls:
-            if call.name in self.lookups.of_module and (name := module.name(call.argument(0))):
+            if call.name in FINDS_IN_MODULE and (name := module.name(call.argument(0))):
                 yield name
-            elif call.name in self.lookups.of_caller:
+            elif call.name in (*FINDS_IN_CALLER, *self.lookups.of_caller):
                 yield module.dotted
         for node in module.all(ast.Attribute):
             if node.attr == "__dict__" and (name := module.name(node.value)):

@@ -89,9 +89,8 @@ class Reader:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scope_of: dict[ast.AST, Scope] = {}
         self.stars: list[str] = []  # modules of which all names are imported
-        self.attributes: dict[
-            str, list[Binding]
-        ] = {}  # by name: what is set on anything, variables of classes too
+        # by name: what is set on anything, variables of classes too
+        self.attributes: dict[str, list[Binding]] = {}
         self._read_all(tree)
 
     def _read_all(self, tree: ast.Module) -> None:

@@ -8,34 +8,22 @@ line: no edit, no note; a hazard of that rule is accepted by it, since none goes
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from tokenize import COMMENT, generate_tokens
 
-from dp2ddp.codemod.edits import ParsedFile
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.positions import bounds
+from dp2ddp.codemod.plans.planned import Planned
 from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
-
-if TYPE_CHECKING:
-    from dp2ddp.codemod.plans.planned import Planned
 
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
 _OPTION = re.compile(r"(?P<code>[A-Za-z]+\d+):(?:(?P<where>.+?):)?(?P<line>\d+)(?:\s+(?P<reason>.*))?")
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Delete, ast.Raise, ast.Assert)
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """That somebody answered a hazard, how, and why."""
-
-    by: str  # comment or option
-    reason: str = ""
-
-    def __str__(self) -> str:
-        how = "a comment" if self.by == "comment" else "--accept"
-        return f"{how}: {self.reason}" if self.reason else how
 
 
 @dataclass(frozen=True)
@@ -121,28 +109,20 @@ class Comment:
 class Comments:
     """Those of one file, by the lines that they speak for."""
 
-    def __init__(self, script: ParsedFile) -> None:
-        self._script = script
-        positions = script.positions
+    def __init__(self, script: Module) -> None:
+        self._script, text = script, script.source.text
         self._by_line: dict[int, Comment] = {}
         self._alone: set[int] = set()  # lines that are nothing but a comment
-        if "dp2ddp:" not in positions.text:
-            return
-        for line in range(1, len(positions.line_starts) + 1):
-            text = positions.text[positions.line_starts[line - 1] : positions.line_end(line)]
-            if text.lstrip().startswith("#"):
-                self._alone.add(line)
-            match = _COMMENT.search(text)
-            if match and not self._is_in_text(positions.line_starts[line - 1] + match.start()):
-                word, codes, reason = match.groups()
-                named = tuple(code.strip().upper() for code in (codes or "").split(",") if code.strip())
-                self._by_line[line] = Comment(line, match.start() + 1, word, named, reason.strip())
-
-    def _is_in_text(self, place: int) -> bool:
-        """Whether a string of the script stands there, and no comment."""
-        texts = (node for node in self._script.nodes(ast.Constant, ast.JoinedStr) if _is_string(node))
-        spans = map(self._script.positions.span, texts)
-        return any(span.start <= place < span.end for span in spans)
+        lines = io.StringIO(text if "dp2ddp:" in text else "", newline=None)
+        for token in generate_tokens(lines.readline):
+            if token.type == COMMENT:
+                line, column = token.start
+                self._alone |= set() if token.line[:column].strip() else {line}
+                if match := _COMMENT.search(token.string):
+                    word, codes, reason = match.groups()
+                    named = tuple(code.strip().upper() for code in (codes or "").split(",") if code.strip())
+                    place = column + match.start() + 1
+                    self._by_line[line] = Comment(line, place, word, named, reason.strip())
 
     def __iter__(self) -> Iterator[Comment]:
         return iter(self._by_line.values())
@@ -160,23 +140,16 @@ class Comments:
         return next((comment for comment in comments if comment and comment.accepts(code)), None)
 
     def _lines_for(self, node: ast.AST) -> Iterator[int]:
-        line = getattr(node, "lineno", 1)
-        yield line
-        statement = None if isinstance(node, ast.Module) else self._script.statement(node)
-        first = line
-        if statement is not None:
-            first = min(
-                [statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))]
-            )
+        starts = [getattr(node, "lineno", 1)]
+        yield starts[0]
+        if not isinstance(node, ast.Module):
+            statement = self._script.statement(node)
+            starts.append(bounds(statement)[0])
             yield statement.lineno
             if isinstance(statement, _SIMPLE):
-                yield statement.end_lineno or line
-        for start in {line, first}:
+                yield statement.end_lineno or statement.lineno
+        for start in starts:
             above = start - 1
             while above in self._alone:
                 yield above
                 above -= 1
-
-
-def _is_string(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)

@@ -1,13 +1,12 @@
 """Hazards that a person has answered, and answers to none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
-from dp2ddp.codemod.edits import Hazard, Note, ParsedFile
-from dp2ddp.codemod.plans.acceptance import Acceptance, AcceptOption, Comment, Comments
-from dp2ddp.codemod.plans.planned import Planned
+from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.plans.acceptance import AcceptOption, Comment, Comments
+from dp2ddp.codemod.plans.planned import Acceptance, Planned
 from dp2ddp.codemod.rule import all_rules
 
 
@@ -24,11 +23,7 @@ def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption
 
 
 def stale_comments(
-    file: ParsedFile,
-    shown: str | None,
-    comments: Comments,
-    hazards: Iterable[Planned],
-    ran: Set[str],
+    file: Module, shown: str | None, comments: Comments, hazards: Iterable[Planned], ran: Set[str]
 ) -> Iterator[Planned]:
     """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen.
 
@@ -53,7 +48,7 @@ def stale_comments(
                 yield _stale_note(file, shown, comment, code, known)
 
 
-def _stale_note(file: ParsedFile, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
+def _stale_note(file: Module, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
     message = (
         "accepts no hazard: there is none of this code here (any more); take the comment out"
         if code in known

@@ -1,18 +1,17 @@
 """Promises about a result that are checked before it is handed over: it is Python, other lines stay."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection
 
-from dp2ddp.codemod.edits import DropArgument, Guard, ParsedFile
+from dp2ddp.codemod.edits import DropArgument, Guard
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import bounds
 from dp2ddp.codemod.plans.planned import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import LINE_END, is_python
 
 
-def check_result(file: ParsedFile, plan: Plan, after: str) -> None:
+def check_result(file: Module, plan: Plan, after: str) -> None:
     """Our own promises, kept in production and not only in tests."""
     name = file.source.name
     if not is_python(after):
@@ -38,7 +37,7 @@ def touched_lines(plan: Plan) -> set[int]:
     return touched
 
 
-def moved_lines(file: ParsedFile, plan: Plan) -> set[int]:
+def moved_lines(file: Module, plan: Plan) -> set[int]:
     """The lines that may begin elsewhere: those of a statement, or of the head of a block, with an edit in it."""
     moved: set[int] = set()
     for edit in plan.text_edits():
@@ -51,7 +50,7 @@ def moved_lines(file: ParsedFile, plan: Plan) -> set[int]:
     return moved
 
 
-def _begins_its_line(file: ParsedFile, statement: ast.stmt) -> bool:
+def _begins_its_line(file: Module, statement: ast.stmt) -> bool:
     positions = file.positions
     line_start = positions.line_starts[bounds(statement)[0] - 1]
     return not positions.text[line_start : positions.span(statement).start].strip()

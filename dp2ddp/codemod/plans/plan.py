@@ -1,13 +1,11 @@
 """What the rules find in a file, with its place, sorted and answered."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.edits import Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.edits import CODE, Gone, Hazard, Note, PassTo, TextEdit, gone_with
 from dp2ddp.codemod.looks.library_ranks import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -21,7 +19,6 @@ from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
-CODE = ("code", "helper", "test")  # the parts of edits that hold new code
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def _if_present(module: Module, finding: Finding) -> Finding:
     node = finding.edit.node if isinstance(finding, Change) else finding.node
     if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
         return finding
-    text = next((each for each in module.around(node) if isinstance(each, ast.JoinedStr)), None)
+    text = module.enclosing(node, ast.JoinedStr)
     if text is None:
         return finding
     message = f"`{ast.unparse(node)}` stands inside a long f-string, where it cannot be edited"

@@ -1,16 +1,26 @@
 """What rules have found, with its place: data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dp2ddp.codemod.edits import Finding, Hazard, Note, ParsedFile, TextEdit
-from dp2ddp.codemod.plans.acceptance import Acceptance
+from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"
 WRAP_RULES = (WRAP_RULE, "DDP204", "DDP702")  # its functions, idiomatic
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That somebody answered a hazard, how, and why."""
+
+    by: str  # comment or option
+    reason: str = ""
+
+    def __str__(self) -> str:
+        how = "a comment" if self.by == "comment" else "--accept"
+        return f"{how}: {self.reason}" if self.reason else how
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Plan:
         return [edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))]
 
 
-def place(file: ParsedFile, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:
+def place(file: Module, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:
     """A finding with its place in a file; `shown`: the path of a local module."""
     node = finding.node
     start = file.positions.span(node).start

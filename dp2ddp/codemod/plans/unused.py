@@ -1,7 +1,5 @@
 """Imports that the edits leave unused: `from torch.nn import DataParallel` goes with the last use of DataParallel."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

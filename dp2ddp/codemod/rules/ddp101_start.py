@@ -1,56 +1,45 @@
-"""DDP101: where the ranks join."""
+"""Join the ranks before the script does anything.
 
-from __future__ import annotations
+`init_distributed()` comes before the first statement that does more than define. A setting of
+`CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
+the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
+known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
+script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
+starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line. Where a library wraps
+the model by itself (DDP208) it is `join_ranks()`, and libraries see the ranks.
+
+What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
+
+Started by plain `python`, the script is a world of one and trains as it did on one device.
+
+docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, named_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, diff, flags
 
 # Where scripts look classes and functions up by a name: nothing there writes a file.
-WRITES_NOTHING = (
-    "torch.nn",
-    "torch.optim",
-    "torch.float",
-    "torchvision.models",
-    "torchvision.transforms",
-    "argparse",
+WRITES_NOTHING = tuple(
+    words("torch.nn torch.optim torch.float torchvision.models torchvision.transforms argparse")
 )
 
+_BECAUSE = "the process group starts here, before the first random number or CUDA call"
 
-class Start(Rule):
-    """Join the ranks before the script does anything.
 
-    ## What it does
-    `init_distributed()` comes before the first statement that does more than define. A setting of
-    `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
-    the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
-    known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-    script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
-    starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line. Where a library wraps
-    the model by itself (DDP208) it is `join_ranks()`, and libraries see the ranks.
-
-    ## Why
-    What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
-
-    ## Safety
-    Started by plain `python`, the script is a world of one and trains as it did on one device.
-
-    ## References
-    docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
-    """
-
-    code = "DDP101"
-    name = "start"
+class Start(ExactRule):
     nodes = ("BaseStatement",)
     everywhere = True
     examples = (
@@ -89,7 +78,7 @@ class Start(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         entry = module.program.entry
         if module is not entry:
-            yield from (_too_late(each) for each in settings(module) if module.function_around(each))
+            yield from (_too_late(each) for each, _ in settings(module) if module.function_around(each))
             return
         if not module.tree.body or has_joined(module):
             return
@@ -104,10 +93,12 @@ class Start(Rule):
             yield Change(anew, ("have_one_hash_seed",))
         by_library = bool(library_wraps(module.program))
         helper = "join_ranks" if by_library else "init_distributed"
-        edit = InsertBefore(join.before, f"{helper}()", "each rank joins here, before anything is done")
+        edit = InsertBefore(join.before, f"{helper}()", _BECAUSE)
         yield Change(edit, (helper,))
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
-            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
+            guard = InsertBefore(
+                join.before, "refuse_own_files()", "rank 0 alone writes files, whoever does it"
+            )
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
             yield _by_command(join.before)
@@ -119,13 +110,15 @@ class Start(Rule):
 def _may_write_unseen(module: Module) -> bool:
     """Whether files may be written where the text does not say so: then each rank looks at what it opens.
 
-    By libraries that nobody knows, by a function of a library that is looked up by a name, by code that is a text.
+    By libraries that nobody knows, by a function of a library that is looked up by a name, by code that is a text, by a
+    module that was not read.
     """
     imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
     imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
     unknown = (name for name in imported if not is_known_library(name) and not module.program.is_local(name))
     return any(unknown) or any(
-        call.name == "builtins.exec" or _is_looked_up(module, call) for call in module.calls
+        call.name == "builtins.exec" or _is_looked_up(module, call) or imports_unread(module, call)
+        for call in module.calls
     )
 
 

@@ -1,6 +1,16 @@
-"""DDP102: devices that are named by a number."""
+"""Use the rank's own device where the script names one by its number.
 
-from __future__ import annotations
+`"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`, also under other names
+(`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`).
+`torch.cuda.set_device(...)` goes: joining has set the rank's device.
+
+With the number, every rank would put its model on the first GPU.
+
+The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
+second name of one, may be model parallelism: a hazard. What shows such a number, or the device, stays: a note.
+
+torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +19,7 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
@@ -17,27 +27,7 @@ SHOWN = "shows `{}` as the device in use; every rank uses a device of its own, w
 NUMBERLESS = "shows `{}`, which is `cuda` without a number from now on: every rank uses a device of its own"
 
 
-class DeviceIndexed(Rule):
-    """Use the rank's own device where the script names one by its number.
-
-    ## What it does
-    `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`, also under other names
-    (`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`).
-    `torch.cuda.set_device(...)` goes: joining has set the rank's device.
-
-    ## Why
-    With the number, every rank would put its model on the first GPU.
-
-    ## Safety
-    The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
-    second name of one, may be model parallelism: a hazard. What shows such a number, or the device, stays: a note.
-
-    ## References
-    torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
-    """
-
-    code = "DDP102"
-    name = "device-index"
+class DeviceIndexed(ExactRule):
     nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
         diff("""

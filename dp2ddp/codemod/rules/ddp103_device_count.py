@@ -1,36 +1,26 @@
-"""DDP103: the number of devices."""
+"""Count the ranks where the script counts devices.
 
-from __future__ import annotations
+`torch.cuda.device_count()` becomes `count_ranks()`, unless it is asked whether there is any device.
+
+The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
+
+Whether there is any GPU (`device_count() >= 1`, `if not device_count():`) is asked as before.
+
+docs/semantics.md#device-count.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
 ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
 
 
-class DeviceCount(Rule):
-    """Count the ranks where the script counts devices.
-
-    ## What it does
-    `torch.cuda.device_count()` becomes `count_ranks()`, unless it is asked whether there is any device.
-
-    ## Why
-    The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
-
-    ## Safety
-    Whether there is any GPU (`device_count() >= 1`, `if not device_count():`) is asked as before.
-
-    ## References
-    docs/semantics.md#device-count.
-    """
-
-    code = "DDP103"
-    name = "device-count"
+class DeviceCount(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""
@@ -53,7 +43,7 @@ class DeviceCount(Rule):
         for call in module.calls:
             is_count = does(call.name) is Does.COUNT_DEVICES
             if is_count and not asks_for_any(module, call.node):
-                yield rename(call.node.func, "count_ranks", "as many devices as ranks")
+                yield rename(call.node.func, "count_ranks", "the number of devices is the number of ranks")
 
 
 def asks_for_any(module: Module, node: ast.AST) -> bool:

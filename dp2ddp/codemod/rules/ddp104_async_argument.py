@@ -1,35 +1,25 @@
-"""DDP104: an argument of old versions of torch."""
+"""Call `async` by its name of today.
 
-from __future__ import annotations
+`x.cuda(async=True)` becomes `x.cuda(non_blocking=True)`.
+
+`async` has been a keyword since Python 3.7: the script does not parse.
+
+Nothing else of the text changes.
+
+What is new in Python 3.7.
+"""
 
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, diff
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
 
 
-class AsyncArgument(Rule):
-    """Call `async` by its name of today.
-
-    ## What it does
-    `x.cuda(async=True)` becomes `x.cuda(non_blocking=True)`.
-
-    ## Why
-    `async` has been a keyword since Python 3.7: the script does not parse.
-
-    ## Safety
-    Nothing else of the text changes.
-
-    ## References
-    What is new in Python 3.7.
-    """
-
-    code = "DDP104"
-    name = "async-argument"
+class AsyncArgument(ExactRule):
     nodes = ("Arg",)
     everywhere = True
     examples = (

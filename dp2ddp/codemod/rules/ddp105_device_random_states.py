@@ -1,13 +1,22 @@
-"""DDP105: random states of all devices."""
+"""Keep the random states of all devices.
 
-from __future__ import annotations
+`torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state`
+and `set_rng_state` with a device, and `torch.random.fork_rng`.
+
+A rank has one device; a checkpoint holds the state of each.
+
+A checkpoint of the script under DataParallel can be read: it has a state for each device. `get_rng_state()` without
+a device is the script's own stream; what a module's methods ask is their replica's. Both are left alone.
+
+docs/semantics.md#device-streams.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, rename
 
 HELPERS = {
     "torch.cuda.get_rng_state_all": "get_device_states",
@@ -21,26 +30,7 @@ FORKS = "torch.random.fork_rng"
 BECAUSE = "a device of each rank"
 
 
-class DeviceRandomStates(Rule):
-    """Keep the random states of all devices.
-
-    ## What it does
-    `torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state`
-    and `set_rng_state` with a device, and `torch.random.fork_rng`.
-
-    ## Why
-    A rank has one device; a checkpoint holds the state of each.
-
-    ## Safety
-    A checkpoint of the script under DataParallel can be read: it has a state for each device. `get_rng_state()` without
-    a device is the script's own stream; what a module's methods ask is their replica's. Both are left alone.
-
-    ## References
-    docs/semantics.md#device-streams.
-    """
-
-    code = "DDP105"
-    name = "device-random-states"
+class DeviceRandomStates(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

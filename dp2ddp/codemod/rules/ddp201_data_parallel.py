@@ -1,55 +1,53 @@
-"""DDP201: the wrap."""
+"""Wrap the model for the ranks.
 
-from __future__ import annotations
+`nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
+
+- `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
+  one backward a step; whatever else happens when it runs, it refuses with an error.
+- `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
+  so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
+- `WholeBatch`, which sums them behind backward, where several models are wrapped.
+- `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
+  `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
+- `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
+- `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
+  library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs. In their place
+  `DataParallelInTurns` and `LibrarysInTurns` where forwards or hooks fill something.
+  `AnyDataParallel`, under all of these, where the script asks for the type.
+
+Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
+
+Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+
+docs/semantics.md#batch-size, docs/semantics.md#replicas.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
-from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_classes, is_own_class
-from dp2ddp.codemod.looks.wrapper import only_prints, wrapper
+from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
+from dp2ddp.codemod.looks.wrapper import parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags, notes, rebase, rename
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, notes, rebase, rename
 
-BECAUSE = "each rank computes its rows of the batch"
-IN_PARTS = ("DataParallelOnRanks", "LibrarysOnRanks")
+_CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
+_SUMS = f"{_CHUNKS}, gradients are summed over ranks"
+_TURNS = f"{_SUMS}; ranks take turns, as a forward changes what the others see"
+_MEANINGS = {  # helper -> what takes DataParallel's place
+    "WholeBatchDDP": f"{_CHUNKS}, DDP's reducer sums gradients",
+    "WholeBatchInParts": "each rank computes its chunk, large outputs stay there, gradients are summed over ranks",
+    "WholeBatchInTurns": _TURNS,
+    "DataParallelInTurns": _TURNS,
+    "LibrarysInTurns": _TURNS,
+    "AnyDataParallel": "a class of your own is one, too",
+}
 
 
-class DataParallelWrap(Rule):
-    """Wrap the model for the ranks.
-
-    ## What it does
-    `nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
-
-    - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
-      one backward a step; whatever else happens when it runs, it refuses with an error.
-    - `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
-      so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
-    - `WholeBatch`, which sums them behind backward, where several models are wrapped.
-    - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
-      `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
-    - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
-    - `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
-      library (torch_geometric's, mmcv's), installed or not: `rebase` puts it there when the script runs.
-      `AnyDataParallel`, under all of these, where the script asks for the type.
-
-    ## Why
-    Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
-
-    ## Safety
-    Names are followed from file to file; what is found by a computed name is a hazard (DDP902). So is a forward that
-    changes what outlives it, under a class that overrides parts: its replicas take no turns.
-
-    ## References
-    docs/semantics.md#batch-size, docs/semantics.md#replicas.
-    """
-
-    code = "DDP201"
-    name = "data-parallel"
+class DataParallelWrap(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""
@@ -81,18 +79,18 @@ class DataParallelWrap(Rule):
               for graphs in loader:
                   loss(net(graphs)).backward()
         """),
-        flags("""
-            # changes what other ranks do not see (line 8
-            import torch
-            class Mine(torch.nn.DataParallel):
-                def gather(self, outputs, output_device):
-                    return outputs
-            sizes = []
-            class Net(torch.nn.Module):
-                def forward(self, x):
-                    sizes.append(len(x))
-                    return x
-            net = Mine(Net())
+        diff("""
+              import torch
+            - class Mine(torch.nn.DataParallel):
+            + class Mine(DataParallelInTurns):
+                  def gather(self, outputs, output_device):
+                      return outputs
+              sizes = []
+              class Net(torch.nn.Module):
+                  def forward(self, x):
+                      sizes.append(len(x))
+                      return x
+              net = Mine(Net())
         """),
         notes("""
             # one device
@@ -110,15 +108,14 @@ class DataParallelWrap(Rule):
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
             helper = _helper(module, node, name, is_test)
+            because = f"{name.rpartition('.')[2]} -> {helper}: {_MEANINGS.get(helper, _SUMS)}"
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
                 continue
             if name == DATA_PARALLEL:
-                yield rename(node, helper, BECAUSE)
+                yield rename(node, helper, because)
             elif not is_test:
-                yield rebase(node, helper, BECAUSE)
-            if helper in IN_PARTS:
-                yield from _unseen(module, node)
+                yield rebase(node, helper, because)
 
 
 def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
@@ -134,18 +131,7 @@ def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
 def _helper(module: Module, node: ast.expr, name: str, is_test: bool) -> str:
     if is_test and has_own_classes(module.program):
         return "AnyDataParallel"
+    kind = "InTurns" if parts_take_turns(module.program) else "OnRanks"
     if name != DATA_PARALLEL:
-        return "LibrarysOnRanks"
-    return "DataParallelOnRanks" if is_own_class(module, node) else wrapper(module.program)
-
-
-def _unseen(module: Module, node: ast.AST) -> Iterator[Hazard]:
-    """Replicas that run by parts are all heard, and take no turns."""
-    fillings = () if has_callbacks(module.program) else forwards_of(module.program).fillings()
-    for home, place in [each for each in fillings if not only_prints(*each)][:1]:
-        where = f"line {getattr(place, 'lineno', 0)} of {home.shown}"
-        yield Hazard(
-            node,
-            f"a forward changes what other ranks do not see ({where}), and replicas of this class take no turns",
-            "take that out of the forward, or wrap the model in nn.DataParallel itself, whose replicas take turns",
-        )
+        return f"Librarys{kind}"
+    return f"DataParallel{kind}" if is_own_class(module, node) else wrapper(module.program)

@@ -1,15 +1,25 @@
-"""DDP204: the parts of DataParallel, called by hand."""
+"""Run the parts of DataParallel over the ranks.
 
-from __future__ import annotations
+`scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
+`data_parallel` become functions of the same arguments and results, `..._on_ranks`; what runs replicas, `..._in_turns`
+where a forward or a hook of the program fills something that outlives it.
+
+They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
+outputs: every rank holds all of them, so the code around stays as it is written.
+
+`parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
+another way raises on every other rank. In turns, a function that is no replica raises.
+
+torch/nn/parallel/*.py; docs/training.md#models.
+"""
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.forwards import fills_something
-from dp2ddp.codemod.looks.mentions import mentions, replaced
+from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -22,31 +32,13 @@ HELPERS = {
     "torch.nn.parallel._functions.Broadcast.apply": "broadcast_on_ranks",
     "torch.nn.parallel._functions.ReduceAddCoalesced.apply": "reduce_add_on_ranks",
 }
-RUNNING = ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+IN_TURNS = {
+    "torch.nn.parallel.data_parallel": "data_parallel_in_turns",
+    "torch.nn.parallel.parallel_apply": "parallel_apply_in_turns",
+}
 
 
-class ParallelFunctions(Rule):
-    """Run the parts of DataParallel over the ranks.
-
-    ## What it does
-    `scatter`, `replicate`, `parallel_apply`, `gather`, `Broadcast.apply`, `Scatter.apply` and the functional
-    `data_parallel` become functions of the same arguments and results, `..._on_ranks`. A hazard where a forward or a
-    hook of the program changes something that outlives it.
-
-    ## Why
-    They copy to devices of one process; a rank has one device. The script holds all chunks, all replicas and all
-    outputs: every rank holds all of them, so the code around stays as it is written.
-
-    ## Safety
-    `parallel_apply` runs replica r on rank r alone, and gives all ranks the outputs of all. A replica that is called in
-    another way raises on every other rank.
-
-    ## References
-    torch/nn/parallel/*.py; docs/training.md#models.
-    """
-
-    code = "DDP204"
-    name = "parallel-functions"
+class ParallelFunctions(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""
@@ -61,25 +53,20 @@ class ParallelFunctions(Rule):
             -     return nn.parallel.gather(outputs, devices[0])
             +     return gather_on_ranks(outputs, devices[0])
         """),
-        flags("""
-            # change something that other ranks do not see
-            from torch import nn
-            class Net(nn.Module):
-                def forward(self, x):
-                    self.seen.append(x.mean().item())
-                    return x
-            y = nn.parallel.data_parallel(Net(), x)
+        diff("""
+              from torch import nn
+              class Net(nn.Module):
+                  def forward(self, x):
+                      self.seen.append(x.mean().item())
+                      return x
+            - y = nn.parallel.data_parallel(Net(), x)
+            + y = data_parallel_in_turns(Net(), x)
         """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        yield from replaced(module, HELPERS, "rank r computes part r")
-        exchange = has_callbacks(module.program)  # which DDP207 looks at
-        for node, name in () if exchange else mentions(module, RUNNING):
-            if fills_something(module.program):
-                yield Hazard(
-                    node,
-                    f"replicas that {name.rpartition('.')[2]} runs change something that other ranks do not see",
-                    "wrap the model in nn.DataParallel, whose replicas take turns then",
-                )
+        exchange = has_callbacks(module.program)  # while they run, which DDP207 looks at
+        in_turns = fills_something(module.program) and not exchange
+        helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
+        yield from replaced(module, helpers, "rank r computes chunk r")

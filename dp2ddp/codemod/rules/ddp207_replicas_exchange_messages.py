@@ -1,6 +1,17 @@
-"""DDP207: replicas that exchange messages while they run."""
+"""Let replicas that exchange messages while they run be ranks.
 
-from __future__ import annotations
+Batch norm that is synchronised between the replicas of DataParallel (Synchronized-BatchNorm-PyTorch and its
+copies) stays as it is written: its class SyncMaster gets the decorator `@master_on_ranks`. A hazard where layers
+talk with each other in another way, and where a part of DataParallel is replaced in torch.
+
+Replicas are threads there, which send their sums to the first one's. As processes they would wait for ever.
+
+Every rank gets the messages of all replicas, in their order, and calls the layer's own function of them: the
+formula (eps, biased or not, momentum) is the script's. Gradients go back the same way. A layer whose callback
+nobody calls is plain batch norm, and is left alone.
+
+Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/semantics.md#sync-batchnorm.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +25,7 @@ from dp2ddp.codemod.looks.replicated import (
     talks_through_master,
 )
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Flags, Rewrites, Untouched
 
 _LAYER = """
                 import torch
@@ -43,28 +54,7 @@ _WRAPPER = """
 """
 
 
-class ReplicasExchangeMessages(Rule):
-    """Let replicas that exchange messages while they run be ranks.
-
-    ## What it does
-    Batch norm that is synchronised between the replicas of DataParallel (Synchronized-BatchNorm-PyTorch and its
-    copies) stays as it is written: its class SyncMaster gets the decorator `@master_on_ranks`. A hazard where layers
-    talk with each other in another way, and where a part of DataParallel is replaced in torch.
-
-    ## Why
-    Replicas are threads there, which send their sums to the first one's. As processes they would wait for ever.
-
-    ## Safety
-    Every rank gets the messages of all replicas, in their order, and calls the layer's own function of them: the
-    formula (eps, biased or not, momentum) is the script's. Gradients go back the same way. A layer whose callback
-    nobody calls is plain batch norm, and is left alone.
-
-    ## References
-    Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/semantics.md#sync-batchnorm.
-    """
-
-    code = "DDP207"
-    name = "replicas-exchange-messages"
+class ReplicasExchangeMessages(ExactRule):
     nodes = ("ClassDef",)
     examples = (
         Rewrites(

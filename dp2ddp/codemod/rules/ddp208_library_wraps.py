@@ -1,6 +1,17 @@
-"""DDP208: libraries that wrap models in DataParallel by themselves."""
+"""Say where a library wraps the model by itself, and what takes the place of that.
 
-from __future__ import annotations
+Notes at the first use in a file of what wraps without being told (transformers' Trainer, and those of trl,
+sentence-transformers and setfit), or by a word (`strategy="dp"`, `idist.auto_model`, `learn.to_parallel()`): how
+the model is wrapped when the script is started by python and by torchrun, and what to write where torchrun alone
+is not enough.
+
+Nobody wrote DataParallel, and several GPUs are one process all the same.
+
+A library that starts DistributedDataParallel by itself keeps the wrap, the loader and its own files; what the
+script does around it is converted. A hazard where the script wraps by hand as well.
+
+docs/hf_trainer.md.
+"""
 
 import ast
 import shlex
@@ -13,7 +24,7 @@ from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
 
 OVERRIDES = {
     "_wrap_model": "wraps the model in its own way, under DataParallel as on ranks",
@@ -27,28 +38,7 @@ PLACED = (
 )
 
 
-class LibraryWraps(Rule):
-    """Say where a library wraps the model by itself, and what takes the place of that.
-
-    ## What it does
-    Notes at the first use in a file of what wraps without being told (transformers' Trainer, and those of trl,
-    sentence-transformers and setfit), or by a word (`strategy="dp"`, `idist.auto_model`, `learn.to_parallel()`): how
-    the model is wrapped when the script is started by python and by torchrun, and what to write where torchrun alone
-    is not enough.
-
-    ## Why
-    Nobody wrote DataParallel, and several GPUs are one process all the same.
-
-    ## Safety
-    A library that starts DistributedDataParallel by itself keeps the wrap, the loader and its own files; what the
-    script does around it is converted. A hazard where the script wraps by hand as well.
-
-    ## References
-    docs/hf_trainer.md.
-    """
-
-    code = "DDP208"
-    name = "library-wraps"
+class LibraryWraps(ExactRule):
     nodes = ("FunctionDef", "Name")
     everywhere = True
     examples = (

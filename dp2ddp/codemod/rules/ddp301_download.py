@@ -1,39 +1,30 @@
-"""DDP301: downloads."""
+"""Download once.
 
-from __future__ import annotations
+`MNIST(root, download=True)` becomes `rank0_first(MNIST, root, download=True)`: rank 0 calls it before the others.
+
+Ranks that download into one place at once tear what they load; behind rank 0 they find it there.
+
+A function or class of the program is left alone, what it does is converted there; but not where it hands
+`download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
+data set of torch_geometric: the library calls its `process`, and keeps the files.
+
+docs/semantics.md#downloads.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does
-from dp2ddp.codemod.looks.uses import DEPTH, row_of
+from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.model.nodes import functions_of
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, call_by, diff
 
 # They download, and process what they have, into files; their subclasses, too.
 GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "torch_geometric.data.Dataset")
 
 
-class Download(Rule):
-    """Download once.
-
-    ## What it does
-    `MNIST(root, download=True)` becomes `rank0_first(MNIST, root, download=True)`: rank 0 calls it before the others.
-
-    ## Why
-    Ranks that download into one place at once tear what they load; behind rank 0 they find it there.
-
-    ## Safety
-    A function or class of the program is left alone, what it does is converted there; but not where it hands
-    `download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
-    data set of torch_geometric: the library calls its `process`, and keeps the files.
-
-    ## References
-    docs/semantics.md#downloads.
-    """
-
-    code = "DDP301"
-    name = "download"
+class Download(ExactRule):
     nodes = ("Call",)
     examples = (
         diff("""
@@ -81,20 +72,13 @@ class Download(Rule):
 def _downloads(module: Module, call: Call) -> bool:
     if (row := row_of(module, call)) is not None:
         return row.does is Does.DOWNLOAD
-    if (call.name or "").startswith(GRAPHS) or _derives_from_graphs(module, call):
+    if any(each.startswith(GRAPHS) for each in (call.name or "", *bases_in_libraries(module, call.name))):
         return True
     if _is_own(module, call):
         return False
     given = call.keyword("download")
     may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
     return may_download or call.method == "from_pretrained"
-
-
-def _derives_from_graphs(module: Module, call: Call) -> bool:
-    """Whether a class of the program says how such a data set is made."""
-    home, made = module.program.definition(call.name) or (module, None)
-    bases = made.bases if isinstance(made, ast.ClassDef) else []
-    return any((home.name(base) or "").startswith(GRAPHS) for base in bases)
 
 
 def _is_own(module: Module, call: Call) -> bool:
@@ -112,18 +96,16 @@ def _is_own(module: Module, call: Call) -> bool:
     return bool(made) and all(_downloads_itself(*each) for each in made)
 
 
-def _downloads_itself(module: Module, name: str | None, depth: int = DEPTH) -> bool:
+def _downloads_itself(module: Module, name: str | None) -> bool:
     """A function of the program, or a class that says what making an object does, or is made of one that does."""
     home, made = module.program.definition(name) or (module, None)
     if not isinstance(made, ast.ClassDef):
         return module.program.is_local(name) and not (made and _hands_on(home, made))
-    own = [each for each in made.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-    return any(not _hands_on(home, each) for each in own) or any(
-        bool(depth)
-        and home.definition(base) is not None
-        and _downloads_itself(home, home.name(base), depth - 1)
-        for base in made.bases
+    kinds = module.program.lineage(home, made)
+    makers = (
+        (other, each) for other, kind in kinds for each in functions_of(kind) if each.name == "__init__"
     )
+    return any(not _hands_on(*each) for each in makers)
 
 
 def _hands_on(module: Module, function: ast.AST) -> bool:

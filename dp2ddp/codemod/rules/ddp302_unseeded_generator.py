@@ -1,56 +1,43 @@
-"""DDP302: random numbers that the operating system seeds."""
+"""Seed alike what nobody seeds.
 
-from __future__ import annotations
+`np.random.default_rng()` becomes `ask_rank0(np.random.default_rng)`, `random.seed()` `share_streams(random.seed)`;
+the same where the seed may be None: an option of the command line, say.
+
+Without a seed the operating system gives one, another to each rank.
+
+A seed that must be a number elsewhere (`torch.manual_seed(seed)`, `seed + 1`) is one. A hazard for generators that
+nobody can seed (`random.SystemRandom`), and for `generator.seed()`.
+
+docs/semantics.md#unseeded.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.knowledge.functions import Does, what_is
+from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.looks.seeds import may_be_none
+from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, diff
 
+NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
+UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
 
 
-class UnseededGenerator(Rule):
-    """Seed alike what nobody seeds.
-
-    ## What it does
-    `np.random.default_rng()` becomes `ask_rank0(np.random.default_rng)`, `random.seed()` `share_streams(random.seed)`;
-    the same where the seed may be None: an option without a default, or one whose default is None.
-
-    ## Why
-    Without a seed the operating system gives one, another to each rank.
-
-    ## Safety
-    A seed that must be a number elsewhere (`torch.manual_seed(seed)`, `seed + 1`) is one. A hazard for generators that
-    nobody can seed (`random.SystemRandom`), and for `generator.seed()`.
-
-    ## References
-    docs/semantics.md#unseeded.
-    """
-
-    code = "DDP302"
-    name = "unseeded-generator"
+class UnseededGenerator(ExactRule):
     nodes = ("Call",)
     examples = (
         diff("""
-              import argparse
               import random
               import numpy as np
-              parser = argparse.ArgumentParser()
-              parser.add_argument("--seed", type=int)
-              parser.add_argument("--split-seed", type=int, default=1)
-              args = parser.parse_args()
             - rng = np.random.default_rng()
             - random.seed(args.seed)
             + rng = ask_rank0(np.random.default_rng)
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
-              split = random.Random(args.split_seed)
         """),
         Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
         Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
@@ -73,7 +60,7 @@ class UnseededGenerator(Rule):
             row = what_is(call.name)
             if row and row.does in HELPERS:
                 given = call.argument(row.position, row.keyword)
-                if call.may_have_more or given is None or may_be_none(module, given):
+                if call.may_have_more or given is None or _may_be_none(module, given):
                     yield call_by(call.node, HELPERS[row.does], "all ranks draw what rank 0 draws")
             elif row and row.does is Does.DRAW_BY_SYSTEM:
                 yield Hazard(
@@ -103,3 +90,44 @@ def _seeds_generator(module: Module, call: Call) -> bool:
         return False
     owners = module.values(getattr(call.node.func, "value", None))
     return any(module.name(getattr(owner, "func", None)) == "torch.Generator" for owner in owners)
+
+
+def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
+    """Whether a seed may be None, by what is seen of it: constants, what a function is given.
+
+    `torch.manual_seed(seed)` of the same text, anywhere in the program, says that it is a number.
+    """
+    if _is_a_number_elsewhere(module, node):
+        return False
+    match node:
+        case ast.Constant(value=value):
+            return value is None
+        case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
+            return False
+        case ast.IfExp(body=body, orelse=other):
+            return _may_be_none(module, body, depth) or _may_be_none(module, other, depth)
+        case ast.Call(func=func):
+            return module.name(func) not in NUMBERS
+        case ast.Name() if depth:
+            given = module.program.flow.given(module, node)
+            return _is_unseen(module, node) or any(_may_be_none(*each, depth - 1) for each in given)
+    return True
+
+
+def _is_unseen(module: Module, node: ast.Name) -> bool:
+    """Whether a name may get what is not seen: by `with`, by unpacking, as one of `*args` or `**options`."""
+    scope = module.scope_of[node].lookup(node.id)
+    ways = {each.how for each in module.bindings(node)}
+    if scope is None or ways & UNSEEN:
+        return True
+    function = scope.node
+    is_init = getattr(function, "name", "") == "__init__"
+    called = module.parents[function] if is_init else function
+    calls = module.program.calls_of(module, called) if Binds.PARAMETER in ways else ()
+    return any(call.may_have_more for _, call in calls)
+
+
+def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:
+    text = ast.unparse(node)
+    seeds = (call for _, call in module.program.calls if does(call.name) is Does.SEED)
+    return any(ast.unparse(call.node.args[0]) == text for call in seeds if call.node.args)

@@ -1,6 +1,16 @@
-"""DDP304: loaders."""
+"""Make each batch once.
 
-from __future__ import annotations
+`DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. Where it may have
+a sampler or a generator of the script's, it becomes `Rank0SamplerLoader`, whose ranks ask these as rank 0 does. A
+loader of torch_geometric derives from one of these. One without workers stays: all ranks load alike, from the same
+random numbers.
+
+Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
+
+What loading leaves behind (samplers, counters), its errors and its end come to all ranks.
+
+docs/semantics.md#order, docs/semantics.md#batch-size.
+"""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -8,33 +18,13 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.codemod.knowledge.derived import LOADER, LOADERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, rebase, rename
 
 NO_WORKERS = ((5, "num_workers", 0),)
 NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator", None))
 
 
-class Loader(Rule):
-    """Make each batch once.
-
-    ## What it does
-    `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches. Where it may have
-    a sampler or a generator of the script's, it becomes `Rank0SamplerLoader`, whose ranks ask these as rank 0 does. A
-    loader of torch_geometric derives from one of these. One without workers stays: all ranks load alike, from the same
-    random numbers.
-
-    ## Why
-    Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
-
-    ## Safety
-    What loading leaves behind (samplers, counters), its errors and its end come to all ranks.
-
-    ## References
-    docs/semantics.md#order, docs/semantics.md#batch-size.
-    """
-
-    code = "DDP304"
-    name = "loader"
+class Loader(ExactRule):
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
         diff("""

@@ -1,6 +1,16 @@
-"""DDP305: what a library does otherwise on ranks than under DataParallel."""
+"""Say where a library trains otherwise on ranks.
 
-from __future__ import annotations
+A hazard where a Trainer trains and its arguments do not say `dataloader_drop_last=True`, and for arguments that
+make gradients other ones; a note for random numbers that are drawn rank by rank.
+
+DataParallel takes the last, short batch of an epoch as it is. Ranks get batches of one length: rows that were
+there before count twice. The rest was measured with transformers 5.24.
+
+Where the number of rows is a multiple of the batch of all GPUs, none is short: accept it. With
+`dataloader_drop_last=True` neither run has it; no evaluation has its last batch then, either.
+
+docs/hf_trainer.md.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -19,7 +29,7 @@ from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
 SETTINGS = ("Arguments", "Config", "Trainer")  # what a Trainer is told with
@@ -28,27 +38,7 @@ FILLED = (
 )
 
 
-class LibraryDiffers(Rule):
-    """Say where a library trains otherwise on ranks.
-
-    ## What it does
-    A hazard where a Trainer trains and its arguments do not say `dataloader_drop_last=True`, and for arguments that
-    make gradients other ones; a note for random numbers that are drawn rank by rank.
-
-    ## Why
-    DataParallel takes the last, short batch of an epoch as it is. Ranks get batches of one length: rows that were
-    there before count twice. The rest was measured with transformers 5.24.
-
-    ## Safety
-    Where the number of rows is a multiple of the batch of all GPUs, none is short: accept it. With
-    `dataloader_drop_last=True` neither run has it; no evaluation has its last batch then, either.
-
-    ## References
-    docs/hf_trainer.md.
-    """
-
-    code = "DDP305"
-    name = "library-differs"
+class LibraryDiffers(ExactRule):
     nodes = ("Arg", "Call")
     everywhere = True
     examples = (

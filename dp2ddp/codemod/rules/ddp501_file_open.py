@@ -1,6 +1,18 @@
-"""DDP501: files that are opened to be written."""
+"""Write a file once.
 
-from __future__ import annotations
+`open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
+`open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
+rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is, and
+`h5py.File(path, "r+")` that is only read becomes `"r"`. A program that is started and heard at once
+(`os.popen(command).read()`) is rank 0's; one that goes on is a hazard.
+
+Every rank would write the same lines into one file, over each other.
+
+A mode that cannot be read off is asked for at run time. A function of a library that nobody has heard of counts if
+it is given a mode that writes.
+
+docs/semantics.md#printing, docs/semantics.md#saving.
+"""
 
 import ast
 import re
@@ -13,39 +25,16 @@ from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, rename
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags, hand_on, rename
 
 BECAUSE = "rank 0 writes the file"
 HEARS = "rank 0 starts the program, and all ranks hear it"
 NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")
-PATH_NAME = re.compile(
-    r"path|name|url|uri|member|info\b"
-)  # what is given to `archive.open(name)` is called so
+# what is given to `archive.open(name)` is called so
+PATH_NAME = re.compile(r"path|name|url|uri|member|info\b")
 
 
-class FileOpen(Rule):
-    """Write a file once.
-
-    ## What it does
-    `open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
-    `open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
-    rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is, and
-    `h5py.File(path, "r+")` that is only read becomes `"r"`. A program that is started and heard at once
-    (`os.popen(command).read()`) is rank 0's; one that goes on is a hazard.
-
-    ## Why
-    Every rank would write the same lines into one file, over each other.
-
-    ## Safety
-    A mode that cannot be read off is asked for at run time. A function of a library that nobody has heard of counts if
-    it is given a mode that writes.
-
-    ## References
-    docs/semantics.md#printing, docs/semantics.md#saving.
-    """
-
-    code = "DDP501"
-    name = "file-open"
+class FileOpen(ExactRule):
     nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
         diff("""
@@ -127,14 +116,10 @@ class FileOpen(Rule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node, name in handed_on(module, Does.OPEN):
-            is_open = name == "builtins.open"
-            code = (
-                "open_on_rank0"
-                if is_open
-                else "(lambda *args, **kwargs: open_by_on_rank0({it}, *args, **kwargs))"
-            )
-            helper = "open_on_rank0" if is_open else "open_by_on_rank0"
-            yield Change(Replace(node, code, BECAUSE, {} if is_open else {"it": node}), (helper,))
+            if name == "builtins.open":
+                yield rename(node, "open_on_rank0", BECAUSE)
+            else:
+                yield hand_on(node, "open_by_on_rank0", BECAUSE)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:
@@ -186,8 +171,7 @@ NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "arg
 
 def _heard_at_once(module: Module, node: ast.expr) -> ast.expr | None:
     """`os.popen(command).read()`, `Popen(words).communicate()`; not in a class, of whose names a lambda knows none."""
-    around = next((each for each in module.around(node) if isinstance(each, SCOPES)), None)
-    if isinstance(around, ast.ClassDef):
+    if isinstance(module.enclosing(node, *SCOPES), ast.ClassDef):
         return None
     while isinstance(parent := module.parents[node], (ast.Attribute, ast.Call)):
         if isinstance(parent, ast.Call) and parent.func is node and node.attr in HEARD:  # type: ignore[attr-defined]

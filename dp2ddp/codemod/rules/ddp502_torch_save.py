@@ -1,32 +1,22 @@
-"""DDP502: checkpoints."""
+"""Save checkpoints once.
 
-from __future__ import annotations
+`torch.save` becomes `save_on_rank0`, called or handed on.
+
+When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
+
+A file is written beside its place and moved there: it is never half a checkpoint.
+
+docs/semantics.md#wrapper, docs/semantics.md#saving.
+"""
 
 from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff
 
 
-class TorchSave(Rule):
-    """Save checkpoints once.
-
-    ## What it does
-    `torch.save` becomes `save_on_rank0`, called or handed on.
-
-    ## Why
-    When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
-
-    ## Safety
-    A file is written beside its place and moved there: it is never half a checkpoint.
-
-    ## References
-    docs/semantics.md#wrapper, docs/semantics.md#saving.
-    """
-
-    code = "DDP502"
-    name = "torch-save"
+class TorchSave(ExactRule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""
@@ -45,4 +35,4 @@ class TorchSave(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        return replaced(module, {"torch.save": "save_on_rank0"}, "one run saves once: rank 0 does")
+        return replaced(module, {"torch.save": "save_on_rank0"}, "rank 0 saves, once for all ranks")

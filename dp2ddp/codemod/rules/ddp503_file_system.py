@@ -1,6 +1,17 @@
-"""DDP503: effects on the file system and answers of the outside."""
+"""Make, move and remove files once, and ask the outside once.
 
-from __future__ import annotations
+`os.makedirs(path)` becomes `run_on_rank0(os.makedirs, path)`; `input()` becomes `ask_rank0(input)`: all ranks get
+rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of,
+and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`. A note where something is named after
+the script (`Path(__file__).stem`, `sys.argv[0]`): train_ddp.py has another name, unless you convert it in place.
+
+Ranks that make or remove one path at once fail; a fresh name or a temporary folder differs in each.
+
+`write_on_rank0` looks at what it is given when it is called: into a buffer, every rank writes for itself. What
+writes by its name and is given nothing is a hazard: nothing here says which file.
+
+docs/semantics.md#folders, docs/semantics.md#clocks.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -11,46 +22,27 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, notes, rename
-
-BECAUSE = "one run does it once"
-QUIET = (
-    "torch.",
-    "builtins.",
-    "sys.",
-    "os.",
-    "typing.",
-    "logging.",
-    "warnings.",
-    "tempfile.",
-    *(f"{name}." for name in TRACKING),
+from dp2ddp.codemod.rule import (
+    Change,
+    ExactRule,
+    Finding,
+    Untouched,
+    call_by,
+    diff,
+    flags,
+    hand_on,
+    notes,
+    rename,
 )
+
+BECAUSE = "rank 0 does it, once for all ranks"
+STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
+QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
 PARTIALS = ("functools.partial", "functools.partialmethod")
 
 
-class FileSystem(Rule):
-    """Make, move and remove files once, and ask the outside once.
-
-    ## What it does
-    `os.makedirs(path)` becomes `run_on_rank0(os.makedirs, path)`; `input()` becomes `ask_rank0(input)`: all ranks get
-    rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of,
-    and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`. A note where something is named after
-    the script (`Path(__file__).stem`, `sys.argv[0]`): train_ddp.py has another name, unless you convert it in place.
-
-    ## Why
-    Ranks that make or remove one path at once fail; a fresh name or a temporary folder differs in each.
-
-    ## Safety
-    `write_on_rank0` looks at what it is given when it is called: into a buffer, every rank writes for itself. What
-    writes by its name and is given nothing is a hazard: nothing here says which file.
-
-    ## References
-    docs/semantics.md#folders, docs/semantics.md#clocks.
-    """
-
-    code = "DDP503"
-    name = "file-system"
+class FileSystem(ExactRule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
@@ -130,18 +122,13 @@ class FileSystem(Rule):
         for node in _names_of_script(module):
             yield Note(node, "a converted copy has a name of its own, and so has what this names after it")
         for node, _ in handed_on(module, Does.WRITE):
-            around = module.parents[node]
-            completes = (
-                isinstance(around, ast.Call)
-                and around.args[:1] == [node]
-                and module.name(around.func) in PARTIALS
-            )
-            code = (
-                "run_on_rank0, {it}"
-                if completes
-                else "(lambda *args, **kwargs: run_on_rank0({it}, *args, **kwargs))"
-            )
-            yield Change(Replace(node, code, BECAUSE, {"it": node}), ("run_on_rank0",))
+            match module.parents[node]:
+                case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
+                    yield Change(
+                        Replace(node, "run_on_rank0, {it}", BECAUSE, {"it": node}), ("run_on_rank0",)
+                    )
+                case _:
+                    yield hand_on(node, "run_on_rank0", BECAUSE)
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:

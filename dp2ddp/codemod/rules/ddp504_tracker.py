@@ -1,9 +1,22 @@
-"""DDP504: what reports a run."""
+"""Report a run once.
 
-from __future__ import annotations
+`SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
+`wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
+(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. The same for log files of `logging`,
+classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
+
+Every rank would report a run of its own.
+
+Lines that log stay as they are. What is read of an object that rank 0 alone has ends the run on the others. A
+hazard for what starts the training itself (`wandb.agent`), and for a class of the program whose methods, on rank 0
+alone, would do what all ranks meet for.
+
+docs/semantics.md#trackers.
+"""
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard, InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
@@ -11,36 +24,16 @@ from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
+SETS_UP = ("logging.basicConfig", "logging.config.dictConfig", "logging.config.fileConfig")
 BECAUSE = "one run has one log: rank 0's"
 
 
-class Tracker(Rule):
-    """Report a run once.
-
-    ## What it does
-    `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
-    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
-    (`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. The same for log files of `logging`,
-    classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
-
-    ## Why
-    Every rank would report a run of its own.
-
-    ## Safety
-    Lines that log stay as they are. What is read of an object that rank 0 alone has ends the run on the others. A
-    hazard for what starts the training itself (`wandb.agent`), and for a class of the program whose methods, on rank 0
-    alone, would do what all ranks meet for.
-
-    ## References
-    docs/semantics.md#trackers.
-    """
-
-    code = "DDP504"
-    name = "tracker"
+class Tracker(ExactRule):
     nodes = ("BaseStatement", "Call")
     examples = (
         diff("""
@@ -84,6 +77,16 @@ class Tracker(Rule):
                     with open("last.txt", "w") as file:
                         file.write(record.getMessage())
             logger.addHandler(Log("all.txt"))
+        """),
+        flags("""
+            # rank 0 alone has the levels
+            import logging
+            class Log(logging.Handler):
+                def emit(self, record):
+                    with open("last.txt", "w") as file:
+                        file.write(record.getMessage())
+            logging.basicConfig(filename="all.txt", level=logging.INFO)
+            logging.getLogger().addHandler(Log())
         """),
         Untouched(
             "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"
@@ -152,7 +155,7 @@ def _is_only_written(module: Module, use: ast.Name) -> bool:
 
 def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
     """Whether the name is there at the end of the imports, where those of the helpers come; behind `try`, too."""
-    around = next((each for each in module.around(node) if isinstance(each, ast.stmt)), None)
+    around = module.enclosing(node, ast.stmt)
     if not isinstance(around, ast.Try):
         return around is None
     handled = (each for handler in around.handlers for each in ast.walk(handler))
@@ -163,12 +166,23 @@ def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
     """What all ranks meet for, in a method of a class of which rank 0 alone has objects."""
     for call in module.calls:
-        around = (each for each in module.around(call.node) if isinstance(each, ast.ClassDef))
-        owner = next(around, None)
+        owner = module.enclosing(call.node, ast.ClassDef)
         if owner is None or does(call.name) not in MEETS:
             continue
-        row = what_is(call.name)
-        made_from = what_is(base_in_library(module, f"{module.dotted}.{owner.name}"))
-        if made_from and made_from.does in HELPERS and row and not is_harmless(module, call, row):
-            message = f"{call.name} in a method of {owner.name}, which rank 0 alone has"
+        row, base = what_is(call.name), base_in_library(module, f"{module.dotted}.{owner.name}") or ""
+        is_one = does(base) in HELPERS
+        is_called_by_one = base.startswith("logging.") and _sets_levels_of_one(module.program)
+        if (is_one or is_called_by_one) and row and not is_harmless(module, call, row):
+            which = "which rank 0 alone has" if is_one else "and rank 0 alone has the levels of its logs"
+            message = f"{call.name} in a method of {owner.name}, {which}"
             yield Hazard(call.node, message, "do it outside of the class")
+
+
+@lru_cache(maxsize=1)
+def _sets_levels_of_one(program: Program) -> bool:
+    """Whether rank 0 alone sets up its logs, since that opens files: what other ranks log is below their levels."""
+    calls = ((module, call, what_is(call.name)) for module in program.modules for call in module.calls)
+    return any(
+        row is not None and call.name in SETS_UP and not is_harmless(module, call, row)
+        for module, call, row in calls
+    )

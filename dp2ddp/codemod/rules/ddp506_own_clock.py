@@ -1,45 +1,42 @@
-"""DDP506: clocks, and what else differs from process to process, that decide something."""
+"""Ask one clock where a time decides something.
 
-from __future__ import annotations
+`time.time()` becomes `ask_rank0(time.time)` where the time is more than subtracted, formatted, printed or logged.
+The same for process ids, names of machines, and the memory that is in use; and for `os.path.exists` where somebody
+ends a loop by a file: it is looked for in each round, under one name.
+
+Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
+comes between two ranks' looks ends the loop on one of them.
+
+A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
+of them. What is given to a function that is not known decides. The count of a bar of tqdm lags behind by the clock:
+where it decides, it is rank 0's. Hazards: hydra, which names and enters a folder by the clock before the first line
+of main runs, and sets of modules or parameters that are walked over.
+
+docs/semantics.md#clocks.
+"""
 
 import ast
+import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
+from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
+OF_OBJECTS = re.compile(
+    r"\.(parameters|modules|children|buffers)\("
+)  # their hashes are their places in memory
+COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
-class OwnClock(Rule):
-    """Ask one clock where a time decides something.
-
-    ## What it does
-    `time.time()` becomes `ask_rank0(time.time)` where the time is more than subtracted, formatted, printed or logged.
-    The same for process ids, names of machines, and the memory that is in use; and for `os.path.exists` where somebody
-    ends a loop by a file: it is looked for in each round, under one name.
-
-    ## Why
-    Each rank's clock says something else: names of folders differ, and a limit is over on one rank alone. A file that
-    comes between two ranks' looks ends the loop on one of them.
-
-    ## Safety
-    A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
-    of them. What is given to a function that is not known decides. Hydra names and enters a folder by the clock before
-    the first line of main runs: a hazard.
-
-    ## References
-    docs/semantics.md#clocks.
-    """
-
-    code = "DDP506"
-    name = "own-clock"
-    nodes = ("Call",)
+class OwnClock(ExactRule):
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import os
@@ -97,6 +94,22 @@ class OwnClock(Rule):
                         step()
             """
         ),
+        diff("""
+              from tqdm import tqdm
+              bar = tqdm(loader)
+              for images in bar:
+            -     if bar.n % 100 == 0:
+            +     if ask_rank0(lambda: bar.n) % 100 == 0:
+                      keep(net)
+              with tqdm(total=90) as total:
+                  while total.n < total.total:
+                      total.update(9)
+        """),
+        flags("""
+            # has another order on each rank
+            rest = set(net.parameters()) - set(net.head.parameters())
+            optimizer = SGD(list(rest), lr=0.1)
+        """),
         flags("""
             # hydra.main
             import hydra
@@ -138,6 +151,15 @@ class OwnClock(Rule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 message = f"{call.name} names its folders by each rank's own clock"
                 yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+        for node in hash_orders(module):
+            around = module.parents[node]
+            if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
+                message = "a set of modules or parameters has another order on each rank"
+                yield Hazard(node, message, "keep them in a list, or in dict.fromkeys(...)")
+        for node in module.all(ast.Attribute):
+            if _is_count_of_bar(module, node) and Course().decides(module, node):
+                edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
+                yield Change(edit, ("ask_rank0",))
 
 
 def _differs(call: Call) -> bool:
@@ -148,11 +170,22 @@ def _differs(call: Call) -> bool:
     return row.does in (Does.CLOCK, Does.DIFFER) or asks_now
 
 
+def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
+    if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
+        return False
+    if isinstance(node.value, ast.Name):
+        made = [(module, each) for each in module.bindings(node.value)]
+    else:
+        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    values = [(home, each.node or each.whole) for home, each in made]
+    calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
+    return any(name.startswith("tqdm.") and args for name, args in calls)
+
+
 def _ends_loop(module: Module, look: ast.Call) -> bool:
     """Whether a loop ends by a file that it looks for under one name, round by round."""
-    around = [*module.around(look)]
-    loop = next((each for each in around if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
-    statement = next(each for each in around if isinstance(each, ast.stmt))
+    loop, statement = module.enclosing(look, *LOOPS, *FUNCTIONS), module.statement(look)
     if not isinstance(loop, LOOPS) or _names(look, ast.Load) & _names(loop, ast.Store):
         return False
     if statement is loop:

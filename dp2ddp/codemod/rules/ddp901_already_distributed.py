@@ -1,6 +1,15 @@
-"""DDP901: scripts that have a distributed mode of their own."""
+"""Leave a distributed mode of the script's own alone, and switched off.
 
-from __future__ import annotations
+Where `init_process_group`, DistributedDataParallel and the like stand behind a condition (`if args.distributed:`),
+they stay as they are, with a note. A hazard where no condition stands before such a call.
+
+Ranks go the way that DataParallel's process went: where the script trains under DataParallel, the conditions are
+false, and what torchrun says by the environment is taken away before the script asks for it.
+
+With its flag set, the converted script ends at its own `init_process_group`: use the original for that.
+
+docs/semantics.md#launchers, docs/effects.md.
+"""
 
 from collections.abc import Iterator
 
@@ -8,29 +17,10 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
 
 
-class AlreadyDistributed(Rule):
-    """Leave a distributed mode of the script's own alone, and switched off.
-
-    ## What it does
-    Where `init_process_group`, DistributedDataParallel and the like stand behind a condition (`if args.distributed:`),
-    they stay as they are, with a note. A hazard where no condition stands before such a call.
-
-    ## Why
-    Ranks go the way that DataParallel's process went: where the script trains under DataParallel, the conditions are
-    false, and what torchrun says by the environment is taken away before the script asks for it.
-
-    ## Safety
-    With its flag set, the converted script ends at its own `init_process_group`: use the original for that.
-
-    ## References
-    docs/semantics.md#launchers, docs/effects.md.
-    """
-
-    code = "DDP901"
-    name = "already-distributed"
+class AlreadyDistributed(ExactRule):
     nodes = ("Call",)
     everywhere = True  # it is this that everything else leaves alone
     examples = (

@@ -1,6 +1,16 @@
-"""DDP902: parallel wrappers that are not DataParallel."""
+"""Say where a script drives several devices in a way that has no counterpart over the ranks.
 
-from __future__ import annotations
+A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
+are looked up by a name (`getattr(nn, name)`) where a text of the project, or a file of settings beside it, names
+DataParallel as a value.
+
+One process drives several devices there. A rank has one device, and what such code does with the others is its own
+affair.
+
+Subclasses of DataParallel, its parts, and batch norm that is synchronised between replicas are converted.
+
+torch/nn/parallel/comm.py.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +21,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -22,27 +32,7 @@ NAME = (
 SOURCE = "put its package beside the script (batch norm between replicas is converted), then convert again"
 
 
-class HandMadeParallel(Rule):
-    """Say where a script drives several devices in a way that has no counterpart over the ranks.
-
-    ## What it does
-    A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
-    are looked up by a name (`getattr(nn, name)`) where a text of the project, or a file of settings beside it, names
-    DataParallel as a value.
-
-    ## Why
-    One process drives several devices there. A rank has one device, and what such code does with the others is its own
-    affair.
-
-    ## Safety
-    Subclasses of DataParallel, its parts, and batch norm that is synchronised between replicas are converted.
-
-    ## References
-    torch/nn/parallel/comm.py.
-    """
-
-    code = "DDP902"
-    name = "hand-made-parallel"
+class HandMadeParallel(ExactRule):
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""

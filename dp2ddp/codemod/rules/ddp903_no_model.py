@@ -1,6 +1,13 @@
-"""DDP903: a wrap around something that is no model."""
+"""Say where DataParallel is put around something that is no model.
 
-from __future__ import annotations
+A hazard where the result of a loss or a layer, a tensor, is wrapped.
+
+On a CPU that goes unnoticed; on two devices DataParallel itself fails.
+
+Only what is certainly a result is told: the call of a module that the script made itself.
+
+docs/training.md#models.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -8,27 +15,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
 
 
-class NoModel(Rule):
-    """Say where DataParallel is put around something that is no model.
-
-    ## What it does
-    A hazard where the result of a loss or a layer, a tensor, is wrapped.
-
-    ## Why
-    On a CPU that goes unnoticed; on two devices DataParallel itself fails.
-
-    ## Safety
-    Only what is certainly a result is told: the call of a module that the script made itself.
-
-    ## References
-    docs/training.md#models.
-    """
-
-    code = "DDP903"
-    name = "no-model"
+class NoModel(ExactRule):
     nodes = ("Call",)
     examples = (
         flags("""

@@ -1,6 +1,13 @@
-"""DDP904: debuggers."""
+"""Say where a debugger waits for a person.
 
-from __future__ import annotations
+A hazard for `pdb.set_trace()`, `breakpoint()` and their like; a note where a condition stands before them.
+
+A debugger stops one rank, and the others wait for it without a prompt of their own.
+
+`input()` is no hazard: rank 0 asks, and all ranks get the answer.
+
+docs/effects.md#hazards-that-stay.
+"""
 
 from collections.abc import Iterator
 
@@ -8,27 +15,10 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
 
 
-class AsksAPerson(Rule):
-    """Say where a debugger waits for a person.
-
-    ## What it does
-    A hazard for `pdb.set_trace()`, `breakpoint()` and their like; a note where a condition stands before them.
-
-    ## Why
-    A debugger stops one rank, and the others wait for it without a prompt of their own.
-
-    ## Safety
-    `input()` is no hazard: rank 0 asks, and all ranks get the answer.
-
-    ## References
-    docs/effects.md#hazards-that-stay.
-    """
-
-    code = "DDP904"
-    name = "asks-a-person"
+class AsksAPerson(ExactRule):
     nodes = ("Call",)
     examples = (
         flags("""

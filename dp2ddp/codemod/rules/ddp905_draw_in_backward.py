@@ -1,6 +1,15 @@
-"""DDP905: random numbers that a replica would draw where it has no stream."""
+"""Say where a backward draws.
 
-from __future__ import annotations
+A hazard for draws in the backward of a torch.autograd.Function (shake-shake), in a hook on gradients of a layer or
+of what a forward computes, and in a function under `functools.lru_cache`, whose memory each rank has for itself.
+
+Each device draws from a stream of its own in backward, too; a rank has its device's stream only while its replica
+runs forward.
+
+Draws in a forward need nothing: each replica has streams of its own, on its device and on the host.
+
+docs/semantics.md#device-streams, docs/semantics.md#host-draws.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -11,31 +20,12 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
 
 CACHES = ("functools.lru_cache", "functools.cache")
 
 
-class DrawInBackward(Rule):
-    """Say where a backward draws.
-
-    ## What it does
-    A hazard for draws in the backward of a torch.autograd.Function (shake-shake), in a hook on gradients of a layer or
-    of what a forward computes, and in a function under `functools.lru_cache`, whose memory each rank has for itself.
-
-    ## Why
-    Each device draws from a stream of its own in backward, too; a rank has its device's stream only while its replica
-    runs forward.
-
-    ## Safety
-    Draws in a forward need nothing: each replica has streams of its own, on its device and on the host.
-
-    ## References
-    docs/semantics.md#device-streams, docs/semantics.md#host-draws.
-    """
-
-    code = "DDP905"
-    name = "draw-in-backward"
+class DrawInBackward(ExactRule):
     nodes = ("Call",)
     examples = (
         flags("""

@@ -1,56 +1,49 @@
-"""DDP906: threads and processes of the script's own."""
+"""Leave threads and processes of the script to rank 0.
 
-from __future__ import annotations
+`threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
+they meet at: `queue.Queue(8)`. A hazard where a thread changes something of the main flow by another way, and for
+mp.spawn, os.fork and os._exit.
+
+What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
+share connections; os._exit leaves the others waiting.
+
+Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
+error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
+
+docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
+"""
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.own_mode import is_guarded
-from dp2ddp.codemod.looks.own_threads import is_own
-from dp2ddp.codemod.looks.threads import (
-    MEETING_POINTS,
-    WAITS_FOR_MANY,
-    is_starter,
-    leaks_in_pools,
-    why_not,
-)
+from dp2ddp.codemod.looks.threads import MEETING_POINTS, WAITS_FOR_MANY, is_starter, leaks_in_pools, why_not
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
+VALUES = ("multiprocessing.Value", "torch.multiprocessing.Value")  # workers of loaders count in them, too
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
 HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
 APART = "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel"
 
 
-class OwnProcesses(Rule):
-    """Leave threads and processes of the script to rank 0.
-
-    ## What it does
-    `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
-    they meet at: `queue.Queue(8)`. A hazard where a thread changes something of the main flow by another way, and for
-    mp.spawn, os.fork and os._exit.
-
-    ## Why
-    What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
-    share connections; os._exit leaves the others waiting.
-
-    ## Safety
-    Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
-    error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order. Threads that only
-    compute, into places of a local array of the function that joins them, stay: every rank has its own.
-
-    ## References
-    docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
-    """
-
-    code = "DDP906"
-    name = "own-processes"
+class OwnProcesses(ExactRule):
     nodes = ("Call",)
     examples = (
+        diff("""
+              import multiprocessing
+              class Counted(torch.utils.data.Dataset):
+                  def __init__(self):
+            -         self.seen = multiprocessing.Value("i", 0)
+            +         self.seen = hold_on_rank0(multiprocessing.Value, "i", 0)
+                  def __getitem__(self, index):
+                      with self.seen.get_lock():
+                          self.seen.value += 1
+        """),
         flags("""
             # threading.Thread() changes `found`
             import threading
@@ -79,15 +72,13 @@ class OwnProcesses(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if is_own(module, call):
-                continue
             if is_starter(module, call):
                 why = why_not(module, call)
                 if why:
                     yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
                 else:
                     yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.name in MEETING_POINTS and _has_starters(module.program):
+            elif call.name in VALUES or call.name in MEETING_POINTS and _has_starters(module.program):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in WAITS_FOR_MANY:
                 yield Hazard(
@@ -106,11 +97,7 @@ class OwnProcesses(Rule):
 @lru_cache(maxsize=1)
 def _has_starters(program: Program) -> bool:
     """Whether anything of the program that can run starts threads or processes."""
-    return any(
-        is_starter(each, call) and program.reach.runs(each, call.node)
-        for each in program.modules
-        for call in each.calls
-    )
+    return any(is_starter(each, call) and program.reach.runs(each, call.node) for each, call in program.calls)
 
 
 def _is_other_mode(module: Module, spawn: Call) -> bool:

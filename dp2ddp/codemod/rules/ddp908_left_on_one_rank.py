@@ -1,6 +1,19 @@
-"""DDP908: what a replica leaves behind, and ranks cannot tell each other."""
+"""Say what a replica would leave on its own rank.
 
-from __future__ import annotations
+A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
+an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
+belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code; and where
+a function that forwards call is asked for its `cache_info()`.
+
+DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
+of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
+turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
+
+What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
+parameter sees the sum over all ranks, as under DataParallel; a hook on the wrapper runs once, for the whole batch.
+
+docs/semantics.md#replicas.
+"""
 
 import ast
 import re
@@ -15,35 +28,12 @@ from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 
 
-class LeftOnOneRank(Rule):
-    """Say what a replica would leave on its own rank.
-
-    ## What it does
-    A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-    an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
-    belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code; and where
-    a function that forwards call is asked for its `cache_info()`.
-
-    ## Why
-    DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
-    of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
-    turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
-
-    ## Safety
-    What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
-    parameter sees the sum over all ranks, as under DataParallel; a hook on the wrapper runs once, for the whole batch.
-
-    ## References
-    docs/semantics.md#replicas.
-    """
-
-    code = "DDP908"
-    name = "left-on-one-rank"
+class LeftOnOneRank(ExactRule):
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""
@@ -180,21 +170,26 @@ class LeftOnOneRank(Rule):
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for home, function in forwards.surely_running:
-        for node in forwards.nodes_of(function) if home is module else ():
-            match node:
-                case (
-                    ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
-                    | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
-                ):
-                    name = module.name(owner, follow=False)
-                    is_of_library = name is not None and not module.program.is_local(name)
-                    if is_of_library and not _is_set_to_constant(module, node):
-                        yield node
-                case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
-                    text = Call(node, None).argument(0, "source")
-                    if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
-                        yield node
+    for node in _in_forwards(module, forwards):
+        match node:
+            case (
+                ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+                | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+            ):
+                name = module.name(owner, follow=False)
+                is_of_library = name is not None and not module.program.is_local(name)
+                if is_of_library and not _is_set_to_constant(module, node):
+                    yield node
+            case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
+                text = Call(node, None).argument(0, "source")
+                if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
+                    yield node
+
+
+def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
+    """What of a file runs in forwards for sure."""
+    functions = (each for home, each in forwards.surely_running if home is module)
+    return (node for each in functions for node in forwards.nodes_of(each))
 
 
 def _cache_counts(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
@@ -216,22 +211,20 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
 def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """Calls of trackers in forwards: by the names that trackers are given anywhere."""
     names = _trackers(module.program)
-    for home, function in forwards.surely_running:
-        for node in forwards.nodes_of(function) if home is module else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                library = (module.name(node.func) or "").partition(".")[0]
-                if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
-                    yield node.func
+    for node in _in_forwards(module, forwards):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            library = (module.name(node.func) or "").partition(".")[0]
+            if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
+                yield node.func
 
 
 @lru_cache(maxsize=1)
 def _trackers(program: Program) -> set[str]:
     """The names that `SummaryWriter(...)` is assigned to."""
     names: set[str] = set()
-    for module in program.modules:
-        for call in module.calls:
-            row = row_of(module, call)
-            is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
-            statement = module.statement(call.node) if is_tracker else None
-            names |= {*map(last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
+    for module, call in program.calls:
+        row = row_of(module, call)
+        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
+        statement = module.statement(call.node) if is_tracker else None
+        names |= {*map(last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
     return names - {""}

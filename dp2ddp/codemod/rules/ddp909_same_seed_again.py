@@ -1,41 +1,30 @@
-"""DDP909: seeds that may be set more than once."""
+"""Begin the replicas' random numbers anew with the script's.
 
-from __future__ import annotations
+`torch.manual_seed(seed)` becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
+`torch.cuda.manual_seed_all(seed)`, unless the script seeds its devices in one place, once.
+
+They seed all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
+
+What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
+may run twice.
+
+docs/semantics.md#device-streams.
+"""
 
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.looks.visible import block_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, call_by, diff
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
 
-class SameSeedAgain(Rule):
-    """Begin the replicas' random numbers anew with the script's.
-
-    ## What it does
-    `torch.manual_seed(seed)` becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
-    `torch.cuda.manual_seed_all(seed)`, unless the script seeds its devices in one place, once.
-
-    ## Why
-    They seed all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
-
-    ## Safety
-    What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
-    may run twice.
-
-    ## References
-    docs/semantics.md#device-streams.
-    """
-
-    code = "DDP909"
-    name = "same-seed-again"
+class SameSeedAgain(ExactRule):
     nodes = ("Call",)
     examples = (
         diff("""
@@ -74,8 +63,7 @@ def _is_seeded_once(program: Program) -> bool:
     """Whether all devices are seeded in one place, with one number, and that place runs once."""
     seeds = [
         (module, call)
-        for module in program.modules
-        for call in module.calls
+        for module, call in program.calls
         if does(call.name) is Does.SEED and program.reach.runs(module, call.node)
     ]
     plain = [each for each in seeds if each[1].name == PLAIN]
@@ -83,7 +71,7 @@ def _is_seeded_once(program: Program) -> bool:
     if len(plain) != 1 or len(numbers) != 1:
         return False
     home, first = plain[0]
-    block = block_of(home, home.statement(first.node))
+    block = home.block_of(home.statement(first.node))
     places = [place for module, call in seeds for place in _places_in(block, module, call.node)]
     if len(places) != len(seeds):
         return False

@@ -1,13 +1,20 @@
-"""DDP910: signal handlers."""
+"""Know that a signal reaches one process of several.
 
-from __future__ import annotations
+A note where a handler is set.
+
+A flag that one rank's handler sets is not set on the others.
+
+Without a signal both run alike. `SIG_DFL` and `SIG_IGN` are no handlers.
+
+torch/distributed/elastic/multiprocessing/api.py.
+"""
 
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, notes
 
 MESSAGE = (
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
@@ -15,24 +22,7 @@ MESSAGE = (
 )
 
 
-class SignalHandler(Rule):
-    """Know that a signal reaches one process of several.
-
-    ## What it does
-    A note where a handler is set.
-
-    ## Why
-    A flag that one rank's handler sets is not set on the others.
-
-    ## Safety
-    Without a signal both run alike. `SIG_DFL` and `SIG_IGN` are no handlers.
-
-    ## References
-    torch/distributed/elastic/multiprocessing/api.py.
-    """
-
-    code = "DDP910"
-    name = "signal-handler"
+class SignalHandler(ExactRule):
     nodes = ("Call",)
     examples = (
         notes("""

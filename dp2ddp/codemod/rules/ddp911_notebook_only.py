@@ -1,34 +1,24 @@
-"""DDP911: lines that only a notebook can run."""
+"""Say what became of lines that only a notebook can run.
 
-from __future__ import annotations
+A note for each magic, shell line and import of IPython's that is set aside, or that Python does in the script. A
+hazard for those that the training may depend on and that nobody here can do (`%run`, a magic that is not known).
+
+torchrun starts scripts. A line that is dropped without a word may be the one that sets CUDA_VISIBLE_DEVICES.
+
+What is set aside shows, measures or installs something. All other shell lines run where they stand, once.
+
+IPython documentation, built-in magic commands; docs/projects.md#notebooks.
+"""
 
 import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
 
 
-class NotebookOnly(Rule):
-    """Say what became of lines that only a notebook can run.
-
-    ## What it does
-    A note for each magic, shell line and import of IPython's that is set aside, or that Python does in the script. A
-    hazard for those that the training may depend on and that nobody here can do (`%run`, a magic that is not known).
-
-    ## Why
-    torchrun starts scripts. A line that is dropped without a word may be the one that sets CUDA_VISIBLE_DEVICES.
-
-    ## Safety
-    What is set aside shows, measures or installs something. All other shell lines run where they stand, once.
-
-    ## References
-    IPython documentation, built-in magic commands; docs/projects.md#notebooks.
-    """
-
-    code = "DDP911"
-    name = "notebook-only"
+class NotebookOnly(ExactRule):
     nodes = ("Pass",)
     examples = (
         notes("""

@@ -1,33 +1,24 @@
-"""DDP912: modules that nobody has read."""
+"""Say where a module is imported by a name that stands elsewhere.
 
-from __future__ import annotations
+A note for `import_module(name)`, where the text does not tell which modules that may be. A file that such a module
+writes on ranks beside rank 0 is an error, with its line.
+
+Only modules that are found are converted. One that wraps models, or writes files, would do so on every rank.
+
+`import_module("models." + name)` may be any module of that package: all of them are read.
+
+Python documentation, importlib.import_module.
+"""
 
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Note
-from dp2ddp.codemod.model.modules import IMPORTING, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
-from dp2ddp.source.projects import leading_texts
+from dp2ddp.codemod.looks.looked_up import imports_unread
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, notes
 
 
-class UnreadModule(Rule):
-    """Say where a module is imported by a name that stands elsewhere.
-
-    ## What it does
-    A note for `import_module(name)`, where the text does not tell which modules that may be.
-
-    ## Why
-    Only modules that are found are converted. One that wraps models, or writes files, would do so on every rank.
-
-    ## Safety
-    `import_module("models." + name)` may be any module of that package: all of them are read.
-
-    ## References
-    Python documentation, importlib.import_module.
-    """
-
-    code = "DDP912"
-    name = "unread-module"
+class UnreadModule(ExactRule):
     nodes = ("Call",)
     examples = (
         notes("""
@@ -42,15 +33,14 @@ class UnreadModule(Rule):
             for home in ("torch.utils.tensorboard", "tensorboardX"):
                 importlib.import_module(home)
             net = torch.nn.DataParallel(importlib.import_module("models." + args.model).build())
+            for each in pkgutil.iter_modules(__path__):
+                importlib.import_module(f"{__name__}.{each.name}")
         """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            given = call.argument(0, "name") if call.name in IMPORTING else None
-            if given is None or any(module.texts(given)):
-                continue
-            if not any("." in text for text in leading_texts(module.value(given))):
+            if imports_unread(module, call):
                 yield Note(
                     call.node,
                     "the name of the module that is imported here stands elsewhere: if nothing else imports it, it was "

@@ -1,7 +1,5 @@
 """Carry a plan out: a libcst tree, one transformer over it, and what no edit is about is printed as it was read."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 
@@ -15,20 +13,20 @@ from dp2ddp.codemod.edits import (
     Header,
     InsertAfter,
     InsertBefore,
-    ParsedFile,
     PassTo,
     Remove,
     Replace,
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.writing.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.writing.blocks import Added, Around, Before, Blocks, Guarded
 from dp2ddp.codemod.writing.rewriter import NodeEdits, Rewriter
 from dp2ddp.codemod.writing.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
 
 
-def edit_text(script: ParsedFile, edits: Sequence[TextEdit], header: Header | None = None) -> str:
+def edit_text(script: Module, edits: Sequence[TextEdit], header: Header | None = None) -> str:
     """The text of a file after edits, with the lines that come behind its imports."""
     try:
         return _Editor(script, edits, header).text()
@@ -42,7 +40,7 @@ def edit_text(script: ParsedFile, edits: Sequence[TextEdit], header: Header | No
 class _Editor:
     """Edits, by the nodes of the libcst tree that they are about."""
 
-    def __init__(self, script: ParsedFile, edits: Sequence[TextEdit], header: Header | None) -> None:
+    def __init__(self, script: Module, edits: Sequence[TextEdit], header: Header | None) -> None:
         self.script = script
         self.edits = _unique(edits)
         self.header = header
@@ -56,7 +54,7 @@ class _Editor:
 
     def text(self) -> str:
         module = self.tree.module
-        blocks = Blocks(self.around, self.guarded, self._added(), module.default_indent)
+        blocks = Blocks(self.around, self.guarded, self._added())
         holes = {node: self.tree.nodes[node] for edit in self._replacing() for node in edit.holes.values()}
         bracketed = frozenset(
             node
@@ -145,13 +143,10 @@ class _Editor:
         return sorted((*call.args, *call.keywords), key=lambda node: self.script.positions.span(node).start)
 
     def _remove(self, statement: ast.stmt) -> None:
-        around, positions = self._around(statement), self.script.positions
-        parent = self.script.parents[statement]
+        around, parent = self._around(statement), self.script.parents[statement]
         blocks = (getattr(parent, name, []) for name in ("body", "orelse", "finalbody"))
         around.removed = True
         around.alone = not isinstance(parent, ast.Module) and any(block == [statement] for block in blocks)
-        line_start = positions.line_starts[statement.lineno - 1]
-        around.indent = positions.text[line_start : positions.span(statement).start]
 
     # --- what cannot be
 
@@ -179,14 +174,10 @@ class _Editor:
         if self.header is None:
             return None
         module = self.tree.module
-        newline = module.default_newline
-        added = cst.parse_module(newline.join(self.header.lines) + newline)
-        if added.default_indent != module.default_indent:
-            added = indented_as_it_is(added)
+        usual = ("if _:", f"{module.default_indent}_")  # is first, so that blocks which go deeper say so
+        added = cst.parse_module(module.default_newline.join((*usual, *self.header.lines, "")))
         behind = self.tree.nodes[self.header.behind] if self.header.behind is not None else None
-        first, *others = added.body
-        first = first.with_changes(leading_lines=(*added.header, *first.leading_lines))
-        return Added((first, *others), tuple(added.footer), id(behind) if behind else None)
+        return Added(tuple(added.body[1:]), tuple(added.footer), id(behind) if behind else None)
 
 
 def _unique(edits: Sequence[TextEdit]) -> list[TextEdit]:

@@ -1,7 +1,5 @@
 """Calls as libcst has them, with arguments taken out, given, or passed on to a helper."""
 
-from __future__ import annotations
-
 import libcst as cst
 
 SPACE = cst.SimpleWhitespace(" ")
@@ -47,10 +45,7 @@ def passed_to(call: cst.Call, helper: cst.BaseExpression) -> cst.Call:
     first = first.with_changes(value=in_brackets(first.value))
     function = cst.Arg(call.func, comma=cst.Comma(whitespace_after=_behind_comma(before)))
     return call.with_changes(
-        func=helper,
-        args=[function, first, *others],
-        whitespace_after_func=NONE,
-        whitespace_before_args=NONE,
+        func=helper, args=[function, first, *others], whitespace_after_func=NONE, whitespace_before_args=NONE
     )
 
 

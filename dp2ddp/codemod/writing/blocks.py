@@ -1,7 +1,5 @@
 """Statements that come, go and move inside a block, with the comments and empty lines between them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +25,6 @@ class Around:
     after: list[str] = field(default_factory=list)
     removed: bool = False
     alone: bool = False  # nothing else stands in its block
-    indent: str = ""  # the blanks before it
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,10 @@ class _Line:
 class Blocks:
     """The blocks of a module with the statements that edits are about."""
 
-    def __init__(
-        self,
-        around: Mapping[int, Around],
-        guarded: Sequence[Guarded],
-        added: Added | None,
-        default_indent: str,
-    ) -> None:
+    def __init__(self, around: Mapping[int, Around], guarded: Sequence[Guarded], added: Added | None) -> None:
         self.around = around
         self.guarded = guarded
         self.added = added
-        self.default_indent = default_indent
         self._first = {node.first for node in guarded}
         self._last = {node.last for node in guarded} | ({added.behind} if added and added.behind else set())
 
@@ -121,13 +111,6 @@ class Blocks:
         around, ids = self.around.get(id(was)), frozenset({id(was)})
         if around is None:
             return [_Line(now, ids)]
-        if around.removed and around.alone:
-            own: Statement = cst.SimpleStatementLine([cst.Pass()], leading_lines=now.leading_lines)
-            rest = _Line(None, left=tuple(_footers(now, around.indent, self.default_indent)))
-            return [*_before(around.before, own, ids, at_top, is_head), rest]
-        if around.removed:
-            left = (*now.leading_lines, *_footers(now, around.indent, self.default_indent))
-            return [*_in_place(node.code for node in around.before), _Line(None, ids, left)]
         return [*_before(around.before, now, ids, at_top, is_head), *_in_place(around.after)]
 
     def _simple(
@@ -138,9 +121,8 @@ class Blocks:
         before = first.before
         begins, ends = self._first | self.around.keys(), self._last
         if begins.isdisjoint(ids[1:]) and ends.isdisjoint(ids[:-1]) and not first.removed and not first.after:
-            return _before(
-                before, now, frozenset(ids), at_top, is_head
-            )  # lines above it are all that comes, if any
+            # lines above it are all that comes, if any
+            return _before(before, now, frozenset(ids), at_top, is_head)
         own, *others = self._unfolded(was.body, now)
         if own.statement is None:
             return [*_in_place(each.code for each in before), own, *others]
@@ -192,25 +174,6 @@ class Blocks:
 def statements(code: str) -> list[Statement]:
     """The statements of a piece of code."""
     return list(cst.parse_module(code).body)
-
-
-def indented_as_it_is(module: cst.Module) -> cst.Module:
-    """Blocks keep their own indentation among those of another module."""
-    indented = module.visit(_OwnIndent(module.default_indent))
-    assert isinstance(indented, cst.Module)
-    return indented
-
-
-class _OwnIndent(cst.CSTTransformer):
-    def __init__(self, default: str) -> None:
-        super().__init__()
-        self.default = default
-
-    def leave_IndentedBlock(
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        indent = self.default if updated_node.indent is None else updated_node.indent
-        return updated_node.with_changes(indent=indent)
 
 
 def _in_place(codes: Iterable[str]) -> list[_Line]:
@@ -307,19 +270,3 @@ class _NoBlanks(cst.CSTTransformer):
     def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
         is_empty = updated_node.comment is None and not updated_node.whitespace.value
         return updated_node.with_changes(indent=False) if is_empty else updated_node
-
-
-def _footers(statement: cst.BaseCompoundStatement, indent: str, step: str) -> list[cst.EmptyLine]:
-    """The comments behind the last statement of a block, where they stand now."""
-    block = statement.body
-    if not isinstance(block, cst.IndentedBlock):
-        return []
-    deeper = indent + (step if block.indent is None else block.indent)
-    last = block.body[-1]
-    inner = _footers(last, deeper, step) if isinstance(last, cst.BaseCompoundStatement) else []
-    return inner + [_where_it_was(line, deeper) for line in block.footer]
-
-
-def _where_it_was(line: cst.EmptyLine, indent: str) -> cst.EmptyLine:
-    blanks = cst.SimpleWhitespace((indent if line.indent else "") + line.whitespace.value)
-    return line.with_changes(indent=False, whitespace=blanks)

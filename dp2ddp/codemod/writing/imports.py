@@ -1,7 +1,5 @@
 """Names taken out of an import."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import libcst as cst

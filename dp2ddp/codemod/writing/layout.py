@@ -6,8 +6,6 @@ after edits, lets it begin there. A line that hangs (at some blanks behind where
 that line. Nothing else moves: inside a string there are no lines of this kind.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The one transformer: what edits want of a node is done when it is left, so that edits inside it are there already."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping
@@ -105,8 +103,7 @@ class Rewriter(cst.CSTTransformer):
         new = _filled_in(edit.code, self._filled(edit), self.config)
         outside = len(node.lpar) - (edit.node in self.bracketed)
         return new.with_changes(
-            lpar=[*node.lpar[:outside], *new.lpar],
-            rpar=[*new.rpar, *node.rpar[len(node.rpar) - outside :]],
+            lpar=[*node.lpar[:outside], *new.lpar], rpar=[*new.rpar, *node.rpar[len(node.rpar) - outside :]]
         )
 
     def _replaced_argument(

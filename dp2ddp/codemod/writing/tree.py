@@ -5,8 +5,6 @@ it gives the positions of the nodes that are asked for, the way to each from the
 the file as it was read. (libcst's PositionProvider notes every node and takes as long as five prints.)
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -18,17 +16,15 @@ from types import TracebackType
 
 import libcst as cst
 
-from dp2ddp.codemod.edits import ParsedFile
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.writing.layout import LayoutPrinter, LayoutReader, Starts
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
 
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
-IN_BRACKETS = (
-    ast.Tuple,
-    ast.GeneratorExp,
-)  # their brackets are part of an `ast` node, and beside a libcst node
+# their brackets are part of an `ast` node, and beside a libcst node
+IN_BRACKETS = (ast.Tuple, ast.GeneratorExp)
 # Behind the last statement libcst loses lines if one of them begins with a blank.
 ODD_TAIL = re.compile(r"(?:^|(?<=\r)(?!\n))[ \t\f\\]", re.MULTILINE)
 FRAMES = 10_000  # libcst takes several for a step into the tree, and `ast` none
@@ -57,7 +53,7 @@ class Tree:
         return (text.replace(STAND_IN, "async") if self.has_async else text) + self.tail
 
 
-def read_tree(script: ParsedFile, nodes: Iterable[ast.AST]) -> Tree:
+def read_tree(script: Module, nodes: Iterable[ast.AST]) -> Tree:
     """Parse a file and find nodes; a ConversionError for what libcst cannot read or print as it is."""
     positions, name, text = script.positions, script.source.name, script.source.text
     tail, has_async = _odd_tail(script), _has_async(script)
@@ -86,13 +82,13 @@ def read_tree(script: ParsedFile, nodes: Iterable[ast.AST]) -> Tree:
     return Tree(module, matched, frozenset(printer.ways), has_async, tail, printer.starts)
 
 
-def _odd_tail(script: ParsedFile) -> str:
+def _odd_tail(script: Module) -> str:
     text, body = script.source.text, script.tree.body
     end = script.positions.next_line(body[-1].end_lineno or 1) if body else 0
     return text[end:] if ODD_TAIL.search(text, end) else ""
 
 
-def _has_async(script: ParsedFile) -> bool:
+def _has_async(script: Module) -> bool:
     text = script.source.text
     return STAND_IN not in text and bool(ASYNC_ARGUMENT.search(text)) and any(async_arguments(script.tree))
 

@@ -297,13 +297,19 @@ def _orders(evidence: Evidence) -> list[list[int]]:
 
 
 def is_in_order(indices: Sequence[int]) -> bool:
-    """Whether the first epoch, up to the first sample that comes again, is sorted."""
+    """Whether the first epoch is sorted."""
+    epoch = _first_epoch(indices)
+    return epoch == sorted(epoch)
+
+
+def _first_epoch(indices: Sequence[int]) -> list[int]:
+    """Up to the first sample that comes again."""
     seen: dict[int, None] = {}
     for index in indices:
         if index in seen:
             break
         seen[index] = None
-    return [*seen] == sorted(seen)
+    return [*seen]
 
 
 def _earlier(evidence: Evidence) -> list[MatchedStep]:
@@ -365,10 +371,16 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
         text = f"each rank takes its {len({*actual[0]})} samples again and again in one order"
         which = f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"
         yield finding("same-order-each-epoch", 0.95, text, *[which] * bool(missing))
-    elif len(missing) > evidence.world and times > 1.5:
+    elif len(missing) > evidence.world and times > 1.5 and not _may_be_shards(expected, actual):
         count = f"{len(missing)} of the {len({*expected})} samples that DataParallel takes"
         text = f"{count} are on no rank in the whole run: {names_text(missing)}"
         yield finding("missing-samples", 0.945, text)
+
+
+def _may_be_shards(expected: list[int], actual: list[list[int]]) -> bool:
+    """Whether each rank takes as many samples as its share has, all by the same numbers: of a data set of its own."""
+    shares = {frozenset(indices) for indices in actual}
+    return len(shares) == 1 and len(actual) * len(shares.pop()) >= len({*expected})
 
 
 def goes_round(indices: Sequence[int]) -> bool:
@@ -392,12 +404,7 @@ def ranks_take_again(ranks: Sequence[Sequence[int]]) -> bool:
 
 def takes_again(indices: Sequence[int]) -> bool:
     """Whether the first repetition comes before half of the samples; an epoch without replacement has none."""
-    seen: set[int] = set()
-    for index in indices:
-        if index in seen:
-            return 2 * len(seen) < len({*indices})
-        seen.add(index)
-    return False
+    return 2 * len(_first_epoch(indices)) < len({*indices})
 
 
 def _loader(step: Step) -> int:

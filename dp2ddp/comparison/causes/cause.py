@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# of the catalogue: what a port that draws other random numbers shows, and aligned runs take away
+OTHER_RANDOM_NUMBERS = frozenset({"other-seed", "other-order", "other-inputs", "other-random-numbers"})
+
 
 @dataclass(frozen=True)
 class Cause:

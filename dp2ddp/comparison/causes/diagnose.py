@@ -18,7 +18,7 @@ from dp2ddp.comparison.causes import (
     synchronisation_signatures,
 )
 from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.comparison.causes.cause import Cause, Finding, finding
+from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause, Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 
 Family = Callable[[Evidence], Iterator[Finding]]
@@ -66,9 +66,6 @@ def _worth_telling(ranked: Sequence[Finding]) -> Iterator[Finding]:
             effects.update(catalogue()[each.code].brings)
 
 
-_RANDOM = {"other-seed", "other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away
-
-
 def _is_outside(code: str) -> bool:
     """Whether the cause lies outside of training, in what is printed or written, and says where."""
     return catalogue()[code].family == "outside" and code != "other-output"
@@ -87,11 +84,11 @@ def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ..
     else:
         seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
         sure = [cause for cause in aligned.causes[:1] if cause.weight >= _SURE]
-        if not sure and aligned.causes and causes and causes[0].code in _RANDOM:
+        if not sure and aligned.causes and causes and causes[0].code in OTHER_RANDOM_NUMBERS:
             (guess,) = aligned.causes[:1]
             others = [cause for cause in causes[1:] if cause.code != guess.code]
             return (causes[0], replace(guess, evidence=(seen, *guess.evidence)), *others)
-    if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM):
+    if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in OTHER_RANDOM_NUMBERS):
         return causes
     known = {cause.code for cause in sure}
     with_seen = [replace(cause, evidence=(*cause.evidence, seen)) for cause in sure]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,6 +23,8 @@ from dp2ddp.comparison.causes.words import number_text, numbers_text, sum_text
 from dp2ddp.trace.digests import Doubles
 
 _Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
+_same = functools.partial(math.isclose, rel_tol=1e-11)  # losses
+_near = functools.partial(math.isclose, rel_tol=1e-6)  # factors
 _MOST_COUNTED = 2000  # words, pixels: fractions of larger counts cannot be told from any number
 _MOST_TRIED = 1e6  # counts that are tried
 _DIGITS, _MOST_OFF = 4e-15, 1e-8  # of losses that are sums; of a count that is whole by them
@@ -86,10 +90,6 @@ def _loss_figures(here: MatchedStep, factor: float) -> Iterator[str]:
         if _same(figure, losses.whole):
             yield f"the loss that backward starts from is right ({number}): the factor comes behind it"
             return
-
-
-def _near(factor: float, number: float) -> bool:
-    return abs(factor - number) < 1e-6 * number
 
 
 def _kept(evidence: Evidence, target: Doubles, rank0: Doubles) -> Iterator[Finding]:
@@ -180,7 +180,3 @@ def counted(whole: float, parts: Sequence[float]) -> tuple[int, ...]:
 def _normalises_over_rows(here: MatchedStep) -> bool:
     buffers = here.reference.buffers
     return buffers is not None and any(name.endswith("running_mean") for name in buffers.layout.names)
-
-
-def _same(a: float, b: float) -> bool:
-    return abs(a - b) <= 1e-11 * max(abs(a), abs(b))

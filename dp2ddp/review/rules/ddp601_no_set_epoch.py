@@ -12,35 +12,23 @@ framework owns the loop.
 https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
 """
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, literal, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, literal
 
 
 class NoSetEpoch(CheckRule):
     message = "set_epoch() is never called, so every epoch has the order of the first"
     advice = "call sampler.set_epoch(epoch) at the start of each epoch"
-    examples = (
-        *corrected("""
-            # set_epoch
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(model)
-              sampler = DistributedSampler(data)
-              loader = DataLoader(data, batch_size=32, sampler=sampler)
-              for epoch in range(10):
-            +     sampler.set_epoch(epoch)
-                  for x, y in loader:
-                      model(x, y).backward()
-        """),
-        right("""
-            from torch.utils.data import DistributedSampler
-            from engine import train_one_epoch
-            model = DistributedDataParallel(model)
-            for step, (x, y) in enumerate(DataLoader(data, sampler=DistributedSampler(data))):  # one epoch
-                model(x, y).backward()
-            loader = DataLoader(more, batch_size=32, sampler=DistributedSampler(more))
-            for epoch in range(10):
-                train_one_epoch(model, loader)
-        """),
-    )
+    examples = corrected("""
+        # set_epoch
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(model)
+          sampler = DistributedSampler(data)
+          loader = DataLoader(data, batch_size=32, sampler=sampler)
+          for epoch in range(10):
+        +     sampler.set_epoch(epoch)
+              for x, y in loader:
+                  model(x, y).backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if script.has_framework or script.file.says("set_epoch"):

@@ -14,33 +14,23 @@ https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI
 
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside
 
 
 class MetricOfAShard(CheckRule):
     message = "counts this rank's share of the data only, and nothing brings the ranks' numbers together"
     advice = "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler"
-    examples = (
-        *corrected("""
-            # share of the data
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(model)
-              loader = DataLoader(test_set, batch_size=32, sampler=DistributedSampler(test_set, shuffle=False))
-              correct = torch.zeros(1)
-              with torch.no_grad():
-                  for x, y in loader:
-                      correct += (model(x).argmax(1) == y).sum().item()
-            + dist.all_reduce(correct)
-        """),
-        right("""
-            model = DistributedDataParallel(model)
-            loader = DataLoader(test_set, batch_size=32)
-            correct = 0
-            with torch.no_grad():
-                for x, y in loader:
-                    correct += (model(x).argmax(1) == y).sum().item()
-        """),
-    )
+    examples = corrected("""
+        # share of the data
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(model)
+          loader = DataLoader(test_set, batch_size=32, sampler=DistributedSampler(test_set, shuffle=False))
+          correct = torch.zeros(1)
+          with torch.no_grad():
+              for x, y in loader:
+                  correct += (model(x).argmax(1) == y).sum().item()
+        + dist.all_reduce(correct)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if script.has_framework or script.may_reduce:

@@ -13,30 +13,24 @@ https://github.com/NVIDIA/apex/issues/629, https://github.com/bytedance/ibot/iss
 
 import ast
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, right, values_of
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, values_of
 
 
 class SaveOnEveryRank(CheckRule):
     message = "every rank writes this file, all at the same time"
     advice = "save {how}"
-    examples = (
-        *corrected("""
-            # every rank
-              def main():
-                  model = DistributedDataParallel(net)
-                  for epoch in range(10):
-                      train(model)
-            -         torch.save(model.state_dict(), "last.pt")
-            +         if dist.get_rank() == 0:
-            +             torch.save(model.state_dict(), "last.pt")
-              if __name__ == "__main__":
-                  main()
-        """),
-        right("""
-            model = DistributedDataParallel(net)
-            torch.save(model.state_dict(), f"part{dist.get_rank()}.pt")
-        """),
-    )
+    examples = corrected("""
+        # every rank
+          def main():
+              model = DistributedDataParallel(net)
+              for epoch in range(10):
+                  train(model)
+        -         torch.save(model.state_dict(), "last.pt")
+        +         if dist.get_rank() == 0:
+        +             torch.save(model.state_dict(), "last.pt")
+          if __name__ == "__main__":
+              main()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not (script.trains_on_ranks or script.whole_batch_wraps) or _has_own_save(script):

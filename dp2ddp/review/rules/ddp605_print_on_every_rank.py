@@ -11,7 +11,7 @@ https://github.com/Lightning-AI/pytorch-lightning/issues/901,
 https://github.com/ashleve/lightning-hydra-template/issues/115.
 """
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected
 
 REPLACES_PRINT = {"redirect_stdout", "stdout"}
 
@@ -19,22 +19,15 @@ REPLACES_PRINT = {"redirect_stdout", "stdout"}
 class PrintOnEveryRank(CheckWarning):
     message = "every rank prints this line{others}"
     advice = "print on one rank: if dist.get_rank() == 0"
-    examples = (
-        *corrected("""
-            # every rank prints
-              model = DistributedDataParallel(net)
-              for epoch in range(10):
-                  loss = train(model)
-            -     print("epoch", epoch, "loss", loss)
-            +     if dist.get_rank() == 0:
-            +         print("epoch", epoch, "loss", loss)
-        """),
-        right("""
-            model = DistributedDataParallel(net)
-            for epoch in range(10):
-                print("rank", dist.get_rank(), "loss", train(model))
-        """),
-    )
+    examples = corrected("""
+        # every rank prints
+          model = DistributedDataParallel(net)
+          for epoch in range(10):
+              loss = train(model)
+        -     print("epoch", epoch, "loss", loss)
+        +     if dist.get_rank() == 0:
+        +         print("epoch", epoch, "loss", loss)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:

@@ -9,7 +9,7 @@ Silent where an argument speaks of ranks, where wandb is given a `group`, and wh
 https://github.com/huggingface/pytorch-image-models/issues/1309, https://github.com/wandb/wandb/issues/452.
 """
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, right, values_of
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, values_of
 
 TRACKERS = (
     *("wandb.init", "mlflow.start_run", "neptune.init_run"),
@@ -20,21 +20,14 @@ TRACKERS = (
 class TrackerOnEveryRank(CheckWarning):
     message = "every rank starts a run of its own ({name})"
     advice = "start it on one rank, and log there only: if dist.get_rank() == 0"
-    examples = (
-        *corrected("""
-            # a run of its own
-              import wandb
-              model = DistributedDataParallel(net)
-            - wandb.init(project="cifar")
-            + if dist.get_rank() == 0:
-            +     wandb.init(project="cifar")
-        """),
-        right("""
-            import wandb
-            model = DistributedDataParallel(net)
-            wandb.init(project="cifar", group="ddp")
-        """),
-    )
+    examples = corrected("""
+        # a run of its own
+          import wandb
+          model = DistributedDataParallel(net)
+        - wandb.init(project="cifar")
+        + if dist.get_rank() == 0:
+        +     wandb.init(project="cifar")
+    """)
 
     def find(self, script: DDPScript) -> Found:
         on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps

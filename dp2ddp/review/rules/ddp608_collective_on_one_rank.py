@@ -12,7 +12,7 @@ Silent with a `group` of its own, and where another call of the same function in
 https://github.com/huggingface/transformers-bloom-inference/pull/40.
 """
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, right, wrong
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected
 
 OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
@@ -21,31 +21,14 @@ WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 class CollectiveOnOneRank(CheckRule):
     message = "only one rank comes to this {name}(), and waits there for all the others"
     advice = "{how}"
-    examples = (
-        *corrected("""
-            # only one rank
-              def save(model, rank):
-                  if rank == 0:
-                      write(model)
-            -         dist.barrier()
-            +     dist.barrier()
-        """),
-        wrong("""
-            # only one rank
-            def worker(gpu, args):
-                if gpu == 0:
-                    dist.barrier()
-            torch.multiprocessing.spawn(worker, nprocs=4, args=(args,))
-        """),
-        right("""
-            def download(rank):
-                if rank != 0:
-                    dist.barrier()
-                fetch()
-                if rank == 0:
-                    dist.barrier()
-        """),
-    )
+    examples = corrected("""
+        # only one rank
+          def save(model, rank):
+              if rank == 0:
+                  write(model)
+        -         dist.barrier()
+        +     dist.barrier()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for call in script.collectives:

@@ -16,7 +16,7 @@ https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, literal, wrong
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, literal
 
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 
@@ -24,27 +24,15 @@ HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|regi
 class WrapperOnOneRank(CheckRule):
     message = "one rank alone runs the wrapper `{name}`, whose forward asks all ranks for their part"
     advice = "let all ranks come by, or run the model itself: {name}.module"
-    examples = (
-        *corrected("""
-            # model.module
-              model = DistributedDataParallel(net)
-              for epoch in range(3):
-                  train(model)
-                  if dist.get_rank() == 0:
-            -         out = model(x)
-            +         out = model.module(x)
-        """),
-        wrong("""
-            # model.module
-            from torchvision.models import resnet18
-            @torch.no_grad()
-            def test(net):
-                return net(x).argmax(1)
-            model = DistributedDataParallel(resnet18())
-            if dist.get_rank() == 0:
-                test(model)
-        """),
-    )
+    examples = corrected("""
+        # model.module
+          model = DistributedDataParallel(net)
+          for epoch in range(3):
+              train(model)
+              if dist.get_rank() == 0:
+        -         out = model(x)
+        +         out = model.module(x)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         wraps = script.wraps or script.whole_batch_wraps

@@ -13,7 +13,7 @@ https://github.com/pytorch/pytorch/issues/50921, https://github.com/NVIDIA/apex/
 
 import re
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal, right
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal
 
 NAMES_A_DEVICE = re.compile(
     r"set_device|VISIBLE_DEVICES|device_ids|set_default_device|local_rank|slurm", re.IGNORECASE
@@ -23,24 +23,17 @@ NAMES_A_DEVICE = re.compile(
 class NoSetDevice(CheckRule):
     message = "moves to the current device, which is GPU 0 on every rank: nothing sets another"
     advice = 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything else uses CUDA'
-    examples = (
-        *corrected("""
-            # set_device
-            + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
-              model = DistributedDataParallel(net.cuda())
-        """),
-        right("model = DistributedDataParallel(net.cuda(rank), device_ids=[rank])"),
-    )
+    examples = corrected("""
+        # set_device
+        + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+          model = DistributedDataParallel(net.cuda())
+    """)
 
     def find(self, script: DDPScript) -> Found:
-        if (
-            not script.trains_on_ranks
-            or script.is_converted
-            or script.sets_up_elsewhere
-            or not script.has_nccl
-        ):
+        sets_up = script.is_converted or script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE)
+        if not script.trains_on_ranks or not script.has_nccl or sets_up:
             return
-        if script.file.says(NAMES_A_DEVICE) or any(script.file.calls_of("torch.cuda.device")):
+        if any(script.file.calls_of("torch.cuda.device")):
             return
         moves = [call for call in script.module.calls if call.method in ("cuda", "to")]
         current = [call for call in moves if _is_current_device(call)]

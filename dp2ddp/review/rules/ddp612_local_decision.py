@@ -13,41 +13,26 @@ https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/D
 
 import ast
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside
 
 
 class LocalDecision(CheckRule):
     message = "each rank decides by the loss of its own share: rates and weights drift apart"
     advice = "all_reduce() the loss first, so that all ranks decide alike"
-    examples = (
-        *corrected("""
-            # drift apart
-              from torch.optim.lr_scheduler import ReduceLROnPlateau
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(net)
-              scheduler = ReduceLROnPlateau(optimizer)
-              loader = DataLoader(data, sampler=DistributedSampler(data))
-              for epoch in range(10):
-                  total = torch.zeros(1)
-                  for x, y in loader:
-                      total += step(model, x, y).item()
-            +     dist.all_reduce(total)
-                  scheduler.step(total)
-        """),
-        right("""
-            from torch.optim.lr_scheduler import ReduceLROnPlateau
-            from torch.utils.data import DistributedSampler
-            model = DistributedDataParallel(net)
-            scheduler = ReduceLROnPlateau(optimizer)
-            loader = DataLoader(data, sampler=DistributedSampler(data))
-            valid_loader = DataLoader(valid)
-            for epoch in range(10):
-                total = 0.0
-                for x, y in valid_loader:
-                    total += loss(model, x, y).item()
-                scheduler.step(total)
-        """),
-    )
+    examples = corrected("""
+        # drift apart
+          from torch.optim.lr_scheduler import ReduceLROnPlateau
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+          scheduler = ReduceLROnPlateau(optimizer)
+          loader = DataLoader(data, sampler=DistributedSampler(data))
+          for epoch in range(10):
+              total = torch.zeros(1)
+              for x, y in loader:
+                  total += step(model, x, y).item()
+        +     dist.all_reduce(total)
+              scheduler.step(total)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or script.may_reduce:

@@ -16,7 +16,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -25,16 +25,6 @@ IN_FULL = re.compile(
 )
 FREEZES = re.compile("requires_grad")
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With, ast.comprehension, ast.Lambda)
-NET = """
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one = torch.nn.Linear(4, 4)
-            self.two = torch.nn.Linear(4, 1)
-        def forward(self, x):
-            return {}
-    model = DistributedDataParallel(Net(), find_unused_parameters=True)
-"""
 
 
 class NeedlessSearchForUnused(CheckWarning):
@@ -48,8 +38,15 @@ class NeedlessSearchForUnused(CheckWarning):
             - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
             + model = DistributedDataParallel(net, device_ids=[rank])
         """),
-        wrong("    # every step" + NET.format("self.two(self.one(x))")),
-        right(NET.format("self.two(self.one(x)) if self.training else self.one(x)")),
+        right("""
+            class Net(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.one = torch.nn.Linear(4, 4)
+                def forward(self, x):
+                    return self.one(x) if self.training else x
+            model = DistributedDataParallel(Net(), find_unused_parameters=True)
+        """),
     )
 
     def find(self, script: DDPScript) -> Found:
@@ -77,9 +74,7 @@ def _makers(script: DDPScript, node: ast.AST, seen: tuple[str, ...] = ()) -> Ite
             yield from _makers(script, owner, seen)
         case ast.Name(id=name):
             wraps = [wrap.call.node for wrap in script.wraps]
-            values = (
-                script.flow.values(node) if name not in seen else []
-            )  # `net = net.cuda()` says nothing new
+            values = [] if name in seen else script.flow.values(node)  # `net = net.cuda()` says nothing new
             for value in values:
                 if value not in wraps:
                     yield from _makers(script, value, (*seen, name))

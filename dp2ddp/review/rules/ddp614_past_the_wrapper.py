@@ -16,56 +16,27 @@ import ast
 import re
 
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside
 
 REDUCES = re.compile(r"reduce|average|sync")
-OF_MODULES = {  # methods of every module that compute nothing
-    *(
-        "parameters",
-        "named_parameters",
-        "state_dict",
-        "load_state_dict",
-        "train",
-        "eval",
-        "to",
-        "cuda",
-        "cpu",
-    ),
-    *(
-        "zero_grad",
-        "apply",
-        "modules",
-        "named_modules",
-        "children",
-        "named_children",
-        "buffers",
-        "named_buffers",
-    ),
-    *("requires_grad_", "half", "float", "double", "register_forward_hook"),
-}
+# Methods of every module that compute nothing.
+OF_MODULES = re.compile(
+    r"(named_)?(parameters|modules|children|buffers)|(load_)?state_dict|train|eval|to|cuda|cpu|zero_grad|apply"
+    r"|requires_grad_|half|float|double|register_forward_hook"
+)
 
 
 class PastTheWrapper(CheckRule):
     message = "this pass goes past the wrapper, so its gradients are not summed over the ranks"
     advice = "call {name}(...); what it should do belongs into its forward"
-    examples = (
-        *corrected("""
-            # not summed
-              model = DistributedDataParallel(net)
-              for x, y in loader:
-            -     loss = criterion(model.module(x), y)
-            +     loss = criterion(model(x), y)
-                  loss.backward()
-        """),
-        right("""
-            model = DistributedDataParallel(net)
-            for x, y in loader:
-                loss = criterion(model(x), y)
-                loss.backward()
-                with torch.no_grad():
-                    out = model.module(x)
-        """),
-    )
+    examples = corrected("""
+        # not summed
+          model = DistributedDataParallel(net)
+          for x, y in loader:
+        -     loss = criterion(model.module(x), y)
+        +     loss = criterion(model(x), y)
+              loss.backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls:
@@ -83,16 +54,15 @@ def _wrapper_of(function: ast.expr) -> ast.expr | None:
         case ast.Attribute(value=wrapper, attr="module"):
             return wrapper
         case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=name):
-            return None if name in OF_MODULES else wrapper
+            return None if OF_MODULES.fullmatch(name) else wrapper
     return None
 
 
 def _is_differentiated(script: DDPScript, call: Call) -> bool:
     """Whether `.backward()` is called on what comes out, or on what the next statements make of it."""
     names = stored_names(script.module.statement(call.node))
-    around = script.file.loop_around(call.node) or script.file.function_of(call.node)
-    simple = (each for each in inside(around, ast.stmt) if not hasattr(each, "body"))
-    later = (each for each in simple if each.lineno >= call.node.lineno)
+    turn = inside(script.file.turn_of(call.node), ast.stmt)
+    later = (each for each in turn if not hasattr(each, "body") and each.lineno >= call.node.lineno)
     for statement in sorted(later, key=lambda each: each.lineno):
         if any(node.id in names for node in inside(statement, ast.Name)):
             if script.flow.trains_in(statement):

@@ -54,11 +54,8 @@ class WrapBeforeMove(CheckRule):
 
 def moves_to_gpu(call: Call) -> bool:
     """`.cuda()`, `.to("cuda")`."""
-    return (
-        call.method == "cuda"
-        or call.method == "to"
-        and str(literal(call.argument(0, "device"))).startswith("cuda")
-    )
+    device = call.argument(0, "device") if call.method == "to" else None
+    return call.method == "cuda" or str(literal(device)).startswith("cuda")
 
 
 def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
@@ -69,10 +66,8 @@ def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
         return False
     if not isinstance(module, ast.Name):
         return True
-    variable = script.file.variable(module)
     moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = (
-        move.value for move in moves if isinstance(move, ast.Attribute) and isinstance(move.value, ast.Name)
-    )
-    is_moved = any(script.file.variable(owner) == variable for owner in owners)
-    return not is_moved and all(script.flow.variable(wrap.call.node) != variable for wrap in script.wraps)
+    owners = (getattr(move, "value", None) for move in moves)
+    known = {script.file.variable(owner) for owner in owners if isinstance(owner, ast.Name)}
+    wrapped = {script.flow.variable(wrap.call.node) for wrap in script.wraps}
+    return script.file.variable(module) not in known | wrapped

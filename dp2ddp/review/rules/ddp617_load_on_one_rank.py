@@ -13,7 +13,7 @@ https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
@@ -23,20 +23,13 @@ class LoadOnOneRank(CheckRule):
         "one rank alone loads these weights: the other ranks keep what they had when the model was wrapped"
     )
     advice = "load on every rank, or on rank 0 before wrapping"
-    examples = (
-        *corrected("""
-            # other ranks
-              model = DistributedDataParallel(net)
-            - if dist.get_rank() == 0:
-            -     model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
-            + model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
-        """),
-        right("""
-            if dist.get_rank() == 0:
-                net.load_state_dict(torch.load("last.pt", map_location="cpu"))
-            model = DistributedDataParallel(net)
-        """),
-    )
+    examples = corrected("""
+        # other ranks
+          model = DistributedDataParallel(net)
+        - if dist.get_rank() == 0:
+        -     model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
+        + model.module.load_state_dict(torch.load("last.pt", map_location="cpu"))
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights

@@ -19,16 +19,7 @@ import sys
 
 from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.model.nodes import DEFINITIONS
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckWarning,
-    DDPScript,
-    Found,
-    literal,
-    mended,
-    right,
-    wrong,
-)
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, literal, mended, right, wrong
 
 TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
 
@@ -83,11 +74,10 @@ class NoDestroyProcessGroup(CheckWarning):
 
 def _may_take_down(script: DDPScript) -> bool:
     """Whether the file destroys a group, or calls a function out of sight that may, or hands one on to be called."""
-    words = filter(TAKES_DOWN.search, script.module.by_word)
-    mentions = (mention for word in words for mention in script.module.by_word[word])
-    return script.file.says("destroy_process_group") or any(
-        _is_out_of_sight(script, each) for each in mentions
-    )
+    by_word = script.module.by_word
+    mentions = (mention for word in filter(TAKES_DOWN.search, by_word) for mention in by_word[word])
+    is_taken_down = script.file.says("destroy_process_group")
+    return is_taken_down or any(_is_out_of_sight(script, each) for each in mentions)
 
 
 def _is_out_of_sight(script: DDPScript, function: ast.AST) -> bool:
@@ -107,10 +97,8 @@ def _guard(script: DDPScript) -> ast.If | None:
 
 def _fix(script: DDPScript, group: Call) -> tuple[InsertAfter, ...]:
     """The call behind the last statement that a rank runs, where it has made the group for certain."""
-    name, function = (
-        script.file.text_of(group.node.func).rpartition(".")[0],
-        script.file.function_of(group.node),
-    )
+    name = script.file.text_of(group.node.func).rpartition(".")[0]
+    function = script.file.function_of(group.node)
     if not name or not isinstance(function, ast.FunctionDef):
         return ()
     last = _last_statement(script, function)

@@ -13,7 +13,7 @@ https://github.com/pytorch/pytorch/pull/64764, https://github.com/pytorch/pytorc
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, wrong
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected
 
 LAUNCH = "torch.distributed.launch"
 
@@ -23,20 +23,13 @@ class LaunchModule(CheckWarning):
     advice = (
         "start it with torchrun (python -m torch.distributed.run), and read LOCAL_RANK from the environment"
     )
-    examples = (
-        *corrected("""
-            # torchrun
-              import os
-              print("start it with python -m torch.distributed.launch")
-            - os.system("python -m torch.distributed.launch --nproc_per_node=2 train.py")
-            + os.system("torchrun --nproc-per-node 2 train.py")
-        """),
-        wrong("""
-            # torchrun
-            import subprocess, sys
-            subprocess.run([sys.executable, "-m", "torch.distributed.launch", "--nproc_per_node=2", "train.py"])
-        """),
-    )
+    examples = corrected("""
+        # torchrun
+          import os
+          print("start it with python -m torch.distributed.launch")
+        - os.system("python -m torch.distributed.launch --nproc_per_node=2 train.py")
+        + os.system("torchrun --nproc-per-node 2 train.py")
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for node in (*_commands(script), *_imports(script)):

@@ -1,6 +1,7 @@
 """`no_sync` stands around the backward pass only, and does nothing there.
 
-Finds `with model.no_sync():` whose block differentiates and calls no model, where the forward came before it.
+Finds `with model.no_sync():`, and the same in `... if ... else ...`, whose block differentiates and calls no model,
+where the forward came before it.
 
 The wrapper decides in its forward whether the next backward sums (measured: the gradients of two ranks are the same
 afterwards). So gradients travel in every step of an accumulation, which is what no_sync was to save.
@@ -12,7 +13,7 @@ https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/mo
 
 import ast
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside
 
 
 class ForwardOutsideNoSync(CheckWarning):
@@ -28,32 +29,34 @@ class ForwardOutsideNoSync(CheckWarning):
             +         loss = criterion(model(x), y)
                       loss.backward()
         """),
-        right("""
-            model = DistributedDataParallel(net)
-            for x, y in loader:
-                with model.no_sync():
-                    loss = criterion(model(x), y)
-                with model.no_sync():
-                    loss.backward()
+        *corrected("""
+            # forward
+              from contextlib import nullcontext
+              model = DistributedDataParallel(net)
+              for at, (x, y) in enumerate(loader):
+            -     loss = criterion(model(x), y)
+                  with nullcontext() if at % 4 == 3 else model.no_sync():
+            +         loss = criterion(model(x), y)
+                      loss.backward()
         """),
     )
 
     def find(self, script: DDPScript) -> Found:
-        for block in script.module.all(ast.With):
+        for block in filter(_only_differentiates, script.module.all(ast.With)):
             for item in block.items:
                 wrapper = _unsynced(item)
-                if (
-                    wrapper is not None
-                    and _only_differentiates(block)
-                    and _ran_before(script, block, wrapper)
-                ):
+                if wrapper is not None and _ran_before(script, block, wrapper):
                     yield self.problem(item.context_expr)
 
 
 def _unsynced(item: ast.withitem) -> ast.expr | None:
-    """`model` of `with model.no_sync():`."""
+    """`model` of `with model.no_sync():`, and of `with model.no_sync() if accumulates else nullcontext():`."""
     match item.context_expr:
-        case ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")):
+        case (
+            ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync"))
+            | ast.IfExp(body=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+            | ast.IfExp(orelse=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+        ):
             return wrapper
     return None
 
@@ -66,11 +69,7 @@ def _only_differentiates(block: ast.With) -> bool:
 
 def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
     """Whether the wrapper is called further up, in the same turn of a loop, and not under no_sync itself."""
-    turn = script.file.loop_around(block) or script.file.function_of(block)
-    text = script.file.text_of(wrapper)
-    runs = (call for call in inside(turn, ast.Call) if script.file.text_of(call.func) == text)
-    return any(
-        not any(_unsynced(item) for each in script.file.around(call, ast.With) for item in each.items)
-        for call in runs
-        if call.lineno < block.lineno
-    )
+    text, calls = script.file.text_of(wrapper), inside(script.file.turn_of(block), ast.Call)
+    before = (each for each in calls if each.lineno < block.lineno and script.file.text_of(each.func) == text)
+    around = ([item for each in script.file.around(call, ast.With) for item in each.items] for call in before)
+    return not all(any(map(_unsynced, items)) for items in around)

@@ -14,7 +14,7 @@ https://github.com/pytorch/pytorch/issues/38174, https://github.com/microsoft/Py
 import ast
 import re
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal
 
 EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 
@@ -22,24 +22,15 @@ EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 class UnevenShards(CheckWarning):
     message = "the ranks' shares are not equally long, so one may wait for ranks that are done"
     advice = "cut or pad to a multiple of the number of ranks, or train under model.join()"
-    examples = (
-        *corrected("""
-            # not equally long
-              model = DistributedDataParallel(net)
-            - files = files[rank::world_size]
-            + files = files[: len(files) // world_size * world_size][rank::world_size]
-              for name in files:
-                  loss = model(load(name)).mean()
-                  loss.backward()
-        """),
-        right("""
-            model = DistributedDataParallel(net)
-            with model.join():
-                for name in files[rank::world_size]:
-                    loss = model(load(name)).mean()
-                    loss.backward()
-        """),
-    )
+    examples = corrected("""
+        # not equally long
+          model = DistributedDataParallel(net)
+        - files = files[rank::world_size]
+        + files = files[: len(files) // world_size * world_size][rank::world_size]
+          for name in files:
+              loss = model(load(name)).mean()
+              loss.backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or script.file.says(EVENS) or _evens(script):

@@ -15,7 +15,7 @@ https://github.com/openvla/openvla/issues/125, https://github.com/innnky/so-vits
 import ast
 import re
 
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, literal, right
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, literal
 
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 
@@ -23,23 +23,15 @@ SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_data
 class NoDistributedSampler(CheckWarning):
     message = "each rank loads all of the data: an epoch takes as long as on one GPU"
     advice = "give the loader a DistributedSampler, and leave shuffle to it"
-    examples = (
-        *corrected("""
-            # all of the data
-            + from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(net)
-            - loader = DataLoader(data, batch_size=32, shuffle=True)
-            + loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
-              for x, y in loader:
-                  criterion(model(x), y).backward()
-        """),
-        right("""
-            model = DistributedDataParallel(net)
-            loader = DataLoader(Shard(files, dist.get_rank()), batch_size=32, shuffle=True)
-            for x, y in loader:
-                criterion(model(x), y).backward()
-        """),
-    )
+    examples = corrected("""
+        # all of the data
+        + from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+        - loader = DataLoader(data, batch_size=32, shuffle=True)
+        + loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+          for x, y in loader:
+              criterion(model(x), y).backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or not script.groups or script.file.says(SHARES):

@@ -12,7 +12,7 @@ the file calls no collective itself.
 https://github.com/huggingface/accelerate/issues/3520 (the same with Accelerate's loaders).
 """
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, right
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 
 CONVERTED = """\
 from torch.utils.data import DataLoader, DistributedSampler
@@ -25,22 +25,14 @@ class SamplerUnderWholeBatches(CheckRule):
     start = CONVERTED
     message = "the data are cut twice, by this sampler and by the wrapper: one in W samples is trained on"
     advice = "give every rank the same batches: take the sampler out{shuffles}"
-    examples = (
-        *corrected("""
-            # cut twice
-              model = WholeBatchDDP(net)
-            - loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
-            + loader = DataLoader(data, batch_size=32, shuffle=True)
-              for x, y in loader:
-                  criterion(model(x), y).backward()
-        """),
-        right("""
-            from torch.nn.parallel import DistributedDataParallel
-            model = DistributedDataParallel(net)
-            for x, y in DataLoader(data, batch_size=32, sampler=DistributedSampler(data)):
-                criterion(model(x), y).backward()
-        """),
-    )
+    examples = corrected("""
+        # cut twice
+          model = WholeBatchDDP(net)
+        - loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+        + loader = DataLoader(data, batch_size=32, shuffle=True)
+          for x, y in loader:
+              criterion(model(x), y).backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.whole_batch_wraps or script.collectives:

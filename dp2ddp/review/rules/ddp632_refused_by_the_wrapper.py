@@ -53,14 +53,6 @@ class RefusedByTheWrapper(CheckRule):
                 loss.backward(retain_graph=True)
                 other.backward()
         """),
-        wrong("""
-            # other parameters
-            def freeze(model):
-                for p in model.module.features.parameters():
-                    p.requires_grad = False
-            model = WholeBatchDDP(net)
-            freeze(model)
-        """),
         right("""
             model = WholeBatchDDP(net)
             for x, y in loader:
@@ -69,11 +61,6 @@ class RefusedByTheWrapper(CheckRule):
                 with torch.no_grad():
                     again = model(x)
             save_on_rank0({"model": model.state_dict()}, "model.pt")
-        """),
-        right("""
-            model = WholeBatchParallel(net)
-            for p in model.module.features.parameters():
-                p.requires_grad = False
         """),
     )
 
@@ -108,7 +95,9 @@ class _Wrapped:
         for call in self.module.calls:
             if reason := self._refused_call(call):
                 yield call.node, reason
-        yield from ((node, FROZEN) for node in self._frozen())
+        told = [*self._told_to_train()]
+        if all(literal(value) is False for _, value in told):  # none may be trained again
+            yield from ((owner, FROZEN) for owner, _ in told if self._is_part(owner, "parameters"))
 
     def _refused_call(self, call: Call) -> str | None:
         is_saved = call.name in COPIES or self.script.helper_calls.get(call) == "save_on_rank0"
@@ -141,13 +130,8 @@ class _Wrapped:
         )
         statements = [self.module.statement(each) for each in runs]
         double = (each for each in statements if isinstance(each, ast.Assign) and statements.count(each) > 1)
-        return is_kept or any(not _detaches(each) for each in double)
-
-    def _frozen(self) -> Iterator[ast.AST]:
-        """Where parts of the model are told that they are not trained; nothing if any may be trained again."""
-        told = [*self._told_to_train()]
-        if all(literal(value) is False for _, value in told):
-            yield from (owner for owner, _ in told if self._is_part(owner, "parameters"))
+        attributes = ([part.attr for part in inside(each, ast.Attribute)] for each in double)
+        return is_kept or any(not any(each.startswith("detach") for each in names) for names in attributes)
 
     def _told_to_train(self) -> Iterator[tuple[ast.expr, ast.expr | None]]:
         """`x.requires_grad = value`, `x.requires_grad_(value)`."""
@@ -167,12 +151,9 @@ class _Wrapped:
             return node in self.mentions
         for loop in self.file.around(node, ast.For):
             match loop.iter:
-                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in (
-                    listed,
-                    f"named_{listed}",
-                ):
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)):
                     is_target = any(getattr(each, "id", "") == node.id for each in ast.walk(loop.target))
-                    if is_target and self._is_part(owner, listed):
+                    if name.removeprefix("named_") == listed and is_target and self._is_part(owner, listed):
                         return True
         return False
 
@@ -180,7 +161,3 @@ class _Wrapped:
         """`model`, `{"model": model}`."""
         things = thing.values if isinstance(thing, ast.Dict) else [thing]
         return not self.mentions.isdisjoint(things)
-
-
-def _detaches(statement: ast.stmt) -> bool:
-    return any(each.attr.startswith("detach") for each in inside(statement, ast.Attribute))

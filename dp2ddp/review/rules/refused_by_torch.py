@@ -41,11 +41,6 @@ class SeveralDeviceIds(CheckRule):
             - model = DistributedDataParallel(net, device_ids=[0, 1])
             + model = DistributedDataParallel(net, device_ids=[rank])
         """),
-        wrong("""
-            # one device
-            ids = list(range(torch.cuda.device_count()))
-            model = DistributedDataParallel(net, device_ids=ids)
-        """),
         right("model = DistributedDataParallel(net)"),
     )
 

@@ -17,8 +17,8 @@ from corpus.cases import Case, all_cases  # noqa: E402
 from dp2ddp.codemod.conversion import Conversion, Options  # noqa: E402
 from dp2ddp.codemod.idiomatic.convert import convert_idiomatic  # noqa: E402
 from dp2ddp.errors import ConversionError  # noqa: E402
-from dp2ddp.runtime.run import Run, watch  # noqa: E402
-from dp2ddp.runtime.server import Server  # noqa: E402
+from dp2ddp.runtime.process.run import Run, watch  # noqa: E402
+from dp2ddp.runtime.process.server import Server  # noqa: E402
 from dp2ddp.runtime.stage import Stage  # noqa: E402
 from dp2ddp.source.old_code import mended_files  # noqa: E402
 from dp2ddp.trace.records import read_trace  # noqa: E402

@@ -6,7 +6,7 @@ import pytest
 from corpus.cases import Case
 from covering import covering, slow_but_for
 
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.codemod.idiomatic.running import outcome, scripts
 
 SCRIPTS = scripts()

@@ -9,7 +9,7 @@ import torch
 from verdicts import Document, forked_verdicts
 
 from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.process.server import Server
 from tests.cli.scripts import dp2ddp, script
 from tests.codemod.idiomatic.scripts import idiomatic
 from tests.codemod.idiomatic.scripts import script as written

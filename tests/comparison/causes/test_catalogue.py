@@ -11,7 +11,7 @@ import pytest
 from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue, parse_entry
 from dp2ddp.comparison.causes.page import page
 from dp2ddp.errors import SourceError
-from dp2ddp.review.check_rule import described_rules
+from dp2ddp.review.rule_list import described_rules
 
 ROOT = Path(__file__).resolve().parents[3]
 CAUSES = ROOT / "dp2ddp" / "comparison" / "causes"

@@ -274,6 +274,23 @@ def test_a_sampler_before_a_wrapper_that_splits_is_the_cause(tmp_path: Path, nam
     assert (codes[:1] == ["split-twice"]) == (name in SPLIT_TWICE), codes
 
 
+@pytest.mark.parametrize(("count", "missing"), [(8, False), (16, True)])
+def test_samples_of_a_data_set_that_each_rank_has_cut_for_itself_are_not_missing(
+    tmp_path: Path, count: int, missing: bool
+) -> None:
+    """Subset(data, range(rank, 8, 2)) counts from 0 on each rank, and augmented rows tell nobody which they are."""
+
+    def run(who: int, count: int, rank: int = 0) -> Trace:
+        draws = (Draw(0, tuple(range(count))),)
+        rows = [tuple(1000 * who + 100 * epoch + each for each in range(count)) for epoch in range(3)]
+        steps = [{"draws": draws, "forwards": (Forward(True, (count,), each),)} for each in rows]
+        gradient = OTHER if who else GRADIENT
+        return record(tmp_path / str(who), [Taken(gradient, events=each) for each in steps], rank=rank)
+
+    codes = [cause.code for cause in causes_of(run(0, count), run(1, 4), run(2, 4, rank=1))]
+    assert ("missing-samples" in codes) is missing, codes
+
+
 @pytest.mark.parametrize(
     ("shares", "code"),
     [

@@ -1,0 +1,177 @@
+"""A random stream of its own for every sample, so that augmentation does not depend on which process loads
+the sample.
+
+Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw
+other numbers for the same sample (docs/semantics.md#augmentations). With these streams sample i of epoch e
+gets the same numbers wherever it is loaded, and loading leaves the script's own streams alone."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import xxhash
+from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data._utils import fetch
+
+from dp2ddp.runtime.virtual_cuda.random_streams import host_states, seed_host, set_host_states
+from dp2ddp.taps import Taps
+
+# Any: samples, indices and data sets are the user's.
+Fetcher = fetch._MapDatasetFetcher
+_EPOCH = "_dp2ddp_epoch"
+_SEED = "_dp2ddp_seed"
+_RESEEDED = "_dp2ddp_reseeded"
+DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers
+
+
+class Epochs:
+    """How often each data set has been iterated. By data set and not by loader: a conversion may build a
+    loader anew for every epoch, but iterates as often.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
+        self.seed = 0
+
+    def begin(self, dataset: Any, seed: int) -> None:
+        _, count = self._counts.get(id(dataset), (None, 0))
+        self._counts[id(dataset)] = (dataset, count + 1)
+        self.seed = seed
+
+    def of(self, dataset: Any) -> int:
+        return self._counts.get(id(dataset), (None, 0))[1]
+
+
+def install_sample_streams(base_seed: int | None = None) -> Taps:
+    """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their
+    own streams.
+
+    base_seed None: the seed that torch's default generator had when the loader's iterator was made.
+    """
+    taps, epochs = Taps(), Epochs()
+
+    def begin(loader: DataLoader[Any]) -> None:
+        epochs.begin(loader.dataset, torch.initial_seed() if base_seed is None else base_seed)
+
+    taps.before("__iter__", begin, DataLoader)
+    taps.after("__init__", _remembering(epochs), Fetcher)
+    taps.set(Fetcher, "fetch", _fetch)
+    _count_seedings(taps)
+    return taps
+
+
+_seedings = [0, 0]  # calls of random.seed and of numpy.random.seed in this process
+
+
+def _count_seedings(taps: Taps) -> None:
+    for place, owner in enumerate((random, sys.modules.get("numpy.random"))):
+        if owner is not None:
+            taps.before("seed", partial(_count_seeding, place), owner)
+
+
+def _count_seeding(place: int, *args: Any, **kwargs: Any) -> None:
+    _seedings[place] += 1
+
+
+def _remembering(epochs: Epochs) -> Callable[..., None]:
+    """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each
+    further epoch.
+    """
+    made_here: dict[tuple[int, int], int] = {}
+
+    def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        worker = get_worker_info()
+        epoch = epochs.of(dataset)
+        if worker is not None:
+            key = (worker.id, id(dataset))
+            epoch += made_here.get(key, 0)
+            made_here[key] = made_here.get(key, 0) + 1
+        setattr(fetcher, _EPOCH, epoch)
+        setattr(fetcher, _SEED, epochs.seed)
+
+    return remember
+
+
+def _fetch(self: Any, possibly_batched_index: Any) -> Any:
+    """torch/utils/data/_utils/fetch.py, _MapDatasetFetcher.fetch, one sample at a time."""
+    with kept_streams():
+        if self.auto_collation:
+            data = [_load(self, index) for index in possibly_batched_index]
+        else:
+            data = _load(self, possibly_batched_index)
+        setattr(self, DREW, _last_one_drew(self, possibly_batched_index))
+    return self.collate_fn(data)
+
+
+def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> tuple[bool, ...]:
+    """Which of the streams have gone on since they were set for the batch's last sample."""
+    last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
+    after = stream_digests()
+    for index in last:
+        seed_host(_seed_of(fetcher, index))
+    went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
+    return tuple(a and not b for a, b in zip(went_on, getattr(fetcher, _RESEEDED), strict=True))
+
+
+def _load(fetcher: Any, index: Any) -> Any:
+    seed = _seed_of(fetcher, index)
+    seed_host(seed)
+    before = tuple(_seedings)
+    try:
+        if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
+            return fetcher.dataset.__getitems__([index])[0]
+        return fetcher.dataset[index]
+    finally:
+        # numbers of a sample that seeds by itself, mostly with its index, do not hang on the streams
+        of_torch = torch.default_generator.initial_seed() != seed
+        setattr(fetcher, _RESEEDED, (of_torch, *(a != b for a, b in zip(before, _seedings, strict=True))))
+
+
+def _seed_of(fetcher: Any, index: Any) -> int:
+    return sample_seed(getattr(fetcher, _SEED), getattr(fetcher, _EPOCH), index)
+
+
+def sample_seed(base_seed: int, epoch: int, index: Any) -> int:
+    """63 bits that depend on all three; repr, because an index may be a tensor, a tuple or a string."""
+    key = repr((base_seed, epoch, plain_index(index))).encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
+
+
+def plain_index(index: Any) -> Any:
+    """Equal indices have equal texts: 3, numpy's 3 and a tensor's 3."""
+    return index.tolist() if hasattr(index, "tolist") else index
+
+
+def stream_digests() -> tuple[int, int, int]:
+    """64 bits each of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
+    with torch._C.DisableTorchFunction():
+        of_torch = xxhash.xxh3_64_intdigest(torch.default_generator.get_state().numpy().data, seed=1)
+    of_python = xxhash.xxh3_64_intdigest(repr(random.getstate()[1]).encode(), seed=2)
+    return of_torch, of_python, _numpy_digest()
+
+
+def _numpy_digest() -> int:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return 0
+    _, numbers, *place = numpy.random.get_state()
+    digest = xxhash.xxh3_64(numbers.data, seed=3)
+    digest.update(repr(place).encode())
+    return digest.intdigest()
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """What is drawn inside does not advance the streams of torch, random and numpy outside."""
+    states = host_states()
+    try:
+        yield
+    finally:
+        set_host_states(states)

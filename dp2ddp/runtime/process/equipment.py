@@ -1,0 +1,163 @@
+"""What a process of a run gets before the script begins: devices, seeds, order, guards, and whoever observes it.
+
+Imports torch, and all that stages install: a parent does it once for all the runs that it forks (0.1 s for each).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import dataloader
+
+from dp2ddp.copies.fence import fence
+from dp2ddp.costs.steps import FirstOptimizer
+from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
+from dp2ddp.runtime.observe.decisions import observe_decisions
+from dp2ddp.runtime.observe.forward_rows import observe_forwards
+from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
+from dp2ddp.runtime.observe.loader_batches import observe_batches
+from dp2ddp.runtime.observe.metering import start_meter
+from dp2ddp.runtime.perturb import aligned_runs, lockstep
+from dp2ddp.runtime.perturb.nudge import install_nudge
+from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
+from dp2ddp.runtime.perturb.sample_streams import install_sample_streams
+from dp2ddp.runtime.perturb.unseeded import seed_all, seed_the_unseeded
+from dp2ddp.runtime.process.meeting import have_own_ports
+from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
+from dp2ddp.runtime.run_folder import Heartbeat
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.runtime.virtual_cuda import virtual_devices
+from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
+from dp2ddp.taps import Taps
+from dp2ddp.trace.recorder import Recorder
+
+
+def is_virtual(stage: Stage) -> bool:
+    """Whether its devices are virtual ones, in this process."""
+    return not (stage.real and torch.cuda.is_available() and torch.cuda.device_count() >= stage.world)
+
+
+def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
+    """Install what the stage asks for in this process; returns the recorder, if there is a record.
+
+    The script's code is not touched.
+    """
+    let_their_steps_be_seen()
+    streams = virtual_devices.install(stage.world, stage.dtype).streams if is_virtual(stage) else None
+    if stage.seed is not None:
+        seed_the_unseeded(Path(stage.run_folder), Taps())
+        # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
+        seed_all(stage.seed + rank)
+        if streams:
+            streams.begin_apart(stage.seed, rank)
+    if stage.sample_streams:
+        install_sample_streams(stage.seed)
+    if stage.rank_order:
+        add_in_rank_order(Taps())
+    if stage.aligned:
+        _align(stage, Path(stage.aligned), rank)
+    if stage.scratch:
+        _keep_writes_in(Path(stage.scratch), stage, writes)
+    return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
+
+
+def _align(stage: Stage, folder: Path, rank: int) -> None:
+    if stage.mode == "dp":
+        aligned_runs.leave_order(folder, Taps())
+        aligned_runs.leave_weights(folder)
+        return
+    aligned_runs.take_order(folder, Taps())
+    if not stage.starts_ranks:
+        aligned_runs.take_weights(folder, rank, stage.world)
+
+
+def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes | None) -> None:
+    run_folder = Path(stage.run_folder)
+    kept = [Path(folder) for folder in stage.kept]
+    guard([scratch, *map(Path, stage.owned)], run_folder / "unfolding.lock", writes, kept)
+    if kept:
+        _have_own_temporary_folder(scratch / "tmp")
+        fence(kept, [_topmost_without(kept, scratch)])
+    if stage.holder:
+        rename_across_layers()
+    if stage.mode == "ddp":
+        have_own_ports(run_folder)
+
+
+def _have_own_temporary_folder(folder: Path) -> None:
+    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
+    folder.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
+    """The highest folder above a place that holds none of those that are kept."""
+    free = (
+        each for each in (place, *place.parents) if not any(folder.is_relative_to(each) for folder in kept)
+    )
+    return list(free)[-1]
+
+
+def start_recorder(stage: Stage, rank: int) -> Recorder:
+    """Observe this process from now on."""
+    assert stage.trace is not None
+    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
+    recorder.start()
+    _change_steps(stage, rank)
+    observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
+    observe_batches(recorder)
+    observe_decisions(recorder)
+    ReplicaDraws.observers.append(recorder.saw_host_draws)
+    return recorder
+
+
+def _change_steps(stage: Stage, rank: int) -> None:
+    """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
+    if stage.lockstep and stage.mode == "dp" and not stage.nudged:
+        lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
+    elif stage.lockstep:
+        lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
+    if stage.nudged:
+        install_nudge(Taps())
+
+
+def follow_rank(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
+    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
+    finish = recorder.finish if recorder else no_record
+    if not recorder and (stage.timed or stage.counted):
+        finish = start_meter(stage, rank, virtual)
+    if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
+        observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
+    return finish
+
+
+def no_record() -> None:
+    """What is done at the end of a process that nobody records: nothing."""
+
+
+def count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
+    """Count optimizer steps from now on, which are progress.
+
+    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
+    """
+    first = FirstOptimizer()
+
+    def step(optimizer: Any, *ignored: object) -> None:
+        if first.is_it(optimizer) or not one_optimizer:
+            heartbeat.step()
+        else:
+            heartbeat.beat()
+
+    register_optimizer_step_post_hook(step)
+
+
+def beat_on_progress(heartbeat: Heartbeat) -> None:
+    """A backward, and a batch from a loader, are progress as well."""
+    for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
+        Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)

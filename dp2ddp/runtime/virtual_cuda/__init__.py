@@ -1,0 +1,1 @@
+"""CUDA devices on the CPU, so that unchanged CUDA scripts run where there is no GPU."""

@@ -1,0 +1,187 @@
+"""Places in the backward pass: the engine makes tensors below Python, where no mode sees them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
+from typing import Any
+
+import torch
+import torch.autograd.function
+import torch.autograd.graph
+import torch.nn.modules.module
+import torch.utils.checkpoint
+from torch.overrides import TorchFunctionMode
+
+from dp2ddp.runtime.call_arguments import tensors_in
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
+from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
+from dp2ddp.taps import Taps
+
+_PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
+
+
+def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
+    """Any below: torch's own functions, wrapped with whatever arguments they take."""
+    taps.set(torch.autograd.Function, "apply", classmethod(_apply_with_places()))
+    backward_class = torch.autograd.function.BackwardCFunction
+    taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
+    mode.handle([torch.Tensor.register_hook], _register_hook)
+    mode.handle([torch.autograd.grad], _grad)
+    if hasattr(torch.autograd.graph, "get_gradient_edge"):  # torch >= 2.1
+        taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
+    hook_class = torch.nn.modules.module._WrappedHook
+    taps.around("__call__", partial(_hook_on_modules_device, mode.machine), hook_class)
+
+
+def gradient_at(grad: Any, place: int | None) -> Any:
+    """The gradient of something at `place`. Any: it may be None.
+
+    The engine hands one tensor to several functions where nothing has to be computed between them; on CUDA, a copy
+    lies between two devices.
+    """
+    if not isinstance(grad, torch.Tensor) or place is None:
+        return grad
+    return put(grad if place_of(grad) in (None, place) else grad.clone(), place)
+
+
+def _grad(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor | None, ...]:
+    """A gradient is where its input is, wherever the outputs are (torch/autograd/__init__.py, grad)."""
+    grads: Any = func(*args, **kwargs)
+    inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+    return tuple(gradient_at(grad, _place_of_input(each)) for grad, each in zip(grads, inputs, strict=True))
+
+
+def _place_of_input(tensor_or_edge: Any) -> int | None:
+    """The place of a tensor, or of the graph edge that stands for it."""
+    if isinstance(tensor_or_edge, torch.Tensor):
+        return place_of(tensor_or_edge)
+    place: int | None = tensor_or_edge.node.metadata.get(_PLACES, {}).get(tensor_or_edge.output_nr)
+    return place
+
+
+def _note_place(edge: Any, tensor: torch.Tensor) -> None:
+    edge.node.metadata.setdefault(_PLACES, {})[edge.output_nr] = place_of(tensor)
+
+
+def _hook_on_modules_device(machine: Machine, call: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
+    """nn.Module.register_backward_hook gives its hook what a node of the graph got: where the module's output is."""
+    module = hook.module() if hook.with_module else None
+    parameter = None if module is None else next(module.parameters(), None)
+    with unknown_at(machine, None if parameter is None else place_of(parameter)):
+        return call(hook, *args, **kwargs)
+
+
+@contextmanager
+def unknown_at(machine: Machine, place: int | None) -> Iterator[None]:
+    """A tensor that nobody has marked says `place`, as long as this lasts."""
+    if place is None:
+        yield
+        return
+    before = machine.set_place_of_unknown(place)
+    try:
+        yield
+    finally:
+        machine.set_place_of_unknown(before)
+
+
+def _apply_with_places() -> Any:
+    """An input that a Function returns as it is comes back as a new view, unmarked (custom_function.cpp)."""
+    original = inspect.getattr_static(torch.autograd.Function, "apply")  # in C or in Python, by torch version
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original.__get__(None, cls)(*args, **kwargs)
+        place = common_place(tensors_in(args))
+        if place is not None:
+            put_missing(result, place)
+        _remember_places(result)
+        return result
+
+    return apply
+
+
+def _remember_places(result: Any) -> None:
+    outputs = result if isinstance(result, tuple) else (result,)
+    places = [place_of(output) if isinstance(output, torch.Tensor) else None for output in outputs]
+    for output in outputs:
+        node: Any = output.grad_fn if isinstance(output, torch.Tensor) else None
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            setattr(node, _PLACES, places)
+            return
+
+
+def _backward_with_places(machine: Machine, original: Any, node: Any, *grads: Any) -> Any:
+    """A gradient is where its output was, and that device is current (engine.cpp, set_device)."""
+    places = getattr(node, _PLACES, None)
+    if places is None:
+        return original(node, *grads)
+    grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
+    on_device = [place for place in places if place is not None and place >= 0]
+    if not on_device:
+        return original(node, *grads)
+    before = machine.set_current(on_device[0])
+    try:
+        with unknown_at(machine, on_device[0]):
+            return original(node, *grads)
+    finally:
+        machine.set_current(before)
+
+
+def keep_modes_in_backward(taps: Taps, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
+    """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it.
+
+    So do hooks that pack what a forward saves, which torch calls in the middle of its functions. What no rule knows the
+    place of is on the device of the loss.
+    """
+
+    def run(original: Any, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
+        with present(modes), unknown_at(machine, place_of(next(outputs, None))):
+            return original(t_outputs, *args, **kwargs)
+
+    def hook(original: Any, hooks: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        original(hooks, with_modes(modes, pack_hook), with_modes(modes, unpack_hook))
+
+    taps.around("_engine_run_backward", run, torch.autograd)
+    taps.around("__init__", hook, torch.autograd.graph.saved_tensors_hooks)
+    checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
+    without_places = {**checks, "default": _shape_and_dtype}
+    taps.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
+
+
+def with_modes(modes: Sequence[TorchFunctionMode], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the script that torch calls while a mode is off. Any: it takes whatever torch gives."""
+
+    @wraps(function)
+    def reentrant(*args: Any, **kwargs: Any) -> Any:
+        with present(modes):
+            return function(*args, **kwargs)
+
+    return reentrant
+
+
+@contextmanager
+def present(modes: Sequence[TorchFunctionMode]) -> Iterator[None]:
+    """The modes that are off right now are on, as long as this lasts."""
+    there = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    with ExitStack() as stack:
+        for mode in modes:
+            if mode not in there:
+                stack.enter_context(mode)
+        yield
+
+
+def _shape_and_dtype(tensor: torch.Tensor) -> dict[str, Any]:
+    """What a checkpoint compares when it runs layers again: a saved tensor is not marked, and knows no place."""
+    return {"shape": tensor.shape, "dtype": tensor.dtype}
+
+
+def _register_hook(func: Any, args: Any, kwargs: Any) -> Any:
+    """The gradient that a hook is given is where the tensor is."""
+    tensor, hook = args
+    place = place_of(tensor)
+    if place is None:
+        return func(tensor, hook)
+    return func(tensor, lambda grad: hook(gradient_at(grad, place)))

@@ -1,0 +1,328 @@
+"""torch.cuda and torch.accelerator as a program sees them on a machine with `count` CUDA devices.
+
+One function object for each name: torch._dynamo's tables are keyed by function, and two names for one break
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import torch
+
+from dp2ddp.runtime.virtual_cuda.cuda_streams import CudaStreams, StreamContext
+from dp2ddp.runtime.virtual_cuda.places import Machine
+from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, VirtualGenerator
+from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
+from dp2ddp.taps import Taps
+
+# An ordinary card's memory, so that scripts which size their batches by it do something sensible.
+_TOTAL_MEMORY = 16 * 2**30
+_CAPABILITY = (8, 0)  # bfloat16 and tensor cores are there; A100 is the most common target of such checks
+
+# torch.cuda.* name -> function; Any: these take what torch's functions take.
+Functions = dict[str, Callable[..., Any]]
+
+
+def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> None:
+    """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
+    cuda_streams = CudaStreams(machine)
+    functions = _functions(machine, streams, cuda_streams)
+    for name, function in functions.items():
+        taps.set(torch.cuda, name, _named(function, name))
+    taps.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
+    taps.set(torch.cuda, "default_generators", streams.generators)
+    taps.set(torch, "Generator", VirtualGenerator)
+    for module in (torch.cuda.random, torch.cuda.memory, torch.cuda.streams):
+        taps.set_all(module, {name: functions[name] for name in functions.keys() & vars(module).keys()})
+    taps.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
+    taps.set_all(torch.cuda.nvtx, _answers(_OF_NVTX))
+    taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
+    below = _below_python(machine, cuda_streams)
+    taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
+    taps.set(torch.Tensor, "record_stream", _record_stream)
+    taps.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
+    if hasattr(torch, "accelerator"):
+        _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
+
+
+def _named(function: Any, name: str) -> Any:
+    """So that tracebacks and help() show the public name."""
+    if not isinstance(function, type):
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = "torch.cuda"
+    return function
+
+
+def _functions(machine: Machine, streams: RandomStreams, cuda_streams: CudaStreams) -> Functions:
+    """torch.cuda.*"""
+    of_machine = _devices(machine) | _random(machine, streams) | _streams(machine, cuda_streams)
+    return _answers(_OF_CUDA) | of_machine
+
+
+# Names of functions that have the same answer on every device, or nothing to do. Counters stay at zero: CPU memory has
+# none.
+_OF_CUDA: dict[str, Any] = {
+    """init _lazy_init ipc_collect set_sync_debug_mode synchronize empty_cache reset_max_memory_allocated
+    reset_max_memory_cached reset_peak_memory_stats reset_accumulated_memory_stats reset_peak_host_memory_stats
+    reset_accumulated_host_memory_stats set_per_process_memory_fraction _record_memory_history""": None,
+    "is_available is_initialized can_device_access_peer is_bf16_supported is_tf32_supported": True,
+    "_is_in_bad_fork is_current_stream_capturing": False,
+    """get_sync_debug_mode utilization memory_usage device_memory_used temperature power_draw clock_rate
+    current_blas_handle current_solver_handle memory_allocated max_memory_allocated memory_reserved
+    max_memory_reserved memory_cached max_memory_cached""": 0,
+    "get_per_process_memory_fraction": 1.0,
+    "get_device_capability": _CAPABILITY,
+    "mem_get_info": (_TOTAL_MEMORY, _TOTAL_MEMORY),
+    "get_gencode_flags": "",
+    "memory_summary": "no counters",
+    "get_arch_list": ["sm_80"],
+    "memory_snapshot": [],
+    "host_memory_stats host_memory_stats_as_nested_dict": {},
+}
+_OF_NVTX = {  # marks for a profiler that is not there
+    "range_push range_pop range_start": 0,
+    "range_end mark": None,
+}
+
+
+def _answers(table: Mapping[str, Any]) -> Functions:
+    """A function of its own for each name."""
+    return {name: _answering(answer) for names, answer in table.items() for name in names.split()}
+
+
+def _answering(answer: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: copy(answer)
+
+
+def _devices(machine: Machine) -> Functions:
+    def properties(device: Any = None) -> DeviceProperties:
+        index = machine.index(device)
+        return DeviceProperties(f"dp2ddp virtual device {index}", pci_bus_id=index, uuid=UUID(int=index))
+
+    return {
+        "device_count": lambda: machine.count,
+        "current_device": lambda: machine.current,
+        "set_device": lambda device: _set_device(machine, device),
+        "_exchange_device": lambda device: machine.set_current(device),
+        "_maybe_exchange_device": lambda device: machine.set_current(device),
+        "get_device_properties": properties,
+        "get_device_name": lambda device=None: properties(device).name,
+        "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
+        "memory_stats": lambda device=None: _no_memory(),
+        "memory_stats_as_nested_dict": lambda device=None: _no_memory_nested(),
+        "_lazy_call": lambda callable, **kwargs: callable(),
+        "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
+    }
+
+
+def _set_device(machine: Machine, device: Any) -> None:
+    # Like torch: None and negative numbers change nothing (torch/cuda/__init__.py, set_device).
+    if isinstance(device, int) and device < 0:
+        return
+    machine.set_current(machine.index(device))
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """torch.cuda.get_device_properties; prints like torch's own."""
+
+    name: str
+    major: int = _CAPABILITY[0]
+    minor: int = _CAPABILITY[1]
+    total_memory: int = _TOTAL_MEMORY
+    multi_processor_count: int = 108
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+    max_threads_per_multi_processor: int = 2048
+    warp_size: int = 32
+    regs_per_multiprocessor: int = 65536
+    max_threads_per_block: int = 1024
+    shared_memory_per_block: int = 49152
+    shared_memory_per_block_optin: int = 166912
+    shared_memory_per_multiprocessor: int = 167936
+    L2_cache_size: int = 40 * 2**20
+    clock_rate: int = 1410000
+    memory_clock_rate: int = 1215000
+    memory_bus_width: int = 5120
+    pci_bus_id: int = 0
+    pci_device_id: int = 0
+    pci_domain_id: int = 0
+    uuid: UUID = UUID(int=0)
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count})"
+        )
+
+
+def _cuda_runtime() -> dict[str, Any]:
+    """torch.cuda.cudart(): each function succeeds; names of errors are torch's own."""
+    real = torch._C._cudart if hasattr(torch._C, "_cudart") else None
+    success = getattr(getattr(real, "cudaError", None), "success", 0)
+    names = [name for name in dir(real) if name.startswith("cuda")]
+    functions = {name: lambda *args: success for name in names if not isinstance(getattr(real, name), type)}
+    classes = {name: getattr(real, name) for name in names if name not in functions}
+    return {**functions, **classes, "cudaMemGetInfo": lambda device: (_TOTAL_MEMORY, _TOTAL_MEMORY)}
+
+
+_COUNTED = """
+    allocation segment active inactive_split
+    allocated_bytes reserved_bytes active_bytes inactive_split_bytes requested_bytes
+"""
+_COUNTED_AT_ALL = """
+    num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free
+"""
+_OF_A_COUNTER = ("current", "peak", "allocated", "freed")
+
+
+def _no_memory() -> dict[str, Any]:
+    """torch.cuda.memory_stats(): every counter is zero."""
+    pools = ("all", "large_pool", "small_pool")
+    counters = [f"{name}.{pool}" for name in _COUNTED.split() for pool in pools]
+    counters += ["oversize_allocations", "oversize_segments"]
+    return dict.fromkeys(
+        sorted([f"{name}.{what}" for name in counters for what in _OF_A_COUNTER] + _COUNTED_AT_ALL.split()), 0
+    )
+
+
+def _no_memory_nested() -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in _no_memory().items():
+        *path, last = name.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
+
+
+def _random(machine: Machine, streams: RandomStreams) -> Functions:
+    def generator(device: Any = "cuda") -> VirtualGenerator:
+        return streams.generators[machine.index(device)]
+
+    def set_all(new_states: Any) -> None:
+        for index, state in enumerate(new_states):
+            streams.generators[index].set_state(state)
+
+    def seed_all() -> None:
+        streams.seed_all(generator().seed())
+
+    return {
+        "manual_seed": lambda seed: _nothing(generator().manual_seed(int(seed))),
+        "manual_seed_all": lambda seed: streams.seed_all(int(seed)),
+        "seed": lambda: _nothing(generator().seed()),
+        "seed_all": seed_all,
+        "initial_seed": lambda: generator().initial_seed(),
+        "get_rng_state": lambda device="cuda": generator(device).get_state(),
+        "get_rng_state_all": lambda: [each.get_state() for each in streams.generators],
+        "set_rng_state": lambda new_state, device="cuda": _nothing(generator(device).set_state(new_state)),
+        "set_rng_state_all": set_all,
+        "_get_generator": generator,
+    }
+
+
+def _not_for_cudnn(tensor: torch.Tensor) -> bool:
+    """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
+    return False
+
+
+def _record_stream(self: torch.Tensor, s: Any) -> None:
+    """Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first."""
+
+
+def _nothing(result: object) -> None:
+    return None
+
+
+def _streams(machine: Machine, streams: CudaStreams) -> Functions:
+    return {
+        "Stream": streams.Stream,
+        "Event": streams.Event,
+        "StreamContext": StreamContext,
+        "stream": lambda stream: StreamContext(stream),
+        "current_stream": lambda device=None: streams.current(device),
+        "default_stream": lambda device=None: streams.default[machine.index(device)],
+        "set_stream": lambda stream: None if stream is None else streams.set_current(stream),
+    }
+
+
+def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
+    """Functions of torch._C that torch's own helpers and extensions call."""
+
+    def set_stream(stream_id: int, device_index: int, device_type: int) -> None:
+        streams.set_current(streams.Stream(stream_id=stream_id, device_index=device_index))
+        machine.set_current(device_index)  # torch/csrc/cuda/Module.cpp
+
+    def names(stream: Any) -> tuple[int, int, int]:
+        return stream.stream_id, stream.device_index, stream.device_type
+
+    return {
+        "_cuda_getDevice": lambda: machine.current,
+        "_cuda_setDevice": lambda device: _set_device(machine, device),
+        "_cuda_getDeviceCount": lambda: machine.count,
+        "_cuda_getCurrentRawStream": lambda device: streams.current(device).cuda_stream,
+        "_cuda_getCurrentStream": lambda device: names(streams.current(device)),
+        "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
+        "_cuda_setStream": set_stream,
+        "_cuda_memoryStats": lambda device: _no_memory_nested(),
+        **_answers(_BELOW_PYTHON),
+    }
+
+
+_BELOW_PYTHON = {
+    """_cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats
+    _cuda_resetAccumulatedMemoryStats""": None,
+}
+
+
+_SAME_NAME = """
+    is_available device_count current_stream set_stream synchronize empty_cache memory_allocated max_memory_allocated
+    memory_reserved max_memory_reserved memory_stats reset_peak_memory_stats reset_accumulated_memory_stats
+"""
+_OTHER_NAME = {  # in torch.accelerator -> in torch.cuda
+    "current_device_index": "current_device",
+    "current_device_idx": "current_device",
+    "set_device_index": "set_device",
+    "set_device_idx": "set_device",
+    "get_memory_info": "mem_get_info",
+    "empty_host_cache": "empty_cache",
+}
+
+
+def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functions]) -> None:
+    """What torch.nn.parallel and DataLoader ask (torch >= 2.6)."""
+    cuda = torch.device("cuda")
+    functions: Functions = {
+        **{name: make()[name] for name in _SAME_NAME.split()},
+        **{name: make()[other] for name, other in _OTHER_NAME.items()},
+        "current_accelerator": lambda check_available=False: cuda,
+        "device_index": _device_index_context(machine),
+        "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
+    }
+    for name, function in functions.items():
+        if hasattr(torch.accelerator, name):
+            taps.set(torch.accelerator, name, function)
+
+
+def _device_index_context(machine: Machine) -> type:
+    class device_index:
+        """torch.accelerator.device_index; None changes nothing."""
+
+        def __init__(self, device: int | None, /) -> None:
+            self.idx, self.prev_idx = device, -1
+
+        def __enter__(self) -> None:
+            if self.idx is not None:
+                self.prev_idx = machine.set_current(self.idx)
+
+        def __exit__(self, *exc_info: object) -> None:
+            if self.idx is not None:
+                machine.set_current(self.prev_idx)
+
+    return device_index

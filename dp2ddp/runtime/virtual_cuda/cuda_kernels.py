@@ -1,0 +1,146 @@
+"""Functions that torch has for CUDA alone, or for more types there: the kernels of nn.SyncBatchNorm among them.
+
+x: (rows, channels, ...); statistics: (channels,). Formulas: Ioffe & Szegedy 2015; names as in
+aten/src/ATen/native/cuda/Normalization.cuh and torch/nn/modules/_functions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
+from dp2ddp.runtime.virtual_cuda.places import is_on_device, place_of, put
+
+
+def add_cuda_kernels(mode: VirtualDevices) -> None:
+    """torch.histc of whole numbers, the count of segmentation scripts (aten/src/ATen/native/cuda/SummaryOps.cu)."""
+
+    def histc(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given, rest = (args[0], args[1:]) if args else (kwargs["input"], ())
+        if given.is_floating_point() or not is_on_device(given):
+            return mode.run(func, args, kwargs)
+        others = {name: value for name, value in kwargs.items() if name != "input"}
+        return put(func(given.double(), *rest, **others).to(given.dtype), place_of(given))
+
+    mode.handle([torch.histc, torch.Tensor.histc], histc)
+    for function, answer in _FFT_PLANS.items():
+        mode.handle([getattr(torch, function)], _answering(answer))
+
+
+# torch.backends.cuda.cufft_plan_cache: there are no plans
+_FFT_PLANS = {
+    "_cufft_get_plan_cache_size": 0,
+    "_cufft_get_plan_cache_max_size": 4096,
+    "_cufft_set_plan_cache_max_size": None,
+    "_cufft_clear_plan_cache": None,
+}
+
+
+def _answering(answer: int | None) -> Handler:
+    return lambda func, args, kwargs: answer
+
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def add_sync_batch_norm(mode: VirtualDevices) -> None:
+    """Add the five kernels on the CPU."""
+    kernels: dict[Any, Callable[..., Any]] = {
+        torch.batch_norm_stats: stats,
+        torch.batch_norm_gather_stats_with_counts: gather_stats,
+        torch.batch_norm_elemt: normalise,
+        torch.batch_norm_backward_reduce: reduce_backward,
+        torch.batch_norm_backward_elemt: normalise_backward,
+    }
+    for function, kernel in kernels.items():
+        mode.handle([function], _at_the_place_of_x(kernel))
+
+
+def _at_the_place_of_x(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return put(kernel(*args, **kwargs), place_of(args[0]))
+
+    return answer
+
+
+def stats(x: torch.Tensor, eps: float) -> Pair:
+    """mean and 1 / sqrt(variance + eps) of this rank's rows"""
+    variance, mean = torch.var_mean(x, _but_channels(x), correction=0)
+    return mean, torch.rsqrt(variance + eps)
+
+
+def gather_stats(
+    x: torch.Tensor,
+    means: torch.Tensor,  # (ranks, channels)
+    invstds: torch.Tensor,  # (ranks, channels)
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    momentum: float,
+    eps: float,
+    counts: torch.Tensor,  # (ranks,)
+) -> Pair:
+    """var = sum n_r (var_r + (mean_r - mean)^2) / n"""
+    n = counts.sum()
+    weights = (counts.to(means.dtype) / n)[:, None]
+    mean = (weights * means).sum(0)
+    variance = (weights * (invstds**-2 - eps + (means - mean) ** 2)).sum(0)
+    if running_mean is not None and running_var is not None:
+        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+        running_var.lerp_((variance * n / (n - 1)).to(running_var.dtype), momentum)
+    return mean, torch.rsqrt(variance + eps)
+
+
+def normalise(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    invstd: torch.Tensor,
+    eps: float,
+) -> torch.Tensor:
+    result = (x - _like(mean, x)) * _like(invstd, x)
+    result = result if weight is None else result * _like(weight, x)
+    return (result if bias is None else result + _like(bias, x)).to(x.dtype)
+
+
+def reduce_backward(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    mean: torch.Tensor,
+    invstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    *_: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """sum dy, sum dy (x - mean), and from them the gradients of weight and bias"""
+    sum_dy = dy.sum(_but_channels(x))
+    sum_dy_xmu = (dy * (x - _like(mean, x))).sum(_but_channels(x))
+    return sum_dy, sum_dy_xmu, sum_dy_xmu * invstd, sum_dy.clone()
+
+
+def normalise_backward(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    mean: torch.Tensor,
+    invstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    sum_dy: torch.Tensor,
+    sum_dy_xmu: torch.Tensor,
+    counts: torch.Tensor,
+) -> torch.Tensor:
+    """dx = w invstd (dy - sum dy / n - (x - mean) invstd^2 sum dy (x - mean) / n)"""
+    n = counts.sum()
+    slope = _like(invstd**2 * sum_dy_xmu / n, x)
+    dx = (dy - _like(sum_dy / n, x) - (x - _like(mean, x)) * slope) * _like(invstd, x)
+    return (dx if weight is None else dx * _like(weight, x)).to(x.dtype)
+
+
+def _but_channels(x: torch.Tensor) -> list[int]:
+    return [dim for dim in range(x.dim()) if dim != 1]
+
+
+def _like(statistic: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """(channels,) -> (1, channels, 1, ...)"""
+    return statistic.view(1, -1, *[1] * (x.dim() - 2))

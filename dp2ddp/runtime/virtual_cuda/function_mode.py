@@ -1,0 +1,221 @@
+"""The mode that makes a thread believe in CUDA devices: it sees every call of a torch function, does it on the CPU, and
+marks the results with the place where they would be.
+
+Tensors at different places are torch's own errors. Only functions that are known to need all their tensors at one place
+are checked: a false alarm would stop a script that runs on real devices, a missed one only hides an error that the real
+devices will show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from dp2ddp.runtime.call_arguments import tensors_in
+from dp2ddp.runtime.virtual_cuda.places import (
+    HOST,
+    PINNED,
+    PLACE,
+    Machine,
+    common_place,
+    device_at,
+    has_dimensions,
+    place_of,
+    put,
+)
+from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions
+
+_NAMES = """
+    add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
+    fmax fmin lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor where dist mm
+    bmm matmul mv dot addmm addmv addbmm baddbmm einsum cat concat stack hstack vstack kron outer cdist
+    linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm
+    layer_norm group_norm embedding cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss
+    kl_div binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cosine_embedding_loss
+    triplet_margin_loss margin_ranking_loss pairwise_distance prelu grid_sample
+"""
+
+
+def check_same_place(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
+    """Raise what torch raises if tensors with dimensions are at two different known places."""
+    if function in _GETITEM:
+        _check_index(tensors)
+    elif function in _STRICT:
+        _check_all(tensors)
+
+
+def _check_all(tensors: Sequence[torch.Tensor]) -> None:
+    """c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp."""
+    places = list(dict.fromkeys(place for place in map(_place_that_counts, tensors) if place is not None))
+    if len(places) > 1:
+        first, second = sorted(places[:2], key=_is_host)  # torch names the CUDA device first
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{device_at(first)} and {device_at(second)}!"
+        )
+
+
+def _is_host(place: int) -> bool:
+    return place == HOST
+
+
+def _check_index(tensors: Sequence[torch.Tensor]) -> None:
+    """aten/src/ATen/native/TensorAdvancedIndexing.cpp: an index on the CPU goes with any tensor."""
+    place = place_of(tensors[0])
+    for index in tensors[1:]:
+        where = _place_that_counts(index)
+        if place is not None and where is not None and where not in (place, HOST):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({device_at(place)})"
+            )
+
+
+def _place_that_counts(tensor: torch.Tensor) -> int | None:
+    place = place_of(tensor)
+    return place if place is not None and has_dimensions(tensor) else None
+
+
+def _strict() -> Iterator[Callable[..., Any]]:
+    owners = (torch, torch.Tensor, F, torch._C._nn, torch._C._VariableFunctions)
+    for name in _NAMES.split():
+        for spelling in (name, f"{name}_", f"__{name}__", f"__r{name}__", f"__i{name}__"):
+            yield from (getattr(owner, spelling) for owner in owners if hasattr(owner, spelling))
+
+
+_STRICT = frozenset(_strict())
+_GETITEM = frozenset({torch.Tensor.__getitem__})
+
+
+# Any throughout: arguments and results of whatever torch function was called.
+Function = Callable[..., Any]
+Handler = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+
+_Tensor = torch.Tensor
+_NO_KEYWORDS: dict[str, Any] = {}
+
+
+class VirtualDevices(TorchFunctionMode):
+    """Entered in every thread of the process (taps.in_all_threads): the stack of modes is per thread."""
+
+    def __init__(self, machine: Machine, streams: RandomStreams) -> None:
+        super().__init__()
+        self.machine = machine
+        self.streams = streams
+        self._drawing = drawing_functions()
+        self._factories = _factories()
+        self._handlers: dict[Function, Handler] = dict.fromkeys(placeless_functions(), _as_it_is)
+
+    def handle(self, functions: Iterable[Function], handler: Handler) -> None:
+        """Let `handler(function, args, kwargs)` answer for these functions."""
+        self._handlers.update((function, handler) for function in functions)
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        handler = self._handlers.get(func)
+        if handler is not None:
+            return handler(func, args, kwargs or _NO_KEYWORDS)
+        return self.run(func, args, kwargs or _NO_KEYWORDS)
+
+    def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do a function that is the same on every device, and mark its results."""
+        pinned = bool(kwargs) and kwargs.get("pin_memory")
+        place, kwargs = self.requested_place(func, kwargs)
+        inputs = _place_of_inputs(func, args, kwargs)
+        if place is None:
+            place = inputs
+        if place is not None and place >= 0 and func in self._drawing and not _has_generator(args, kwargs):
+            result = self.streams.draw(place, func, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        if pinned and isinstance(result, _Tensor):
+            setattr(result, PINNED, True)
+        if place is None or (args and result is args[0]):
+            return result
+        return put(result, place)
+
+    def requested_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
+        """The place that `device=` asks for, or that a factory has by default, and the arguments for the
+        CPU.
+        """
+        device = kwargs.get("device") if kwargs else None
+        if device is not None:
+            place = self.machine.place(device)
+        elif func in self._factories:
+            place = self.machine.default_place
+        else:
+            return None, kwargs
+        if place is None:  # meta and the like: nothing of ours
+            return None, kwargs
+        cpu = dict(kwargs, device="cpu")
+        cpu.pop("pin_memory", None)  # needs a driver
+        return place, cpu
+
+
+def _as_it_is(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
+
+
+def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """One pass for the usual case (all at one place); the exact rule only when places differ."""
+    common = None
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, _Tensor):
+            place = getattr(value, PLACE, None)
+            if place is None or place == common:
+                continue
+            if common is not None:
+                return _place_of_mixed_inputs(func, args, kwargs)
+            common = place
+        elif isinstance(value, (tuple, list)):
+            for tensor in tensors_in(value):
+                place = getattr(tensor, PLACE, None)
+                if place is None or place == common:
+                    continue
+                if common is not None:
+                    return _place_of_mixed_inputs(func, args, kwargs)
+                common = place
+    return common
+
+
+def _place_of_mixed_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    tensors = tensors_in(args) + tensors_in(kwargs.values())
+    check_same_place(func, tensors)
+    return common_place(tensors)
+
+
+def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """An explicit generator is used as it is: it is the CPU's anyway, whatever device it says."""
+    if kwargs.get("generator") is not None:
+        return True
+    return any(isinstance(value, torch._C.Generator) for value in args)
+
+
+def _factories() -> frozenset[Function]:
+    """Functions that make a tensor out of no tensor: without `device=` the result is on the default device.
+
+    torch's own list (torch/utils/_device.py:16).
+    """
+    return frozenset(torch.utils._device._device_constructors())
+
+
+def placeless_functions() -> Iterable[Function]:
+    """Often called functions of a tensor whose answer is no other tensor; only for speed."""
+    for name in _PLACELESS_PROPERTIES.split():
+        yield getattr(torch.Tensor, name).__get__
+    for name in _PLACELESS_METHODS.split():
+        yield getattr(torch.Tensor, name)
+    yield from (torch.is_floating_point, torch.is_complex, torch._C._set_grad_enabled)
+
+
+_PLACELESS_PROPERTIES = "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_meta"
+_PLACELESS_METHODS = """
+    size dim numel nelement stride is_contiguous item tolist is_floating_point is_complex data_ptr
+    storage_offset element_size __len__ __bool__ __int__ __float__ __index__ ndimension requires_grad_
+    is_inference is_signed untyped_storage
+"""

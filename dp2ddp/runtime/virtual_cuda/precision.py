@@ -1,0 +1,233 @@
+"""The float64 stage, and torch.autocast("cuda") on virtual devices.
+
+In the float64 stage every floating point number of the script is a double, whatever it asks for: in double precision
+two equivalent programs agree to 1e-10, so a difference means a fault and not rounding. Some functions of OpenCV take no
+doubles, which the script's float32 arrays are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy
+import torch
+from torch.amp.autocast_mode import autocast
+from torch.overrides import TorchFunctionMode
+
+from dp2ddp.runtime.on_import import when_imported
+from dp2ddp.runtime.virtual_cuda.function_mode import placeless_functions
+from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
+from dp2ddp.taps import Taps
+
+# Any throughout: arguments and results of whatever torch function was called.
+Function = Callable[..., Any]
+
+HALF = frozenset({torch.float16, torch.bfloat16})
+CastObserver = Callable[[torch.Tensor, torch.dtype], None]
+"""Called with the tensor that a function is to make half precision of, or has made in it."""
+
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+_WIDE_NAMES = {name: "DoubleTensor" for name, dtype in LEGACY_DTYPES.items() if dtype in WIDE}
+
+
+class DoublePrecision(TorchFunctionMode):
+    """Sits above VirtualDevices: asks for doubles where the script asks for less."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observers: list[CastObserver] = []
+        self._requested: torch.dtype | None = None  # half precision, of the call that is under way
+        self._as_they_are = frozenset(placeless_functions()) | {
+            torch.Tensor.view,
+            torch.can_cast,
+            torch.device,
+        }
+        self._sources = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+        self._instead: dict[Function, Function] = {
+            torch.Tensor.float: torch.Tensor.double,
+            torch.Tensor.half: torch.Tensor.double,
+            torch.Tensor.bfloat16: torch.Tensor.double,
+            torch._amp_foreach_non_finite_check_and_unscale_: unscale,
+            torch._amp_update_scale_: update_scale,
+        }
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in self._as_they_are:
+            return func(*args, **kwargs)
+        self._requested = _CASTS.get(func)
+        args = tuple(map(self._widen, args))
+        kwargs = {name: self._widen(value) for name, value in kwargs.items()}
+        requested = self._requested
+        result = self._instead.get(func, func)(*args, **kwargs)
+        if requested is not None:
+            self._notify(args, result, requested)
+        return widened(result) if func in self._sources else result
+
+    def _widen(self, value: Any) -> Any:
+        if isinstance(value, torch.dtype) and value in HALF:
+            self._requested = value
+        elif isinstance(value, str):
+            self._requested = _HALF_NAMES.get(value.rpartition(".")[2], self._requested)
+        return _widen(value)
+
+    def _notify(self, args: tuple[Any, ...], result: Any, requested: torch.dtype) -> None:
+        source = args[0] if args and isinstance(args[0], torch.Tensor) else result
+        if isinstance(source, torch.Tensor):
+            for observer in self.observers:
+                observer(source, requested)
+
+
+_HALF_NAMES = {name: dtype for name, dtype in LEGACY_DTYPES.items() if dtype in HALF}
+_CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
+
+
+def install_double(taps: Taps) -> DoublePrecision:
+    """Make every floating point number of the script a double."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    taps.on_undo(lambda: torch.set_default_dtype(before))
+    taps.set(torch, "set_default_dtype", _keep_default_dtype)
+    for name, wide in _WIDE_NAMES.items():
+        taps.set(torch, name, getattr(torch, wide))
+        taps.set(getattr(torch.cuda, name), "dtype", torch.float64)
+    # These are not seen by a mode.
+    for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
+        taps.around(name, _with_wide_result, owner)
+    let_opencv_take_doubles(taps)
+    return DoublePrecision()
+
+
+def _with_wide_result(original: Function, *args: Any, **kwargs: Any) -> torch.Tensor:
+    with torch._C.DisableTorchFunction():  # the storage has the dtype it has
+        tensor: torch.Tensor = original(*args, **kwargs)
+    return widened(tensor)
+
+
+def _keep_default_dtype(d: torch.dtype, /) -> None:
+    """torch.set_default_dtype of the script: it stays float64."""
+
+
+def _widen(value: Any) -> Any:
+    """A dtype or a legacy type name among the arguments."""
+    if isinstance(value, torch.dtype):
+        return WIDE.get(value, value)
+    if isinstance(value, str):
+        stem, _, name = value.rpartition(".")
+        return f"{stem}.{_WIDE_NAMES[name]}" if name in _WIDE_NAMES else value
+    return value
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in double precision; a leaf stays a leaf."""
+    wide = WIDE.get(tensor.dtype)
+    if wide is None:
+        return tensor
+    return tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
+
+
+# ---- GradScaler's two kernels, which exist for float32 scales alone
+# (aten/src/ATen/native/cuda/AmpKernels.cu)
+
+
+@torch.no_grad()
+def unscale(grads: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
+    for grad in grads:
+        if not bool(torch.isfinite(grad).all()):
+            found_inf.fill_(1.0)
+        grad.mul_(inv_scale.to(grad.device))
+
+
+@torch.no_grad()
+def update_scale(
+    scale: torch.Tensor,
+    growth_tracker: torch.Tensor,
+    found_inf: torch.Tensor,
+    growth: float,
+    backoff: float,
+    interval: int,
+) -> torch.Tensor:
+    if float(found_inf) > 0:
+        scale.mul_(backoff)
+        growth_tracker.fill_(0)
+        return scale
+    successes = int(growth_tracker) + 1
+    if successes == interval:
+        if bool(torch.isfinite(scale * growth)):
+            scale.mul_(growth)
+        successes = 0
+    growth_tracker.fill_(successes)
+    return scale
+
+
+_BEFORE = "_dp2ddp_before"
+
+
+def map_autocast_to_cpu(taps: Taps) -> None:
+    """Enter the CPU's autocast with CUDA's switch and dtype.
+
+    Both states are per thread in torch, so that DataParallel's threads know the switch but not the dtype:
+    bfloat16 around a wrapped model is float16 inside (docs/semantics.md#autocast-dtype), here as there.
+    """
+
+    def enter(result: Any, context: autocast) -> None:
+        if context.device == "cuda":
+            before = getattr(context, _BEFORE, [])
+            before.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
+            setattr(context, _BEFORE, before)
+            _switch_cpu(torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
+
+    def leave(context: autocast, *exc_info: Any) -> None:
+        if context.device == "cuda":
+            _switch_cpu(*getattr(context, _BEFORE).pop())
+
+    taps.after("__enter__", enter, autocast)
+    taps.before("__exit__", leave, autocast)
+
+
+def _switch_cpu(enabled: bool, dtype: torch.dtype) -> None:
+    torch.set_autocast_enabled("cpu", enabled)
+    torch.set_autocast_dtype("cpu", dtype)
+
+
+# Those that raise "Unsupported depth of input image" for CV_64F, of the ones that training scripts call.
+_WITHOUT_DOUBLES = ("cvtColor", "medianBlur", "bilateralFilter", "inpaint", "demosaicing")
+
+
+def let_opencv_take_doubles(taps: Taps) -> None:
+    """When the script imports cv2."""
+    taps.on_undo(when_imported("cv2", _patch))
+
+
+def _patch(module: ModuleType) -> None:
+    for name in _WITHOUT_DOUBLES:
+        if hasattr(module, name):
+            Taps().around(name, _narrowing, module)
+
+
+def _narrowing(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """With float32 in place of doubles, and doubles in place of the float32 that comes back; Any: as it is called."""
+    if not any(map(_is_double, (*args, *kwargs.values()))):
+        return function(*args, **kwargs)
+    narrow_args = [_narrowed(argument) for argument in args]
+    narrow_kwargs = {name: _narrowed(argument) for name, argument in kwargs.items()}
+    return function(*narrow_args, **narrow_kwargs).astype(numpy.float64)
+
+
+def _narrowed(argument: Any) -> Any:
+    """An array of doubles as one of float32; anything else as it is."""
+    return argument.astype(numpy.float32) if _is_double(argument) else argument
+
+
+def _is_double(value: object) -> bool:
+    return isinstance(value, numpy.ndarray) and value.dtype == numpy.float64

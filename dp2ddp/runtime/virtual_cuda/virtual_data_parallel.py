@@ -1,0 +1,258 @@
+"""torch's own nn.DataParallel on virtual devices: only the copies between devices, which torch has in C++ for
+CUDA alone, and the turns of the threads are ours.
+
+The functions have the names and contracts of torch.nn.parallel.comm; sources: torch/csrc/cuda/comm.cpp.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.synchronize
+import queue
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch._utils import _get_device_index
+from torch._utils import _handle_complex as _real_view
+from torch.nn.parallel import _functions, comm
+
+from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, device_at, place_of, put
+from dp2ddp.runtime.virtual_cuda.replica_draws import APPLY, let_replicas_draw_apart
+from dp2ddp.taps import Taps
+
+
+def install_data_parallel(taps: Taps, machine: Machine) -> None:
+    functions = {
+        "broadcast": broadcast,
+        "broadcast_coalesced": broadcast_coalesced,
+        "scatter": scatter,
+        "gather": gather_on(machine),
+    }
+    taps.set_all(comm, functions)
+    # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
+    taps.set(APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
+    let_replicas_draw_apart(taps)
+
+
+# ---- copies between devices
+
+
+def broadcast(tensor: torch.Tensor, devices: Any = None) -> list[torch.Tensor]:
+    tensor = _as_real(tensor)
+    if devices is None:
+        raise RuntimeError("Exactly one of 'devices' and 'out' must be specified, but got neither")
+    return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
+
+
+def _checked(device: int) -> int:
+    if device < 0:
+        raise RuntimeError(f"Expected non-negative device index, but got {device}")
+    return device
+
+
+def broadcast_coalesced(
+    tensors: Sequence[torch.Tensor], devices: Any, buffer_size: int = 10485760
+) -> list[list[torch.Tensor]]:
+    """Device 0 gets the tensors themselves: that is how a replica's in-place changes of buffers survive."""
+    devices = [_get_device_index(device) for device in devices]
+    tensors = [_as_real(tensor) for tensor in tensors]
+    if any(place_of(tensor) != devices[0] for tensor in tensors):
+        raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
+    return [list(tensors)] + [[copy_to(tensor, device) for tensor in tensors] for device in devices[1:]]
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    view: torch.Tensor = _real_view(tensor)  # type: ignore[no-untyped-call]
+    return view
+
+
+def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
+    """The tensor itself if it is on `device` already, else a copy without history."""
+    if place_of(tensor) == device:
+        return tensor
+    with torch._C.DisableTorchFunction():  # C++ copies a lazy module's parameter, too
+        return put(tensor.detach().clone(), device)
+
+
+def scatter(
+    tensor: torch.Tensor,
+    devices: Any = None,
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Any = None,
+) -> tuple[torch.Tensor, ...]:
+    tensor = _as_real(tensor)
+    devices = [_checked(_get_device_index(device)) for device in devices]
+    if not devices:
+        raise RuntimeError("Expected at least one device to scatter to")
+    if chunk_sizes is not None and len(chunk_sizes) != len(devices):
+        raise RuntimeError(
+            "Expected devices and chunk_sizes to be of same length, but got "
+            f"len(devices) = {len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
+        )
+    sizes = None if chunk_sizes is None else list(chunk_sizes)
+    chunks = tensor.chunk(len(devices), dim) if sizes is None else torch.split(tensor, sizes, dim)
+    # A chunk that is already where it should be stays a view of the input, as in torch.
+    return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
+
+
+def _wrapped(dim: int, tensor: torch.Tensor) -> int:
+    """A dimension counted from the first one; torch's own error if there is none."""
+    if tensor.dim():
+        tensor.size(dim)
+    return dim % max(tensor.dim(), 1)
+
+
+def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
+    def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
+        tensors = [_as_real(tensor) for tensor in tensors]
+        if destination == -1:
+            warnings.warn(_MINUS_ONE, FutureWarning, stacklevel=2)
+        place = _get_device_index(destination, allow_cpu=True, optional=True)
+        return gather_at(tensors, dim, HOST if place == -1 else machine.checked(place))
+
+    return gather
+
+
+_MINUS_ONE = (  # torch/nn/parallel/comm.py
+    "Using -1 to represent CPU tensor is deprecated. Please use a "
+    'device object or string instead, e.g., "cpu".'
+)
+
+
+def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
+    """The tensors one behind the other; result has the first one's dtype and a memory format that all
+    share.
+    """
+    size = _gathered_size(tensors, dim)
+    first = tensors[0]
+    channels_last = all(_is_channels_last(tensor) for tensor in tensors)
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    result = torch.empty(size, dtype=first.dtype, device=device_at(place), memory_format=memory_format)
+    sizes = [tensor.size(dim) for tensor in tensors]
+    for chunk, tensor in zip(torch.split(result, sizes, dim), tensors, strict=True):
+        chunk.copy_(tensor)
+    return result
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.dim() == 4
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
+    if not tensors:
+        raise RuntimeError("Expected at least one tensor to gather from")
+    expected, dim = list(tensors[0].shape), _wrapped(dim, tensors[0])
+    for index, tensor in enumerate(tensors):
+        if place_of(tensor) in (None, HOST):
+            raise RuntimeError(
+                f"Expected all input tensors to be CUDA tensors, but tensor at index {index} has device {tensor.device}"
+            )
+        if tensor.dim() != len(expected):
+            raise RuntimeError(
+                "Expected all input tensors to have the same number of dimensions, but tensor at index "
+                f"{index} has {tensor.dim()} dimensions, (expected {len(expected)})"
+            )
+        expected[dim] = tensor.size(dim)
+        if list(tensor.shape) != expected:
+            raise RuntimeError(
+                f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, but expected {expected}"
+            )
+    expected[dim] = sum(tensor.size(dim) for tensor in tensors)
+    return expected
+
+
+# ---- the turns of the threads
+
+
+class ThreadInTurn(threading.Thread):
+    """A replica's thread. It is started only when the one before it has ended.
+
+    torch's threads run at the same time, and which of them prints or draws from the host's stream first is
+    chance. In turns both are the same in every run, and equal to what ranks do. Nothing is lost: the CPU is
+    the same for all. A replica that waits for the others (synchronised batch norm between replicas) gives
+    its turn away, or it would wait for ever."""
+
+    def start(self) -> None:
+        super().start()
+        look = _Look.at(self)
+        while self.is_alive():
+            self.join(_TIMEOUT)
+            if not self.is_alive():
+                return
+            if (self._waits_for_another() or look.shows_waiting(self)) and not wants_a_core(self):
+                return
+            if look.is_old:
+                look = _Look.at(self)
+
+    def _waits_for_another(self) -> bool:
+        frame = sys._current_frames().get(self.ident or 0)
+        if frame is None or frame.f_code.co_filename not in _WAITING:
+            return False
+        return "join" not in frame.f_code.co_name and "tstate" not in frame.f_code.co_name  # its own threads
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Where a thread was, and how much it had computed: locks and sleeping loops leave no frame of their own."""
+
+    time: float
+    computed: float
+    stack: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def at(cls, thread: threading.Thread) -> _Look:
+        frame = sys._current_frames().get(thread.ident or 0)
+        around = []
+        while frame and frame.f_back:  # all but the innermost, which may be a loop
+            frame = frame.f_back
+            around.append((id(frame), frame.f_lasti))
+        return cls(time.monotonic(), _computed(thread), tuple(around))
+
+    @property
+    def is_old(self) -> bool:
+        return time.monotonic() - self.time > _STILL
+
+    def shows_waiting(self, thread: threading.Thread) -> bool:
+        """Whether a thread has stayed in one function since, and has hardly computed."""
+        if not self.is_old:
+            return False
+        now = _Look.at(thread)
+        return now.stack == self.stack and now.computed - self.computed < (now.time - self.time) / 4
+
+
+def wants_a_core(thread: threading.Thread) -> bool:
+    """Whether a thread runs, or would if the machine were less busy; False where the system does not say."""
+    try:
+        stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
+    except OSError:
+        return False
+    state = stat.rpartition(b") ")[2][:1]  # behind the name, which may have spaces
+    return state in (b"R", b"D")  # D: it waits for the disk, no other thread
+
+
+def _computed(thread: threading.Thread) -> float:
+    """Seconds that a thread has computed; where the system does not say, all of them."""
+    if thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic()
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    except OSError:  # it has ended
+        return time.monotonic()
+
+
+_TIMEOUT = 0.05  # seconds between two looks at a replica that has not ended
+_STILL = 1.0  # seconds after which one that has hardly computed is taken to wait
+_WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__file__)

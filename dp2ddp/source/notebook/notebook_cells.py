@@ -1,0 +1,278 @@
+"""One cell of a notebook as lines of a script: as many lines, and what is no Python in a comment."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dp2ddp.source.cells import Aside
+from dp2ddp.source.notebook.magics import (
+    AUTOMAGIC,
+    INSTALLS,
+    Meaning,
+    assigned,
+    cell_magic,
+    line_magic,
+    shell,
+)
+from dp2ddp.source.notebook.notebook_names import NameChange, changes
+from dp2ddp.source.notebook.statements import statements
+from dp2ddp.source.parsing import count_lines, place_in
+
+SET_ASIDE = "# set aside: "
+ABOVE = "# above: "  # what such a line brings stands at the top of the script
+MODULES = ("os", "subprocess", "sys")  # that replaced lines may use
+
+_LINE_ENDING = re.compile(r"(\r\n|\r|\n)")
+_ESCAPE = re.compile(r"(?P<indent>[ \t]*)(?P<escape>%%?|!!?|\?\??)\s*(?P<rest>\S.*|)", re.DOTALL)
+_ASSIGNED = re.compile(r"(?P<indent>[ \t]*)(?P<target>[^=!%#'\"()\r\n]+?)\s*=\s*(?P<magic>[%!].*)", re.DOTALL)
+_HELP = re.compile(r"[^#'\"\r\n]*\?{1,2}\s*", re.DOTALL)
+_CALLED = re.compile(r"[ \t]*get_ipython\(\)\s*\.\s*(run_line_magic|magic|system|getoutput)\(")
+_CELL_MAGIC = re.compile(r"\s*%%(?P<name>!|\S+)[ \t]*(?P<rest>[^\r\n]*)")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A cell on its way into the script."""
+
+    number: int
+    text: str  # as many lines as the cell has
+    asides: tuple[Aside, ...] = ()  # by lines of the cell
+    modules: frozenset[str] = frozenset()  # that its lines use
+    needs: frozenset[str] = frozenset()  # of stand_ins.py
+    futures: frozenset[str] = frozenset()
+
+
+def words_of(texts: Iterable[str]) -> frozenset[str]:
+    """The words of a notebook's Python lines."""
+    lines = (line for text in texts for line in text.splitlines())
+    lines = (line for line in lines if not re.match(r"\s*[%!]", line) and not AUTOMAGIC.match(line.strip()))
+    return frozenset(word for line in lines for word in re.findall(r"\w+", line))
+
+
+def draft_cell(text: str, number: int, path: Path | None, words: Collection[str]) -> Draft:
+    """The cell without what only IPython understands."""
+    writer = _Writer(number, path, words)
+    writer.cell(_dedented(text))
+    modules = frozenset(name for name in MODULES if f"{name}." in "".join(writer.code))
+    return Draft(number, "".join(writer.lines), tuple(writer.asides), modules)
+
+
+def _dedented(text: str) -> str:
+    """IPython takes a cell that is indented as a whole to the margin."""
+    lines = _LINE_ENDING.split(text)
+    first = next((line for line in lines if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip(" \t"))]
+    return "".join(line.removeprefix(indent) for line in lines) if indent else text
+
+
+class _Writer:
+    """The lines of a script, as they come."""
+
+    def __init__(self, number: int, path: Path | None, words: Collection[str]) -> None:
+        self.number, self.path, self.words = number, path, words
+        self.lines: list[str] = []
+        self.code: list[str] = []  # what was written in the place of magics
+        self.asides: list[Aside] = []
+        self.line = 1
+
+    def cell(self, text: str) -> None:
+        head = _CELL_MAGIC.match(text)
+        if head is None:
+            for statement in statements(text, is_special):
+                self._statement(statement)
+            return
+        blank, magic = text[: head.start("name") - 2], text[head.start("name") - 2 :]
+        self._keep(blank)
+        first, body = magic[: head.end() - len(blank)], magic[head.end() - len(blank) :]
+        ending = _LINE_ENDING.match(body)
+        body = body[ending.end() :] if ending else body
+        meaning, stays = self._cell_magic(head["name"], head["rest"].strip(), body)
+        self._instead(first + (ending[0] if ending else ""), meaning)
+        if stays:
+            self.cell(body)
+        else:
+            self._comment(body)
+
+    def _cell_magic(self, name: str, rest: str, body: str) -> tuple[Meaning, bool]:
+        if name in ("writefile", "file"):
+            return written(rest, body, self.path), False
+        return cell_magic(name, rest, body, self.words)
+
+    def _statement(self, statement: str) -> None:
+        meaning = meaning_of(statement, self.words)
+        if meaning:
+            self._instead(statement, meaning)
+        else:
+            self._keep(statement)
+
+    def _keep(self, text: str) -> None:
+        self.lines.append(text)
+        self.line += count_lines(text)
+
+    def _instead(self, text: str, meaning: Meaning) -> None:
+        """A line that only a notebook can run: Python in its place, or a comment."""
+        shown = text.strip()
+        first, *_ = shown.splitlines()
+        indent = text[: len(text) - len(text.lstrip(" \t"))]
+        self.asides.append(Aside(self.line, meaning_text(first, meaning), meaning.advice))
+        if meaning.code is None or "\n" in meaning.code:
+            self._comment(text, indent)
+            return
+        self.code.append(meaning.code)
+        head, ending, rest = _first_line(text)
+        self._keep(f"{indent}{meaning.code}  # {head.strip()}{ending}")
+        self._comment(rest)
+
+    def _comment(self, text: str, indent: str = "") -> None:
+        """Every line as a comment; inside of a block `pass` keeps its place."""
+        start = f"{indent}pass  {SET_ASIDE}" if indent else SET_ASIDE
+        parts = _LINE_ENDING.split(text)
+        for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
+            self._keep((start + line.strip(" \t") if line.strip() else line) + ending)
+
+
+def _first_line(text: str) -> tuple[str, str, str]:
+    match = _LINE_ENDING.search(text)
+    return (text[: match.start()], match[0], text[match.end() :]) if match else (text, "", "")
+
+
+def meaning_text(line: str, meaning: Meaning, becomes: str = "is set aside") -> str:
+    """What became of a line, and why, in a sentence."""
+    shown = f"`{line if len(line) <= 60 else line[:57] + '...'}`"
+    if meaning.advice:
+        return f"{shown} {meaning.because}"
+    return f"{shown} {becomes if meaning.code is None else 'is Python now'}: {meaning.because}"
+
+
+def is_special(line: str) -> bool:
+    """Whether a line is a statement of IPython's, which is no Python, to its end."""
+    stripped = line.strip()
+    if not stripped or stripped.startswith("#"):
+        return False
+    return bool(
+        _ESCAPE.fullmatch(stripped) or _ASSIGNED.fullmatch(stripped) or _HELP.fullmatch(stripped)
+    ) or bool(AUTOMAGIC.match(stripped))
+
+
+def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
+    """What a statement that only IPython understands means; None for Python."""
+    text = re.sub(r"\\\r?\n", " ", text.strip())
+    if called := _CALLED.match(text):
+        return _called(called[1], text, words)
+    if not is_special(text):
+        return None
+    if match := _ESCAPE.fullmatch(text):
+        return _escaped(match["escape"], match["rest"], words)
+    if match := _ASSIGNED.fullmatch(text):
+        return assigned(match["target"].strip(), match["magic"], words)
+    if _HELP.fullmatch(text):
+        return _escaped("?", text, words)
+    name, _, rest = text.partition(" ")
+    if name in words and name not in ("pip", "conda"):
+        return None  # a name of the notebook's own
+    return (
+        line_magic(name, rest.strip(), words) if name not in ("pip", "pip3", "conda", "mamba") else INSTALLS
+    )
+
+
+def _escaped(escape: str, rest: str, words: Collection[str]) -> Meaning:
+    if escape.startswith("!"):
+        return shell(rest, words)
+    if escape.startswith("?") or rest.endswith("?"):
+        return Meaning("it shows help")
+    name, _, rest = rest.partition(" ")
+    return line_magic(name, rest.strip(), words)
+
+
+def _called(method: str, text: str, words: Collection[str]) -> Meaning | None:
+    """`get_ipython().run_line_magic("matplotlib", "inline")`, as exported notebooks have it."""
+    try:
+        call = ast.parse(text).body[0]
+        given = [ast.literal_eval(argument) for argument in call.value.args]  # type: ignore[attr-defined]  # an expression
+    except (SyntaxError, ValueError, AttributeError, IndexError):
+        return None
+    if not given or not all(isinstance(argument, str) for argument in given):
+        return None
+    if method in ("system", "getoutput"):
+        return shell(given[0], words)
+    name, _, rest = " ".join(given).lstrip("%").partition(" ")
+    return line_magic(name, rest, words)
+
+
+def written(rest: str, body: str, path: Path | None) -> Meaning:
+    """`%%writefile helper.py`: set aside where that file is there, as the cell writes it."""
+    name = rest.strip().strip("\"'")
+    file = path.parent / name if path and name and not name.startswith("-") else None
+    text = body if body.endswith("\n") else body + "\n"
+    try:
+        if file and file.read_text(encoding="utf-8").rstrip("\n") == text.rstrip("\n"):
+            return Meaning(f"{name} is there, as this cell writes it")
+    except (OSError, UnicodeDecodeError):
+        pass
+    advice = "run this cell once before the conversion, so that the file is there, or write it in Python"
+    return Meaning("writes a file that is not there as the cell has it", advice=advice)
+
+
+def with_names_of_scripts(draft: Draft, tree: ast.Module, bound: frozenset[str]) -> Draft:
+    """The cell without names that only a notebook has."""
+    found_changes = sorted(changes(tree, bound), key=lambda change: _start(change.node), reverse=True)
+    text = draft.text
+    for change in found_changes:
+        text = _changed(text, change)
+    asides = (
+        _aside(draft.text, change)
+        for change in reversed(found_changes)
+        if change.meaning.advice or not (_is_future(change) or isinstance(change.node, ast.Name))
+    )
+    return replace(
+        draft,
+        text=text,
+        asides=tuple(sorted({*draft.asides, *asides}, key=lambda aside: aside.line)),
+        needs=draft.needs | {name for change in found_changes for name in change.needs},
+        futures=frozenset(
+            alias.name
+            for change in found_changes
+            if _is_future(change)
+            for alias in change.node.names  # type: ignore[attr-defined]
+        ),
+    )
+
+
+def _aside(text: str, change: NameChange) -> Aside:
+    line = _start(change.node)[0]
+    shown = _LINE_ENDING.split(text)[::2][line - 1].strip()
+    meaning = change.meaning
+    return Aside(line, meaning_text(shown, meaning, "is another line in a script"), meaning.advice)
+
+
+def _is_future(change: NameChange) -> bool:
+    return isinstance(change.node, ast.ImportFrom) and change.node.module == "__future__"
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    if isinstance(node, ast.comprehension):
+        node = node.iter
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]  # every node that is handed in has them
+
+
+def _changed(text: str, change: NameChange) -> str:
+    """The text with a node replaced; the number of its lines stays."""
+    node, code = change.node, change.code
+    if code is None:
+        return text
+    start, end = place_in(text, *_start(node)), place_in(text, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    before, inside, after = text[:start], text[start:end], text[end:]
+    alone = (not before or before.endswith(("\n", "\r"))) and re.match(r"[ \t]*([\r\n#]|\Z)", after)
+    if code == "pass" and alone:
+        return before + "".join(_as_above(inside)) + after
+    return before + code + "".join(_LINE_ENDING.findall(inside)) + after
+
+
+def _as_above(text: str) -> Iterator[str]:
+    parts = _LINE_ENDING.split(text)
+    for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        yield f"{ABOVE}{line.strip()}{ending}"

@@ -1,0 +1,164 @@
+"""Names that only a notebook has (IPython's, Colab's, bars of widgets): what a script says in their place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.source.notebook.magics import Meaning
+
+STAND_IN = "NotebookOnly"
+HOMES = ("IPython", "google.colab", "ipywidgets")
+BARS = {"tqdm_notebook": "tqdm", "tnrange": "trange"}  # what tqdm calls them, and what prints to a terminal
+_MEMORY = re.compile(r"_(i?\d+|oh|dh|ih)|In|Out|_{1,3}|_i{1,3}")  # IPython remembers inputs and outputs
+
+
+@dataclass(frozen=True)
+class NameChange:
+    """A node whose text is another in a script (None: it stays), and what that means."""
+
+    node: ast.AST
+    code: str | None
+    meaning: Meaning
+    needs: tuple[str, ...] = ()  # definitions of stand_ins.py
+
+
+def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[NameChange]:
+    """What has to be another in a script, statement by statement; `bound` are the names that the notebook binds."""
+    tried = {inner for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
+    own = _inside_of_coroutines(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            if node not in tried:  # there its author has thought of its absence
+                yield from _import(node)
+        elif isinstance(node, ast.Attribute):
+            yield from _attribute(node, node in tried)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
+            yield from _name(node, node in tried)
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("exit", "quit")
+        ):
+            yield NameChange(
+                node, None, Meaning("ends the notebook", advice="write `raise SystemExit` to end the script")
+            )
+        elif _waits(node) and node not in own:
+            yield NameChange(node, None, Meaning("waits outside of a function", advice=_ASYNC))
+
+
+_ASYNC = "a script cannot: put it into an `async def main()`, and call asyncio.run(main())"
+
+
+def _waits(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)) or bool(
+        isinstance(node, ast.comprehension) and node.is_async
+    )
+
+
+def _inside_of_coroutines(tree: ast.Module) -> set[ast.AST]:
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef))
+    return {inner for function in functions for inner in ast.walk(function)}
+
+
+def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        yield NameChange(node, "pass", Meaning("stands at the top of the script"))
+    elif isinstance(node, ast.ImportFrom):
+        yield from _import_from(node)
+    elif all(_is_notebooks(alias.name) for alias in node.names):
+        names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+        yield NameChange(node, f"{' = '.join(names)} = {STAND_IN}", _SHOWN, (STAND_IN,))
+    elif any(alias.name == "tqdm.notebook" for alias in node.names):
+        names = [f"{_auto(alias.name)}{_alias(alias.asname)}" for alias in node.names]
+        yield NameChange(node, f"import {', '.join(names)}", _BAR)
+
+
+def _import_from(node: ast.ImportFrom) -> Iterator[NameChange]:
+    module = node.module or ""
+    if module.partition(".")[0] == "tqdm":
+        names = [_bar(alias) for alias in node.names]
+        if _auto(module) != module or any(alias.name in BARS for alias in node.names):
+            yield NameChange(node, f"from {_auto(module)} import {', '.join(names)}", _BAR)
+    elif _is_notebooks(module) or module == "google" and node.names[0].name == "colab":
+        yield _shown(node)
+
+
+def _shown(node: ast.ImportFrom) -> NameChange:
+    """`from IPython.display import display, HTML as h`: what prints is printed, the rest does nothing."""
+    parts, silent, needs = [], [], []
+    for alias in node.names:
+        bound = alias.asname or alias.name
+        if alias.name == "get_ipython" or alias.name == "display" and node.module != "IPython":
+            needs.append(alias.name)
+            parts += [f"{bound} = {alias.name}"] if bound != alias.name else []
+        else:
+            silent.append(bound)
+    if silent:
+        needs.append(STAND_IN)
+        parts.append(f"{' = '.join(silent)} = {STAND_IN}")
+    if any(alias.name in ("userdata", "*") for alias in node.names):
+        return NameChange(node, None, Meaning("brings what only a notebook has", advice=_SECRETS))
+    return NameChange(node, "; ".join(parts) or "pass", _SHOWN, tuple(needs))
+
+
+_SECRETS = "import by name what is shown; read what is secret from the environment (os.environ)"
+_SHOWN = Meaning("only a notebook has it; `display` prints, the rest does nothing")
+_BAR = Meaning("bars are drawn on the terminal")
+
+
+def _attribute(node: ast.Attribute, tried: bool) -> Iterator[NameChange]:
+    """`tqdm.tqdm_notebook(...)`, `tqdm.notebook.tqdm(...)`; `get_ipython().kernel`."""
+    if isinstance(node.value, ast.Name) and node.value.id == "tqdm":
+        if node.attr in BARS:
+            yield NameChange(node, f"tqdm.{BARS[node.attr]}", _BAR)
+        elif node.attr == "notebook":
+            yield NameChange(node, "tqdm.auto", _BAR)
+    elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "get_ipython" and not tried:
+        advice = "take it out, or write in Python what it does"
+        yield NameChange(node, None, Meaning("asks the notebook that runs it", advice=advice))
+
+
+def _name(node: ast.Name, tried: bool) -> Iterator[NameChange]:
+    if node.id == "display" or node.id == "get_ipython" and not tried:
+        meaning = Meaning("prints" if node.id == "display" else "is None, as in any script")
+        yield NameChange(node, node.id, meaning, (node.id,))
+    elif _MEMORY.fullmatch(node.id):
+        yield NameChange(
+            node, None, Meaning("is what a notebook remembers", advice="give it a name where it is made")
+        )
+
+
+def _is_notebooks(module: str) -> bool:
+    return any(module == home or module.startswith(f"{home}.") for home in HOMES)
+
+
+def _auto(module: str) -> str:
+    return "tqdm.auto" if module in ("tqdm.notebook", "tqdm._tqdm_notebook") else module
+
+
+def _bar(alias: ast.alias) -> str:
+    name = BARS.get(alias.name, alias.name)
+    bound = alias.asname or alias.name
+    return name if bound == name else f"{name} as {bound}"
+
+
+def _alias(name: str | None) -> str:
+    return f" as {name}" if name else ""
+
+
+def names_of(tree: ast.Module) -> Iterator[str]:
+    """The names that a cell binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name

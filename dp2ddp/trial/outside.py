@@ -1,0 +1,151 @@
+"""What the outside sees of a pair of runs: the lines that they print, and the files that they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dp2ddp.comparison.contents import content_hash, digest
+from dp2ddp.comparison.output_comparison import (
+    FilesComparison,
+    OwnCode,
+    TextComparison,
+    compare_files,
+    compare_text,
+)
+from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
+from dp2ddp.errors import RunError
+from dp2ddp.runtime.process.run import Run
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.trial.file_writers import written_by_many
+from dp2ddp.trial.pair import Pair
+from dp2ddp.trial.prepare import Prepared
+from dp2ddp.trial.subject import Subject
+
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What a pair prints and leaves, each read once."""
+
+    subject: Subject
+    pair: Pair
+    server: Server  # of processes that have torch
+    scratch: Path
+
+    @cached_property
+    def printed(self) -> tuple[str, str]:
+        """stdout of DataParallel and of rank 0, the folders of the copies under their original names."""
+        texts = zip(self._spellings, (self.pair.reference, self.pair.other), strict=True)
+        before, after = (spelling.plain(run.output(0)) for spelling, run in texts)
+        return before, after
+
+    @cached_property
+    def stdout(self) -> TextComparison:
+        """The lines compared."""
+        return compare_text(*self.printed, self._tolerance)
+
+    @property
+    def printing_ranks(self) -> tuple[int, ...]:
+        """Ranks other than 0 that printed something."""
+        other = self.pair.other
+        return tuple(rank for rank in other.stage.ranks if rank and other.output(rank))
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """DataParallel's last lines on stderr, where its exit code is not 0."""
+        return last_words(self.pair.reference, self._spellings[0])
+
+    @cached_property
+    def files(self) -> FilesComparison:
+        """All files compared: by their lines, and by their values where they hold tensors."""
+        copies = [prepared.workspaces for prepared in (self.pair.left[0], self.pair.right[0])]
+        pairs = [(a.left_behind(), b.left_behind()) for a, b in zip(*copies, strict=True)]
+        code = own_code(self.subject)
+        compared = [
+            compare_files(a, b, self._tolerance, code, self._spellings, self._values) for a, b in pairs
+        ]
+        torn = (each for _, left in pairs for each in written_by_many(self.pair.right[0], left))
+        return FilesComparison(
+            sum(each.files for each in compared),
+            (*(file for each in compared for file in each.different), *torn),
+            tuple(dict.fromkeys(words for each in compared for words in each.of_libraries)),
+        )
+
+    def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+        timeout = self.subject.options.timeout
+        return compare_values(pairs, self._spellings, self.server, self.scratch, self._tolerance, timeout)
+
+    @cached_property
+    def _tolerance(self) -> Tolerance:
+        double = self.pair.compared
+        natural = double.natural.largest if double.natural else 0.0
+        return FLOAT64.with_noise(double.noise, double.noise_floor, natural)
+
+    @cached_property
+    def _spellings(self) -> tuple[Spelling, Spelling]:
+        expected, actual = self.pair.left[0], self.pair.right[0]
+        return _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
+
+
+def _spelling(prepared: Prepared, name: str) -> Spelling:
+    """The scratch folders and the converted script under their original names."""
+    folders = ((str(workspace.folder), str(workspace.original)) for workspace in prepared.workspaces)
+    return Spelling((*folders, (Path(prepared.stage.name).name, Path(name).name)))
+
+
+def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
+    """The last lines on stderr of a run that ends with an exit code; argparse says there what it misses."""
+    lines = spelling.plain(run.output(0, "err")).splitlines() if run.code else []
+    return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
+
+
+def own_code(subject: Subject) -> OwnCode:
+    """The files that are there before a conversion as well: the helpers' module is not."""
+    files = {subject.script: subject.version.data, **subject.version.modules}
+    mended = {path.resolve(): data for path, data in subject.mended.items()}
+    digests = {
+        digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
+        for path, data in files.items()
+        if path.exists()
+    }
+    return OwnCode(digests, {subject.version.name: subject.script.name})
+
+
+def compare_values(
+    pairs: Sequence[tuple[str, str, str]],
+    spellings: Sequence[Spelling],
+    server: Server,
+    scratch: Path,
+    tolerance: Tolerance,
+    timeout: float | None,
+) -> dict[str, str]:
+    """What differs in files whose bytes do, "" for nothing; by a process that has torch.
+
+    pairs: name, DataParallel's file, the file of the DDP version.
+    """
+    if not pairs:
+        return {}
+    answer = scratch / "tensors.json"
+    request = {
+        "pairs": pairs,
+        "spellings": [spelling.words for spelling in spellings],
+        "allowed": tolerance.allowed,
+        "floor": tolerance.floor,
+        "answer": str(answer),
+    }
+    code = server.call("dp2ddp.comparison.checkpoints:main", request, timeout)
+    if code is None:
+        raise RunError(
+            f"the files that torch wrote could not be compared: nothing moved for {timeout:g} seconds; a longer "
+            "--timeout gives it longer"
+        )
+    if code != 0:
+        raise RunError("the files that torch wrote could not be compared; see above")
+    differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
+    return differences

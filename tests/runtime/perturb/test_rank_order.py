@@ -1,0 +1,80 @@
+"""Sums over ranks are added first rank first, so that they round as DataParallel's do."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Server
+from dp2ddp.runtime.stage import Stage
+
+SUMS = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+own = [2.0**24, 1.0, -(2.0**24)][rank]  # added in this order: 0, for 2**24 + 1 is 2**24; else 1
+total = torch.full((1000,), own, device="cuda")
+dist.all_reduce(total)
+mean = torch.full((1000,), own, device="cuda")
+dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+work = dist.all_reduce(later := torch.full((1000,), own, device="cuda"), async_op=True)
+work.wait()
+dist.reduce(at := torch.full((1000,), own, device="cuda"), dst=1)
+count = torch.tensor(rank, device="cuda")
+dist.all_reduce(count)
+
+def gradient(hook=None, late_hook=None):
+    model = torch.nn.Linear(1, 1, bias=False).cuda(rank)
+    ddp = DistributedDataParallel(model, device_ids=[rank])
+    if hook:
+        ddp.register_comm_hook(None, hook)
+    if late_hook:
+        ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}"))
+        ddp.register_comm_hook(None, late_hook)
+    ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}")).sum().backward()
+    return model.weight.grad.item()
+
+said = []
+def own_hook(state, bucket):
+    said.append(bucket.index())
+    return allreduce_hook(None, bucket)
+found = [total.unique().tolist(), mean.unique().tolist(), later.unique().tolist(),
+         at.unique().tolist() if rank == 1 else [0.0], [gradient()]]
+gradient(own_hook)
+assert said  # a hook of the script's own stays
+said.clear()
+gradient(late_hook=own_hook)
+assert said  # one that it registers after the first forward as well
+
+print(found, count.item())
+"""
+
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("sums")
+    path = folder / "train.py"
+    path.write_text(SUMS)
+    stage = Stage(
+        str(path),
+        "ddp",
+        3,
+        str(folder),
+        str(folder / "run"),
+        "train.py",
+        rank_order=True,
+        real=False,
+        capture=True,
+    )
+    return watch([server.start(stage)], 60)[0]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_every_sum_is_in_the_order_of_the_ranks(run: Run, rank: int) -> None:
+    assert run.codes == (0, 0, 0), run.output(rank, "err")
+    assert run.output(rank).strip() == "[[0.0], [0.0], [0.0], [0.0], [0.0]] 3"

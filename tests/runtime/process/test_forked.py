@@ -1,0 +1,224 @@
+"""Ranks forked from one process that has torch: they meet, end as their script says, and leave nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dp2ddp.runtime.process.launch_command import environment
+from dp2ddp.runtime.process.run import Run, watch
+from dp2ddp.runtime.process.server import Forked, Server
+from dp2ddp.runtime.stage import Mode, Stage
+
+pytestmark = pytest.mark.torchrun
+
+MEET = """
+import atexit, os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+mine = torch.tensor([float(dist.get_rank())])
+dist.all_reduce(mine)
+print("sum", mine.item(), sys.argv)
+atexit.register(print, "atexit ran")
+dist.destroy_process_group()
+"""
+CRASH_ON_1 = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+if os.environ["RANK"] == "1":
+    raise ValueError("only here")
+dist.barrier()
+"""
+HANG_ON_1 = """
+import os, time, torch.distributed as dist
+dist.init_process_group("gloo")
+def wait():
+    while os.environ["RANK"] == "1":
+        time.sleep(1)
+    dist.barrier()
+wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def run(
+    server: Server, folder: Path, code: str, mode: Mode = "ddp", timeout: float | None = None, **more: Any
+) -> Run:
+    script = folder / "train.py"
+    script.write_text(code)
+    stage = Stage(
+        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"), name="train.py",
+        arguments=("--lr", "1"), capture=True, real=False, **more,
+    )  # fmt: skip
+    return watch([server.start(stage)], timeout)[0]
+
+
+def test_ranks_meet_and_end_like_any_script(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, MEET)
+    assert found.failure is None
+    assert found.codes == (0, 0)
+    expected = "sum 1.0 ['train.py', '--lr', '1']\natexit ran\n"
+    assert [found.output(rank) for rank in (0, 1)] == [expected] * 2
+
+
+def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, CRASH_ON_1)
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.rank) == ("crash", 1)
+    assert found.failure.text == "ValueError: only here"
+    assert found.seconds < 30
+
+
+def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, HANG_ON_1, timeout=12)
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.rank) == ("hang", 1)
+    waiting, free = found.failure.positions
+    assert (waiting.collective, waiting.frames[0].line) == ("barrier", 7)
+    assert (free.collective, free.frames[0].line, free.frames[0].function) == (None, 6, "wait")
+
+
+def test_an_exit_code_that_the_script_asked_for_is_no_accident(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, "import sys; sys.exit(5)", mode="dp")
+    assert found.code == 5
+    assert found.ended_on_purpose
+    assert not run(server, tmp_path / "..", "raise ValueError", mode="dp").ended_on_purpose
+
+
+def test_loader_workers_run_in_a_forked_rank(server: Server, tmp_path: Path) -> None:
+    code = "import torch\nfrom torch.utils.data import DataLoader\n" \
+        "print(sum(len(b) for b in DataLoader(torch.arange(10), batch_size=4, num_workers=2)))"  # fmt: skip
+    assert run(server, tmp_path, code, mode="dp").output(0) == "10\n"
+
+
+def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with Server() as server:
+        script = tmp_path / "train.py"
+        script.write_text("import time; time.sleep(600)")
+        stage = Stage(
+            script=str(script),
+            mode="dp",
+            world=2,
+            folder=str(tmp_path),
+            run_folder=str(tmp_path),
+            name="t",
+            real=False,
+        )
+        server.start(stage)
+        wait_until_started(tmp_path)
+        (own,) = set(psutil.Process().children()) - before
+        children = [own, *own.children(recursive=True)]
+        assert len(children) == 2
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+def test_a_run_is_ended_before_its_ranks_are_forked(tmp_path: Path) -> None:
+    """The server imports torch first; a rank has no status of its own by then, and must not run on."""
+    with Server() as server:
+        running = server.start(endless(tmp_path))
+        running.kill()
+        assert codes_at_the_end(running) == (None, None)  # ended by us
+        assert not (tmp_path / "ran").exists()
+
+
+def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:
+    """None: they run on."""
+    deadline = time.monotonic() + 60
+    while (codes := running.codes()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return codes
+
+
+def endless(folder: Path) -> Stage:
+    script = folder / "train.py"
+    script.write_text("import time; time.sleep(2); open('ran', 'w'); time.sleep(600)")
+    run_folder = str(folder / "run")
+    return Stage(
+        script=str(script),
+        mode="ddp",
+        world=2,
+        folder=str(folder),
+        run_folder=run_folder,
+        name="t",
+        real=False,
+    )
+
+
+def test_a_run_is_ended_before_its_ranks_have_said_who_they_are(server: Server, tmp_path: Path) -> None:
+    running = server.start(endless(tmp_path))
+    for path in (tmp_path / "run").glob("rank*.json"):
+        path.unlink()
+    running.kill()
+    assert codes_at_the_end(running) == (None, None)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_call_that_stands_still_is_ended_and_one_that_returns_is_not(server: Server) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    assert server.call("time:sleep", 600, timeout=1) is None
+    assert psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=20)[1] == []
+    assert server.call("time:sleep", 0, timeout=60) == 0
+
+
+def test_a_script_that_computes_for_longer_than_the_timeout_is_no_hang(
+    server: Server, tmp_path: Path
+) -> None:
+    code = "import time\nwhile time.process_time() < 3.5: pass\nprint('tokenised')"
+    found = run(server, tmp_path, code, mode="dp", timeout=3)
+    assert (found.failure, found.output(0)) == (None, "tokenised\n")
+
+
+def test_ranks_have_as_many_threads_as_torchrun_gives_them(tmp_path: Path) -> None:
+    code = "import torch; print(torch.get_num_threads())"
+    variables = {**environment(), "OMP_NUM_THREADS": "2"}
+    with Server(variables) as server:
+        forked = run(server, tmp_path, code, mode="dp").output(0)
+    assert forked == subprocess.check_output([sys.executable, "-c", code], env=variables, text=True)
+
+
+def wait_until_started(run_folder: Path) -> None:
+    while not (run_folder / "rank0.json").exists():
+        time.sleep(0.05)
+
+
+def test_a_file_that_the_script_never_closed_is_complete(server: Server, tmp_path: Path) -> None:
+    code = "import csv\nrows = csv.writer(open('log.csv', 'w'))\nrows.writerow([1, 2])"
+    assert run(server, tmp_path, code, mode="dp").code == 0
+    assert (tmp_path / "log.csv").read_text() == "1,2\n"
+
+
+def test_a_file_is_complete_that_the_script_had_open_when_it_froze_everything(
+    server: Server, tmp_path: Path
+) -> None:
+    code = "import gc\nlog = open('log.csv', 'w')\nlog.write('1,2')\ngc.freeze()"
+    assert run(server, tmp_path, code, mode="dp").code == 0
+    assert (tmp_path / "log.csv").read_text() == "1,2"
+
+
+@pytest.mark.parametrize(("mode", "aligned"), [("dp", "order"), ("ddp", None)])
+def test_what_a_run_is_equipped_with_was_imported_before_it(
+    server: Server, tmp_path: Path, mode: Mode, aligned: str | None
+) -> None:
+    code = """
+import gc, sys
+young = set(map(id, gc.get_objects()))  # what was there before is frozen
+print([name for name, module in sys.modules.items() if name.startswith("dp2ddp") and id(module) in young])
+"""
+    everything = {
+        "trace": str(tmp_path / "trace"), "dtype": "float64", "sample_streams": True, "nudged": True, "seed": 1,
+        "rank_order": True, "aligned": aligned, "scratch": str(tmp_path),
+    }  # fmt: skip
+    assert run(server, tmp_path, code, mode, **everything).output(0) == "[]\n"
