@@ -44,8 +44,8 @@ class Script:
 
 @functools.cache
 def scripts(file: Path) -> dict[str, Script]:
-    """The cases of a file of diffs, after the scripts (`*.py` in folders beside it) that they change."""
-    found = dict(_printed(file.parent))
+    """The cases of a file of diffs, after the scripts that they change."""
+    found = _beside(file)
     base = ""
     for part in re.split(r"^(?=--- |\+\+\+ )", file.read_text(encoding="utf-8"), flags=re.MULTILINE):
         first, _, rest = part.rstrip("\n").partition("\n")
@@ -60,7 +60,13 @@ def scripts(file: Path) -> dict[str, Script]:
 
 def cases(file: Path) -> list[Script]:
     """Those that the file has itself."""
-    return [script for script in scripts(file).values() if script.of != script.name]
+    return [script for name, script in scripts(file).items() if name not in _beside(file)]
+
+
+def _beside(file: Path) -> dict[str, Script]:
+    """What the cases of a file may change: `*.py` in folders beside it, and the cases of `ports.diff` there."""
+    ports = file.with_name("ports.diff")
+    return dict(_printed(file.parent) if file == ports or not ports.exists() else scripts(ports))
 
 
 def _printed(folder: Path) -> Iterator[tuple[str, Script]]:

@@ -23,7 +23,7 @@ from dp2ddp.trial.pair import Pair
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import MODES
-from tests.diffs import Script
+from tests.diffs import Script, scripts
 
 BASES = Path(__file__).resolve().parent / "bases"
 SIDE_BY_SIDE = 2
@@ -49,7 +49,8 @@ def folder_of(base: str) -> Path:
 
 @functools.cache
 def port(base: str) -> str:
-    return (folder_of(base) / "train_ddp.py").read_text(encoding="utf-8")
+    """The right one: printed, or a case of ports.diff."""
+    return scripts(BASES.with_name("ports.diff"))[f"bases/{base}/train_ddp"].text
 
 
 class Suite:
