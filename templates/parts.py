@@ -332,17 +332,13 @@ ABOUT_ALL_ROWS = {
 }
 MEANS = {T.mean, torch.mean}
 PERMUTES = {T.permute, torch.permute}
-IN_PLACE = [
-    "__setitem__",
-    "__set__",
-    "__iadd__",
-    "__isub__",
-    "__imul__",
-    "__itruediv__",
-    "__ifloordiv__",
-    "__ipow__",
-]
-IN_PLACE += ["__iand__", "__ior__", "__ixor__", "__imod__"]
+IN_PLACE = {
+    *("__setitem__", "__set__"),
+    *(
+        f"__i{each}__"
+        for each in ["add", "sub", "mul", "truediv", "floordiv", "pow", "mod", "and", "or", "xor"]
+    ),
+}
 OF_CLASSES = {F.cross_entropy, F.nll_loss}
 LOSSES = {
     *OF_CLASSES,

@@ -78,33 +78,16 @@ Example = Rewrites | Flags | Notes | Untouched
 
 
 class DescribedRule:
-    """A code, a name, a page (the docstring) and examples (its tests): what every rule has."""
+    """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
+
+    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading,
+    which a list may belong to. Its examples are its tests.
+    """
 
     code: ClassVar[str]
     name: ClassVar[str]
     examples: ClassVar[tuple[Example, ...]]
     flagged_as: ClassVar[str]  # what its page calls the finding of a `Flags`
-
-    @classmethod
-    def summary(cls) -> str:
-        return cls.page().partition("\n")[0]
-
-    @classmethod
-    def page(cls) -> str:
-        return inspect.cleandoc(cls.__doc__ or "")
-
-    @classmethod
-    def about(cls) -> str:
-        """The line of its page between the title and the text."""
-        raise NotImplementedError
-
-
-class NamedByItsFile(DescribedRule):
-    """A rule of which its file says the rest: `ddp601_no_set_epoch.py` has the code DDP601 and the name no-set-epoch.
-
-    Its page is the docstring of the file (of the class, where a file has several): a title, then a paragraph a heading,
-    which a list may belong to.
-    """
 
     def __init_subclass__(cls) -> None:
         code, _, words = cls.__module__.rpartition(".")[2].partition("_")
@@ -112,11 +95,20 @@ class NamedByItsFile(DescribedRule):
             cls.code, cls.name = code.upper(), words.replace("_", "-")
 
     @classmethod
+    def summary(cls) -> str:
+        return cls.page().partition("\n")[0]
+
+    @classmethod
     def page(cls) -> str:
         text = inspect.cleandoc(cls.__doc__ or sys.modules[cls.__module__].__doc__ or "")
         title, *parts = re.split(r"\n\n(?!- )", text)
         headed = (f"## {heading}\n{part}" for heading, part in zip(HEADINGS, parts, strict=True))
         return "\n\n".join((title, *headed))
+
+    @classmethod
+    def about(cls) -> str:
+        """The line of its page between the title and the text."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -144,14 +136,6 @@ class Rule(DescribedRule):
     @classmethod
     def about(cls) -> str:
         return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
-
-
-class IdiomaticRule(NamedByItsFile, Rule):
-    """A rule of the style that promises no sameness."""
-
-
-class ExactRule(NamedByItsFile, Rule):
-    """A rule of the style that promises sameness."""
 
 
 AnyRule = TypeVar("AnyRule", bound=DescribedRule)

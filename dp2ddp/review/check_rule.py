@@ -13,9 +13,9 @@ from typing import ClassVar
 from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.rule import (
+    DescribedRule,
     Example,
     Flags,
-    NamedByItsFile,
     Rewrites,
     Untouched,
     code_of,
@@ -51,7 +51,7 @@ class Problem:
 Found = Iterator[Problem]
 
 
-class CheckRule(NamedByItsFile):
+class CheckRule(DescribedRule):
     """A rule of the check. Subclasses are final: one a file, named after its code and what is found.
 
     Its page says what it does, why, when it is silent and what a fix risks, and where people met it.

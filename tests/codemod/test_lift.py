@@ -65,3 +65,12 @@ def test_every_helper_of_the_real_templates_can_be_lifted_alone() -> None:
                 assert all(
                     any(part in whole for whole in read_templates().values()) for part in lifted.definitions
                 )
+
+
+def test_nothing_in_the_templates_is_left_behind() -> None:
+    """What is lifted is defined or assigned once: of `NAMES += [...]` a script would get nothing."""
+    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    statements = [each for text in read_templates().values() for each in ast.parse(text).body[1:]]
+
+    assert len(statements) > 100
+    assert [ast.unparse(each) for each in statements if not isinstance(each, definitions)] == []

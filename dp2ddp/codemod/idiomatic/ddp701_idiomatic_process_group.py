@@ -26,7 +26,7 @@ from dp2ddp.codemod.looks.quiet import LAUNCHER
 from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, Rule, diff, flags
 
 BECAUSE = "each rank joins, and takes its own GPU"
 OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
@@ -34,7 +34,7 @@ NO_START = "nothing runs when this file is started, so there is no place where t
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
-class ProcessGroup(IdiomaticRule):
+class ProcessGroup(Rule):
     nodes = ("BaseStatement",)
     everywhere = True  # torchrun may start a mode that nothing else does
     examples = (

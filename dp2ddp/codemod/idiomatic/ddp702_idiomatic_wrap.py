@@ -29,7 +29,7 @@ from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
 APART = "ranks that do not wrap it would train apart: wrap it always"
@@ -42,7 +42,7 @@ BARE = "a loss has nothing to train: DDP would refuse it"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
-class Wrapped(IdiomaticRule):
+class Wrapped(Rule):
     nodes = ("Arg", "Attribute", "BaseStatement", "Call", "Name")
     examples = (
         diff("""

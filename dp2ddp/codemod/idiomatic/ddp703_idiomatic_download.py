@@ -23,7 +23,7 @@ from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
@@ -31,7 +31,7 @@ HAS_WRITTEN = "rank 0 has written"
 BY_HAND = "let rank 0 do this first: a barrier before it on the others, behind it on rank 0"
 
 
-class Rank0First(IdiomaticRule):
+class Rank0First(Rule):
     nodes = ("BaseStatement",)
     examples = (
         diff("""

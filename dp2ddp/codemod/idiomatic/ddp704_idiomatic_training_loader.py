@@ -26,7 +26,7 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
 ORDER = "another order in each epoch, the same on all ranks"
@@ -47,7 +47,7 @@ EPOCH = re.compile(
 )
 
 
-class TrainingLoader(IdiomaticRule):
+class TrainingLoader(Rule):
     nodes = ("Arg", "BaseStatement", "Integer")
     examples = (
         diff("""

@@ -25,7 +25,7 @@ from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.looks.uses import is_harmless, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 BECAUSE = "rank 0 writes"
 EACH_RANK = (
@@ -37,7 +37,7 @@ LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp)  # what `and` would t
 RUNS = ("init", "start_run", "Run", "Experiment")
 
 
-class RankZeroWrites(IdiomaticRule):
+class RankZeroWrites(Rule):
     nodes = ("Arg", "BaseStatement")
     examples = (
         diff("""

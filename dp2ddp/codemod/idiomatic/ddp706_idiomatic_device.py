@@ -17,13 +17,13 @@ from dp2ddp.codemod.edits import Hazard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
 MAPPED = "what lay on rank 0's GPU comes to the rank's own"
 
 
-class OwnDevice(IdiomaticRule):
+class OwnDevice(Rule):
     nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
     examples = (
         diff("""

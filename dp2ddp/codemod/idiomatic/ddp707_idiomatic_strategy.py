@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 
-class LibraryStrategy(IdiomaticRule):
+class LibraryStrategy(Rule):
     nodes = ("SimpleString",)
     examples = (
         diff("""

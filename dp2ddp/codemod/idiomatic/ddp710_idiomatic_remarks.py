@@ -20,12 +20,12 @@ from dp2ddp.codemod.idiomatic.models import wraps_of
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.idiomatic.style_differences import REMARKS, skipping
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, IdiomaticRule, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 SKIPPED = "all ranks skip a batch, or none"
 
 
-class Remarks(IdiomaticRule):
+class Remarks(Rule):
     nodes = ("BaseStatement", "If")
     examples = (
         diff("""

@@ -29,7 +29,7 @@ from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, named_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
 
 # Where scripts look classes and functions up by a name: nothing there writes a file.
 WRITES_NOTHING = tuple(
@@ -39,7 +39,7 @@ WRITES_NOTHING = tuple(
 _BECAUSE = "the process group starts here, before the first random number or CUDA call"
 
 
-class Start(ExactRule):
+class Start(Rule):
     nodes = ("BaseStatement",)
     everywhere = True
     examples = (

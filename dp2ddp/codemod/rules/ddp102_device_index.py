@@ -19,7 +19,7 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
@@ -27,7 +27,7 @@ SHOWN = "shows `{}` as the device in use; every rank uses a device of its own, w
 NUMBERLESS = "shows `{}`, which is `cuda` without a number from now on: every rank uses a device of its own"
 
 
-class DeviceIndexed(ExactRule):
+class DeviceIndexed(Rule):
     nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
         diff("""

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, diff
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
 
 
-class AsyncArgument(ExactRule):
+class AsyncArgument(Rule):
     nodes = ("Arg",)
     everywhere = True
     examples = (

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
 
 HELPERS = {
     "torch.cuda.get_rng_state_all": "get_device_states",
@@ -30,7 +30,7 @@ FORKS = "torch.random.fork_rng"
 BECAUSE = "a device of each rank"
 
 
-class DeviceRandomStates(ExactRule):
+class DeviceRandomStates(Rule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

@@ -32,7 +32,7 @@ from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
 from dp2ddp.codemod.looks.wrapper import parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff, notes, rebase, rename
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
@@ -47,7 +47,7 @@ _MEANINGS = {  # helper -> what takes DataParallel's place
 }
 
 
-class DataParallelWrap(ExactRule):
+class DataParallelWrap(Rule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

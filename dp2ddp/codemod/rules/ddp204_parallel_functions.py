@@ -19,7 +19,7 @@ from dp2ddp.codemod.looks.forwards import fills_something
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",
@@ -38,7 +38,7 @@ IN_TURNS = {
 }
 
 
-class ParallelFunctions(ExactRule):
+class ParallelFunctions(Rule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

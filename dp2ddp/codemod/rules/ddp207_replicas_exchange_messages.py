@@ -25,7 +25,7 @@ from dp2ddp.codemod.looks.replicated import (
     talks_through_master,
 )
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 
 _LAYER = """
                 import torch
@@ -54,7 +54,7 @@ _WRAPPER = """
 """
 
 
-class ReplicasExchangeMessages(ExactRule):
+class ReplicasExchangeMessages(Rule):
     nodes = ("ClassDef",)
     examples = (
         Rewrites(

@@ -24,7 +24,7 @@ from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 OVERRIDES = {
     "_wrap_model": "wraps the model in its own way, under DataParallel as on ranks",
@@ -38,7 +38,7 @@ PLACED = (
 )
 
 
-class LibraryWraps(ExactRule):
+class LibraryWraps(Rule):
     nodes = ("FunctionDef", "Name")
     everywhere = True
     examples = (

@@ -20,14 +20,14 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
-from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
 
 
-class UnseededGenerator(ExactRule):
+class UnseededGenerator(Rule):
     nodes = ("Call",)
     examples = (
         diff("""

@@ -29,7 +29,7 @@ from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
 SETTINGS = ("Arguments", "Config", "Trainer")  # what a Trainer is told with
@@ -38,7 +38,7 @@ FILLED = (
 )
 
 
-class LibraryDiffers(ExactRule):
+class LibraryDiffers(Rule):
     nodes = ("Arg", "Call")
     everywhere = True
     examples = (

@@ -25,7 +25,7 @@ from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags, hand_on, rename
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, hand_on, rename
 
 BECAUSE = "rank 0 writes the file"
 HEARS = "rank 0 starts the program, and all ranks hear it"
@@ -34,7 +34,7 @@ NOWHERE = re.compile(r"os\.devnull|['\"]/dev/null['\"]|\d+")
 PATH_NAME = re.compile(r"path|name|url|uri|member|info\b")
 
 
-class FileOpen(ExactRule):
+class FileOpen(Rule):
     nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
         diff("""

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, diff
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
 
 
-class TorchSave(ExactRule):
+class TorchSave(Rule):
     nodes = ("Attribute", "Name")
     examples = (
         diff("""

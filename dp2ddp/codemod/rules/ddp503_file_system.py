@@ -24,8 +24,8 @@ from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import (
     Change,
-    ExactRule,
     Finding,
+    Rule,
     Untouched,
     call_by,
     diff,
@@ -42,7 +42,7 @@ KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathli
 PARTIALS = ("functools.partial", "functools.partialmethod")
 
 
-class FileSystem(ExactRule):
+class FileSystem(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""

@@ -25,7 +25,7 @@ from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
@@ -33,7 +33,7 @@ SETS_UP = ("logging.basicConfig", "logging.config.dictConfig", "logging.config.f
 BECAUSE = "one run has one log: rank 0's"
 
 
-class Tracker(ExactRule):
+class Tracker(Rule):
     nodes = ("BaseStatement", "Call")
     examples = (
         diff("""

@@ -25,7 +25,7 @@ from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Change, ExactRule, Finding, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 OF_OBJECTS = re.compile(
@@ -35,7 +35,7 @@ COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 
 
-class OwnClock(ExactRule):
+class OwnClock(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""

@@ -17,10 +17,10 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
-class AlreadyDistributed(ExactRule):
+class AlreadyDistributed(Rule):
     nodes = ("Call",)
     everywhere = True  # it is this that everything else leaves alone
     examples = (

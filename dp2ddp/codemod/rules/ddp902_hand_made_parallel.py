@@ -21,7 +21,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -32,7 +32,7 @@ NAME = (
 SOURCE = "put its package beside the script (batch norm between replicas is converted), then convert again"
 
 
-class HandMadeParallel(ExactRule):
+class HandMadeParallel(Rule):
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""

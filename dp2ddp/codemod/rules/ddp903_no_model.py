@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 
-class NoModel(ExactRule):
+class NoModel(Rule):
     nodes = ("Call",)
     examples = (
         flags("""

@@ -20,12 +20,12 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 CACHES = ("functools.lru_cache", "functools.cache")
 
 
-class DrawInBackward(ExactRule):
+class DrawInBackward(Rule):
     nodes = ("Call",)
     examples = (
         flags("""

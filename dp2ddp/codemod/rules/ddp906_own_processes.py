@@ -21,7 +21,7 @@ from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import MEETING_POINTS, WAITS_FOR_MANY, is_starter, leaks_in_pools, why_not
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import ExactRule, Finding, Flags, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 VALUES = ("multiprocessing.Value", "torch.multiprocessing.Value")  # workers of loaders count in them, too
@@ -31,7 +31,7 @@ HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its ow
 APART = "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel"
 
 
-class OwnProcesses(ExactRule):
+class OwnProcesses(Rule):
     nodes = ("Call",)
     examples = (
         diff("""

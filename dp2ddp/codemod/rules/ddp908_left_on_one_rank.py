@@ -28,12 +28,12 @@ from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 
 
-class LeftOnOneRank(ExactRule):
+class LeftOnOneRank(Rule):
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
 
 MESSAGE = (
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
@@ -22,7 +22,7 @@ MESSAGE = (
 )
 
 
-class SignalHandler(ExactRule):
+class SignalHandler(Rule):
     nodes = ("Call",)
     examples = (
         notes("""

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, flags, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
-class NotebookOnly(ExactRule):
+class NotebookOnly(Rule):
     nodes = ("Pass",)
     examples = (
         notes("""

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import ExactRule, Finding, Untouched, notes
+from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
 
 
-class UnreadModule(ExactRule):
+class UnreadModule(Rule):
     nodes = ("Call",)
     examples = (
         notes("""
