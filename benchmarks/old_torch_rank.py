@@ -15,6 +15,7 @@ def main(script: str, out: str) -> None:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     torch.Tensor.cuda = torch.nn.Module.cuda = lambda self, *args, **kwargs: self  # type: ignore[assignment,method-assign]
+    torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
     from_numpy, add_group, groups = torch.from_numpy, torch.optim.Optimizer.add_param_group, []
 
     def double_from_numpy(array):  # type: ignore[no-untyped-def]
