@@ -53,7 +53,7 @@ class Outcome:
 
 
 def converted(settings: Settings, place: Path) -> Outcome:
-    """Strategy (its last word is the tier), changed lines and hazards of a conversion in a copy."""
+    """Changed lines and hazards of a conversion in a copy."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / place.name
         shutil.copytree(place, copy, symlinks=True)
@@ -62,10 +62,9 @@ def converted(settings: Settings, place: Path) -> Outcome:
             report = json.loads(output)
         except ValueError:
             return Outcome(f"exit {code}: {output.strip()[-200:]}")
-        strategy = " ".join(choice["value"] for choice in (report["strategy"] or {}).values())
         hazards = " ".join(f"{one['code']}@{one['file'] or ''}:{one['line']}" for one in report["hazards"])
         lines = added_lines(place, copy)
-        return Outcome(f"exit {code}  {strategy:34} {lines:4} lines  {seconds:4.0f} s  {hazards}", lines)
+        return Outcome(f"exit {code}  {lines:4} lines  {seconds:4.0f} s  {hazards}", lines)
 
 
 def verified(settings: Settings, place: Path) -> Outcome:
