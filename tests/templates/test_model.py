@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from dp2ddp.templates.broadcast import Rank
 from dp2ddp.templates.overlapping import OverlappingSums
 from dp2ddp.templates.replicas import share_tensors
 from dp2ddp.templates.sums import GradientSums
@@ -127,10 +128,12 @@ def test_numbers_that_lie_on_several_devices_are_shared_device_by_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A model may come to the wrap before all of it is where it will be: `nn.DataParallel(net).cuda()`."""
-    sent: list[str] = []
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
-    monkeypatch.setattr(
-        torch.distributed, "broadcast", lambda message, *_: sent.append(f"{message.device} {len(message)}")
-    )
+    sent: dict[Any, list[str]] = {}
+
+    def broadcast(group: Any, tensors: list[torch.Tensor], *more: int) -> None:
+        sent[group] = [each.device.type for each in tensors]
+
+    monkeypatch.setattr(torch.distributed, "_broadcast_coalesced", broadcast)
+    monkeypatch.setattr(Rank, "host", "gloo")
     share_tensors([torch.zeros(2), torch.zeros(3, device="meta"), torch.zeros(4)])
-    assert sent == ["cpu 6", "meta 3"]
+    assert sent == {"gloo": ["cpu", "cpu"], torch.distributed.group.WORLD: ["meta"]}
