@@ -2,6 +2,7 @@
 
 import functools
 import io
+import sys
 import weakref
 from contextlib import redirect_stdout
 from typing import Any, Dict, List, Optional, Tuple
@@ -187,8 +188,11 @@ def parallel_apply_in_turns(
             "parallel_apply: other ranks do not see what these change: give it replicas by replicate"
         )
 
+    stdout = sys.stdout
+
     def run(replica: Any, has_rows: bool, rows: Any, named: Any) -> Any:
-        return run_in_turns(replica.of_all_ranks[1], replica, has_rows, rows, named)
+        with redirect_stdout(stdout):  # all ranks print what each has printed
+            return run_in_turns(replica.of_all_ranks[1], replica, has_rows, rows, named)
 
     return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, run)
 
@@ -244,10 +248,7 @@ def parallel_apply_on_ranks(
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-    is_heard = (
-        has_rows if run_replica is call_replica else dist.get_rank() == 0
-    )  # in turns, each has heard all
-    text = printed.getvalue() if is_heard else ""
+    text = printed.getvalue() if has_rows else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from .files import FILES
 from .meeting import raise_on_all
-from .model import WholeBatch, call_replica
+from .model import WholeBatch
 from .one_rank import FromRank, share_tree
 from .replicas import share_tensors
 from .writing import own_parameters
@@ -41,17 +41,10 @@ class WholeBatchInTurns(WholeBatch):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return run_in_turns(self.module, replica, has_rows, inputs, kwargs, super().run_replica)
+        return run_in_turns(self.module, replica, has_rows, inputs, kwargs)
 
 
-def run_in_turns(
-    module: torch.nn.Module,
-    replica: Any,
-    has_rows: bool,
-    inputs: Any,
-    kwargs: Any,
-    run_replica: Any = call_replica,
-) -> Any:
+def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
     """The outputs of this rank's replica of a module, which runs in its turn."""
     memory, outputs, errors = Reached(module, [*inputs, *kwargs.values()]), None, []
     shares_all = memory.reaches_modules
@@ -61,7 +54,7 @@ def run_in_turns(
         if rank == dist.get_rank():
             with kept_lines() as lines:
                 try:
-                    outputs = run_replica(replica, has_rows, inputs, kwargs)
+                    outputs = replica(*inputs, **kwargs)
                 except Exception as error:
                     errors.append(error)
             left = memory.news(has_rows, errors)

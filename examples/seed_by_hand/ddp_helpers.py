@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 8386b4a6): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6ac21418): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -569,10 +569,7 @@ def parallel_apply_on_ranks(
             if Running.exchange_messages:
                 raise
             error = raised if has_rows else None
-    is_heard = (
-        has_rows if run_replica is call_replica else dist.get_rank() == 0
-    )  # in turns, each has heard all
-    text = printed.getvalue() if is_heard else ""
+    text = printed.getvalue() if has_rows else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*drew, *writes_own, text != ""])
     go_on_behind(effects[0])
