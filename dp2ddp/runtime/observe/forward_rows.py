@@ -24,6 +24,7 @@ from dp2ddp.trace.tensors import as_bytes
 Function = Callable[..., Any]
 Parts = list[tuple[Any, Any] | None]
 """The inputs of each replica, by position and by name; None for one without rows."""
+CALL_REPLICAS = ("WholeBatch", "WholeBatchInTurns")
 Saw = Callable[[Parts, int, Any, int], None]
 """Called with the parts of a forward, the dimension of their rows, the module, and the number of devices."""
 
@@ -95,9 +96,9 @@ class _ForwardObserver:
         self._saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
 
     def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
-        """WholeBatch (templates/model.py), of which a converted script has its own copy."""
+        """Wrappers that call replicas themselves (templates/model.py, turns.py): a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
-        if "run_replica" in vars(cls) and cls.__qualname__ == "WholeBatch":
+        if "run_replica" in vars(cls) and cls.__qualname__ in CALL_REPLICAS:
             taps.before("run_replica", self.replica, cls)
 
     def replica(self, wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
