@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dp2ddp.codemod.model.positions import Positions, Span
+from dp2ddp.codemod.reasons import Reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +17,7 @@ class Replace:
 
     node: ast.AST
     code: str
-    because: str
+    because: str | Reason  # a text: the only one that its rule has
     holes: Mapping[str, ast.AST] = field(default_factory=dict)
 
 
@@ -108,8 +109,11 @@ class Hazard:
     """Something that cannot be converted safely: what stands there, and what to do about it."""
 
     node: ast.AST
-    message: str
-    advice: str
+    because: Reason
+
+    @property
+    def advice(self) -> str:
+        return self.because.advice
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +121,7 @@ class Note:
     """Something worth knowing that does not stand in the way."""
 
     node: ast.AST
-    message: str
+    because: Reason
 
 
 TextEdit = (

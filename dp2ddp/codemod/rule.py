@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, Replace, TextEdit
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.errors import ConversionError, did_you_mean
 
 # Where the rules of each style are: a rule exists by being a file there.
@@ -188,12 +189,12 @@ class UnknownRuleError(ConversionError):
         super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
 
 
-def rename(node: ast.AST, helper: str, because: str) -> Change:
+def rename(node: ast.AST, helper: str, because: str | Reason) -> Change:
     """What is named here is the helper from now on."""
     return Change(Replace(node, helper, because), (helper,))
 
 
-def rebase(node: ast.expr, helper: str, because: str) -> Change:
+def rebase(node: ast.expr, helper: str, because: str | Reason) -> Change:
     """A library's class that is named here derives from the helper from now on."""
     return Change(Replace(node, f"rebase({{kind}}, {helper})", because, {"kind": node}), ("rebase", helper))
 

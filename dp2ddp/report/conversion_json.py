@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import lru_cache
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.planned import Planned
+from dp2ddp.codemod.rule import all_rules
 from dp2ddp.report.conversion_report import ConversionReport, accepted_text
 
 VERSION = 1
@@ -62,6 +64,11 @@ def _helpers_as_data(module: HelperModule | None) -> dict[str, object] | None:
     }
 
 
+@lru_cache
+def _names_of_rules() -> dict[str, str]:
+    return {rule.code: rule.name for rule in all_rules()}
+
+
 def _as_data(planned: Planned) -> dict[str, object]:
     return {
         "code": planned.code,
@@ -69,6 +76,7 @@ def _as_data(planned: Planned) -> dict[str, object]:
         "cell": planned.place.cell,
         "line": planned.place.line,
         "column": planned.column,
+        "why": planned.why or _names_of_rules()[planned.code],
         "because": planned.because,
     }
 

@@ -319,6 +319,7 @@ class AcceptedJson(Struct):
     cell: int | None
     line: int
     column: int
+    why: Annotated[str, said("the name of the reason")]
     because: str
     advice: str
     by: Literal["comment", "option"]

@@ -17,7 +17,7 @@ _WIDE = 1000  # letters of a printed line: a progress bar may be one line
 
 
 @dataclass(frozen=True)
-class Reason:
+class ReasonOfLine:
     """Why a rule changed a line of the original."""
 
     line: int
@@ -35,7 +35,7 @@ class ScriptChange:
     converted_name: str
     before: str
     after: str
-    reasons: tuple[Reason, ...] = ()  # none for a version of the user's own
+    reasons: tuple[ReasonOfLine, ...] = ()  # none for a version of the user's own
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DiffLine:
     text: str
     old: int = 0
     new: int = 0
-    reason: Reason | None = None
+    reason: ReasonOfLine | None = None
 
 
 def changes_of(conversion: Conversion) -> tuple[ScriptChange, ...]:
@@ -57,7 +57,7 @@ def changes_of(conversion: Conversion) -> tuple[ScriptChange, ...]:
 def _change(file: FileConversion) -> ScriptChange:
     planned = file.plan.edits if file.plan else ()
     reasons = dict.fromkeys(
-        Reason(edit.line, str(edit.place), edit.code, edit.because, edit.file or "") for edit in planned
+        ReasonOfLine(edit.line, str(edit.place), edit.code, edit.because, edit.file or "") for edit in planned
     )
     name = file.before.name
     return ScriptChange(name, f"{name} (converted)", file.before.text, file.after, tuple(reasons))
@@ -65,7 +65,7 @@ def _change(file: FileConversion) -> ScriptChange:
 
 def reason_lines(changes: Sequence[ScriptChange]) -> Iterator[str]:
     """Why lines changed, those with the same reason together."""
-    groups: dict[tuple[str, str], dict[str, list[Reason]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[ReasonOfLine]]] = {}
     for reason in (reason for change in changes for reason in change.reasons):
         in_files = groups.setdefault((reason.code, reason.because), {})
         in_files.setdefault(reason.file, []).append(reason)
@@ -73,7 +73,7 @@ def reason_lines(changes: Sequence[ScriptChange]) -> Iterator[str]:
         yield f"{'; '.join(map(_places, in_files.values()))}:  {because} ({code})"
 
 
-def _places(reasons: Sequence[Reason]) -> str:
+def _places(reasons: Sequence[ReasonOfLine]) -> str:
     """Those in one file: `line 3`, `lines 3, 5`, `model.py:3, 5`."""
     lines, file = ", ".join(str(reason.line) for reason in reasons), reasons[0].file
     if file:
@@ -114,7 +114,7 @@ def _reasoned(change: ScriptChange) -> Iterator[DiffLine]:
     a, b = change.before.splitlines(), change.after.splitlines()
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
     edges = [(i1, i2) for kind, i1, i2, _, _ in matcher.get_opcodes() if kind != "equal"]
-    reasons_at: dict[tuple[int, int], list[Reason]] = {}
+    reasons_at: dict[tuple[int, int], list[ReasonOfLine]] = {}
     for reason in change.reasons if edges else ():
         reasons_at.setdefault(min(edges, key=lambda edge: _far(reason.line - 1, edge)), []).append(reason)
     for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
@@ -139,5 +139,5 @@ def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) ->
     yield from (DiffLine("new", line, new=new + at) for at, line in enumerate(b))
 
 
-def _reason(reason: Reason) -> DiffLine:
+def _reason(reason: ReasonOfLine) -> DiffLine:
     return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})", reason=reason)

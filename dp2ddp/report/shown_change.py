@@ -11,7 +11,7 @@ from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
-from dp2ddp.report.script_changes import DiffLine, Reason, ScriptChange, diff_lines
+from dp2ddp.report.script_changes import DiffLine, ReasonOfLine, ScriptChange, diff_lines
 
 _KINDS = {"gone": "changed", "new": "changed", "reason": "reason"}
 
@@ -31,7 +31,7 @@ class Hunk:
     """Lines that belong together, and why they changed."""
 
     lines: tuple[ShownLine, ...]
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[ReasonOfLine, ...] = ()
 
 
 def hunks(change: ScriptChange) -> Iterator[Hunk]:

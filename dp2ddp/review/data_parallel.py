@@ -82,7 +82,7 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
         file = entry if each.module is each.module.program.entry else each.module.shown
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)
-            problem = Problem(hazard.finding.node, hazard.finding.message, hazard.finding.advice)
+            problem = Problem(hazard.finding.node, hazard.because, hazard.finding.advice)
             yield replace(place_problem(each.module, hazard.code, Level.ERROR, problem), file=file)
         wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line

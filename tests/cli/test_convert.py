@@ -211,6 +211,8 @@ class TestLooking:
             ("DDP904", 4, 8)
         ]
         assert document["hazards"][0]["advice"]
+        assert {one["why"] for one in document["hazards"]} == {"debugger"}
+        assert {edit["why"] for edit in document["edits"]} == {"start", "other-step"}
 
     def test_stdin_to_stdout(self) -> None:
         result = convert("-", stdin=SCRIPT.encode())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 
 import libcst
 import pytest
 
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
+from dp2ddp.codemod.looks.wrapper import Choice
 from dp2ddp.codemod.plans.plan import FilePlan, plan_file
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import (
     Example,
     Flags,
@@ -105,6 +108,17 @@ def test_codes_are_unique() -> None:
     codes = [rule.code for rule in all_rules()]
 
     assert sorted(set(codes)) == codes
+
+
+def test_no_two_reasons_have_one_name() -> None:
+    """Programs know a reason by it; the only one of a rule is called as the rule is."""
+    homes = {name: home for name, home in sys.modules.items() if name.startswith("dp2ddp.codemod.")}
+    reasons = {each for home in homes.values() for each in vars(home).values() if isinstance(each, Reason)}
+    names = [each.name for each in reasons] + [each.reason for each in Choice]
+
+    assert len(names) > 60
+    assert sorted(set(names)) == sorted(names)
+    assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+|debugger", name) for name in names)
 
 
 def test_the_order_of_the_rules_does_not_matter() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.looks.wrapper import wrapper
+from dp2ddp.codemod.looks.wrapper import Choice, wrapper
 from tests.codemod.programs import program
 
 ORDINARY = """
@@ -38,7 +38,7 @@ SAVED = 'torch.save({"epoch": epoch, "model": model.state_dict()}, "model.pt")'
 
 
 def wrapper_of(text: str) -> str:
-    return wrapper(program(text))
+    return wrapper(program(text)).helper
 
 
 def test_an_ordinary_script_gets_torchs_own() -> None:
@@ -131,6 +131,21 @@ def test_what_torchs_own_is_not_for(old: str, new: str) -> None:
     assert wrapper_of(text) == ("WholeBatch" if several else "WholeBatchParallel")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("3)", "3)", Choice.ONE_PLAIN_STEP),
+        ("backward()", "backward(retain_graph=True)", Choice.OTHER_GRADIENTS),
+        ("nn.Linear(3, 2))", "nn.Linear(3, 2), dim=1)", Choice.OTHER_WRAP),
+        ("0.1)", "0.1); Adam(other.parameters())", Choice.TRAINS_MORE),
+        ("model.state_dict()}", "model}", Choice.COPIED_WHOLE),
+        ("        optimizer.zero_grad()\n", "", Choice.OTHER_STEP),
+    ],
+)
+def test_the_reason_says_which_condition_does_not_hold(old: str, new: str, why: Choice) -> None:
+    assert wrapper(program(ORDINARY.replace(old, new, 1))) is why
+
+
 def test_where_a_rank_might_go_on_without_the_others_they_share_errors() -> None:
     """Also where the rest is not ordinary."""
     caught = (
@@ -203,4 +218,4 @@ def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str,
 )
 def test_outputs_of_pixels_and_tokens_stay_in_parts(lines: str, is_large: bool) -> None:
     text = f"import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n{lines}\n"
-    assert (wrapper(program(text)) == "WholeBatchInParts") is is_large
+    assert (wrapper_of(text) == "WholeBatchInParts") is is_large

@@ -13,7 +13,7 @@ from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.report.script_changes import Reason, ScriptChange
+from dp2ddp.report.script_changes import ReasonOfLine, ScriptChange
 from dp2ddp.runtime.hang.stacks import Frame, RankPosition
 from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.stage import Stage
@@ -129,8 +129,8 @@ CHANGE = ScriptChange(
     "import torch\n\njoin_process_group()\nnet = Net()\nnet = ExactDDP(net)\nfor x in loader:\n    step(x)\n"
     + "# more\n" * 20,
     (
-        Reason(3, "line 3", "DDP101", "each rank joins before anything random or on a device"),
-        Reason(4, "line 4", "DDP201", "a rank runs its rows on its own device; gradients: reducer"),
+        ReasonOfLine(3, "line 3", "DDP101", "each rank joins before anything random or on a device"),
+        ReasonOfLine(4, "line 4", "DDP201", "a rank runs its rows on its own device; gradients: reducer"),
     ),
 )
 SURROUNDINGS = (("command", "dp2ddp verify train.py -n 2"), ("torch", "2.9.0"), ("seed", "20"))
@@ -188,5 +188,7 @@ def evil() -> Report:
         causes=(Cause(EVIL, EVIL, (EVIL,), EVIL, 1.0, (EVIL,)),),
         remarks=(EVIL,),
     )
-    change = ScriptChange(EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (Reason(1, "line 1", EVIL, EVIL),))
+    change = ScriptChange(
+        EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (ReasonOfLine(1, "line 1", EVIL, EVIL),)
+    )
     return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL, failed("crash", EVIL).failed)

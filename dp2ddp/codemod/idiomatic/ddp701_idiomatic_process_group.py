@@ -26,11 +26,16 @@ from dp2ddp.codemod.looks.quiet import LAUNCHER
 from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, diff, flags
+from dp2ddp.codemod.rules.ddp101_start import NOTHING_RUNS
 
 BECAUSE = "each rank joins, and takes its own GPU"
-OWN_GROUP = "the program makes a process group of its own, or leaves it to a library"
-NO_START = "nothing runs when this file is started, so there is no place where the ranks could join"
+OWN_GROUP = Reason(
+    "own-process-group",
+    "the program makes a process group of its own, or leaves it to a library",
+    "start it in that mode; or take that mode out first",
+)
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
@@ -69,7 +74,7 @@ class ProcessGroup(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if does(call.name) is Does.DISTRIBUTE and _may_run(module, call):
-                yield Hazard(call.node, OWN_GROUP, "start it in that mode; or take that mode out first")
+                yield Hazard(call.node, OWN_GROUP)
         if module is module.program.entry and module.tree.body:
             yield from _join(module)
 
@@ -87,7 +92,7 @@ def _may_run(module: Module, call: Call) -> bool:
 def _join(module: Module) -> Iterator[Finding]:
     act = first_act(module)
     if act is None:
-        yield Hazard(module.tree.body[0], NO_START, "convert the script that starts the training")
+        yield Hazard(module.tree.body[0], NOTHING_RUNS)
         return
     yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE))
     guards = (each for each in module.tree.body if isinstance(each, ast.If) and is_main_guard(each))

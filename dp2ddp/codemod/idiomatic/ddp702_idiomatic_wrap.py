@@ -29,6 +29,7 @@ from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL, WRAPPERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
 
 OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
@@ -40,6 +41,7 @@ MEAN = "the mean of all ranks' gradients"
 OWN_GPU = "parts of DataParallel run on the rank's own GPU"
 BARE = "a loss has nothing to train: DDP would refuse it"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
+OWN_SHARES = Reason("own-shares", "{name} shares batches out in its own way", "convert it in the exact style")
 
 
 class Wrapped(Rule):
@@ -81,8 +83,7 @@ class Wrapped(Rule):
                 yield Change(Replace(node, words_of(module)["DDP"], because))
         for node, name in mentions(module, WRAPPERS):
             if not is_type_test(module, node):
-                why = f"{name} shares batches out in its own way"
-                yield Hazard(node, why, "convert it in the exact style")
+                yield Hazard(node, OWN_SHARES.of(name=name))
         for call in module.calls:
             yield from _by_hand(module, call)
 

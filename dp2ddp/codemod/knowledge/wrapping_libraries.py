@@ -2,15 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
-
-class UnderTorchrun(Enum):
-    """What the same lines do on the ranks that torchrun starts."""
-
-    STARTS_DDP = auto()  # nothing has to be written
-    WRAPS_ON = auto()  # each rank would wrap once more, for all GPUs: other lines have to stand there
+from dp2ddp.codemod.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -20,7 +14,8 @@ class WrappingLibrary:
     name: str  # as its users call it
     since: str  # the version
     used: re.Pattern[str]  # the dotted names of its classes and functions
-    under_torchrun: UnderTorchrun = UnderTorchrun.STARTS_DDP
+    # on the ranks that torchrun starts, by the same lines; else each would wrap once more, for all GPUs
+    starts_ddp: bool = True
     method: str = (
         ""  # of what `used` makes: `learn.to_parallel()`; "" where the class or function itself wraps
     )
@@ -49,7 +44,7 @@ def _row(name: str, since: str, used: str, **more: Any) -> WrappingLibrary:
 
 
 def _other(*given: str, **more: Any) -> WrappingLibrary:
-    return _row(*given, under_torchrun=UnderTorchrun.WRAPS_ON, **more)
+    return _row(*given, starts_ddp=False, **more)
 
 
 LIBRARIES = (
@@ -88,35 +83,41 @@ class Differs:
     """What an argument of a Trainer changes: gradients are others on ranks than under DataParallel."""
 
     usual: object  # its value where it is not said, and changes nothing
-    how: str
-    advice: str = ""  # none: other random numbers, which is worth a note
+    because: Reason  # without an advice: other random numbers, which is worth a note
 
 
-_TOO_LARGE = Differs(
-    None, "loss and gradients are W times too large under DataParallel, by a fault of transformers; on ranks they are right",
+_TOO_LARGE = Reason(
+    "gradients-too-large", "{argument}: loss and gradients are W times too large under DataParallel, by a fault of "
+    "transformers; on ranks they are right",
     "accept it; a learning rate that was found under DataParallel may have to grow",
 )  # fmt: skip
-_LEFT_OUT = Differs(
-    False, "left out under DataParallel, by a fault of transformers: full float32 there; ranks do as they are told",
+_LEFT_OUT = Reason(
+    "left-out-under-dataparallel", "{argument}: left out under DataParallel, by a fault of transformers: full float32 "
+    "there; ranks do as they are told",
     "accept it; or leave it out of both",
 )  # fmt: skip
 DROPS = "dataloader_drop_last"
 DIFFERENT = {  # as measured with transformers 5.24
-    "label_smoothing_factor": Differs(0, _TOO_LARGE.how, _TOO_LARGE.advice),
-    "compute_loss_func": _TOO_LARGE,
-    "bf16": _LEFT_OUT,
-    "fp16": _LEFT_OUT,
-    "average_tokens_across_devices": Differs(
-        True,
-        "ranks weigh alike, however many tokens each has",
+    "label_smoothing_factor": Differs(0, _TOO_LARGE),
+    "compute_loss_func": Differs(None, _TOO_LARGE),
+    "bf16": Differs(False, _LEFT_OUT),
+    "fp16": Differs(False, _LEFT_OUT),
+    "average_tokens_across_devices": Differs(True, Reason(
+        "ranks-weigh-alike", "{argument}: ranks weigh alike, however many tokens each has",
         "leave it at True, as it is without being said",
-    ),
-    "resume_from_checkpoint": Differs(
-        False, "a checkpoint that the other start has written goes on with other random numbers"
-    ),
-}
-DRAWN = "what this draws is drawn rank by rank: not DataParallel's numbers, but as random"
-PADDED = "ranks pad to the longest of their own rows: dropout draws other numbers then, but as random"
+    )),
+    "resume_from_checkpoint": Differs(False, Reason(
+        "other-start",
+        "{argument}: a checkpoint that the other start has written goes on with other random numbers",
+    )),
+}  # fmt: skip
+DRAWN = Reason(
+    "drawn-rank-by-rank", "what this draws is drawn rank by rank: not DataParallel's numbers, but as random"
+)
+PADDED = Reason(
+    "padded-rank-by-rank",
+    "ranks pad to the longest of their own rows: dropout draws other numbers then, but as random",
+)
 COLLATORS = {  # of a batch, on the ranks
     **dict.fromkeys(["DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask"], DRAWN),
     "DataCollatorForPermutationLanguageModeling": DRAWN,

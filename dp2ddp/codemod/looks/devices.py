@@ -14,6 +14,7 @@ from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, rename
 
 # What names of numbers look like.
@@ -25,6 +26,9 @@ FORMAT = re.compile(r"cuda:\{\w*\}")
 
 OWN = '"cuda"'
 BECAUSE = "the rank's own device"
+SET_IN_EXPRESSION = Reason(
+    "set-device-in-expression", "set_device() is part of an expression", "give it a line of its own"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +104,7 @@ def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
     statement = module.parents[call]
     if isinstance(statement, ast.Expr):
         return Change(Remove(statement, "init_distributed() has set the rank's device"))
-    return Hazard(call, "set_device() is part of an expression", "give it a line of its own")
+    return Hazard(call, SET_IN_EXPRESSION)
 
 
 def _value(module: Module, node: ast.expr, devices: Devices) -> Use:

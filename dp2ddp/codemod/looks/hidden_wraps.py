@@ -8,7 +8,6 @@ from functools import lru_cache
 from dp2ddp.codemod.knowledge.wrapping_libraries import (
     IMPORTS,
     LIBRARIES,
-    UnderTorchrun,
     WrappingLibrary,
     wrapping_library,
 )
@@ -35,7 +34,7 @@ class HiddenWrap:
     @property
     def starts_ddp(self) -> bool:
         """Whether the script, as it is, trains by DistributedDataParallel on ranks."""
-        return self.library.under_torchrun is UnderTorchrun.STARTS_DDP
+        return self.library.starts_ddp
 
 
 def may_wrap_hidden(text: str) -> bool:

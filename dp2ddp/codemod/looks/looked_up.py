@@ -11,6 +11,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.projects import leading_texts
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
 
@@ -20,6 +21,13 @@ HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get
 FINDERS = ("pydoc.locate", "builtins.eval", *HYDRA)  # what finds a class of any module by its whole name
 RUNS_TEXT = ("builtins.eval", "builtins.exec")
 IN_TEXT = re.compile(r"(?<!Distributed)(?<!FullySharded)\bDataParallel\b")
+NAME = (
+    "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
+)
+LOOKED_UP = Reason(
+    "looked-up", "this may be DataParallel, looked up by its name: `{key}`, and {place} names it", NAME
+)
+RUN_AS_TEXT = Reason("run-as-text", "this runs a text that names DataParallel: {text}", NAME)
 
 
 def may_look_up(text: str) -> bool:
@@ -32,7 +40,7 @@ def may_look_up(text: str) -> bool:
     )
 
 
-def lookups(module: Module) -> Iterator[tuple[ast.expr, str]]:
+def lookups(module: Module) -> Iterator[tuple[ast.expr, Reason]]:
     """Expressions that may be the class, and why."""
     for node in module.nodes(ast.Call, ast.Subscript):
         assert isinstance(node, (ast.Call, ast.Subscript))
@@ -41,12 +49,9 @@ def lookups(module: Module) -> Iterator[tuple[ast.expr, str]]:
             continue
         text = next(module.texts(key), None)
         if text is None and (place := _first_mention(module.program)):
-            yield (
-                node,
-                f"may be DataParallel, looked up by its name: `{ast.unparse(key)}`, and {place} names it",
-            )
+            yield node, LOOKED_UP.of(key=ast.unparse(key), place=place)
         elif text is not None and IN_TEXT.search(text) and _finds_by_text(module, node):
-            yield node, f"runs a text that names DataParallel: {text.strip()!r}"
+            yield node, RUN_AS_TEXT.of(text=repr(text.strip()))
 
 
 def imports_unread(module: Module, call: Call) -> bool:

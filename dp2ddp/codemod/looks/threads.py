@@ -12,6 +12,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, places, root_name, stored_names
+from dp2ddp.codemod.reasons import Reason
 
 THREADS = ("threading.Thread", "threading.Timer")
 POOLS_OF_THREADS = (
@@ -40,6 +41,13 @@ WAITS_FOR_MANY = (
 QUEUE_METHODS = {"get", "get_nowait", "put", "put_nowait", "set", "clear", "shutdown", "task_done"}
 RUNS_IN_POOL = {"submit", "map", "imap", "imap_unordered", "apply_async", "map_async", "starmap"}
 Part = tuple[Module, ast.AST]
+HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
+UNFOLLOWED = Reason("thread-unfollowed", "{starter} runs what cannot be followed", HAND_OVER)
+RUNS_MODEL = Reason("thread-runs-model", "{starter} runs the wrapped model beside the main flow", HAND_OVER)
+CHANGES = Reason("thread-changes", "{starter} changes `{what}`, which the other ranks do not see", HAND_OVER)
+DRAWS = Reason(
+    "thread-draws", "{starter} draws from {stream}, as the main flow may, in no fixed order", HAND_OVER
+)
 
 
 def is_starter(module: Module, call: Call) -> bool:
@@ -50,24 +58,25 @@ def is_starter(module: Module, call: Call) -> bool:
     return any(other.name(base) in STARTERS for other, base in module.program.bases(home, made))
 
 
-def why_not(module: Module, call: Call) -> str | None:
+def why_not(module: Module, call: Call) -> Reason | None:
     """Why a thread cannot be left to rank 0 (None: it can)."""
+    starter = f"{call.name or call.method}()"
     target = _target(module, call)
     if target is None:  # a pool: what runs in it is handed over by its results
         return None
     if not isinstance(target[1], (*FUNCTIONS, ast.ClassDef)):
-        return "runs what cannot be followed"
+        return UNFOLLOWED.of(starter=starter)
     parts = list(module.program.closure(*target))
     if any(_names_model(*part) for part in parts):
-        return "runs the wrapped model beside the main flow"
+        return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
     filled = _filled_arguments(*target, made=_made_for(call, target[1]))
     if leak := next(_leaks(parts, target[1]), None) or next(filled, None):
-        return f"changes `{leak}`, which the other ranks do not see"
+        return CHANGES.of(starter=starter, what=leak)
     streams = {stream for part in parts for stream in _draws(*part)}
     shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
-    return f"draws from {min(shared)}, as the main flow may, in no fixed order" if shared else None
+    return DRAWS.of(starter=starter, stream=min(shared)) if shared else None
 
 
 def _target(module: Module, call: Call) -> Part | None:

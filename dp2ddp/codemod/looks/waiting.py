@@ -10,7 +10,14 @@ from dp2ddp.codemod.looks.forwards import Part, forwards_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, all_from, defaults, functions_of, places, stored_names
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding
+
+IN_FORWARD = Reason(
+    "waits-in-forward",
+    "{code}() runs in the forward of a model, where ranks do not wait for each other",
+    "do it outside of the forward, with what that returns",
+)
 
 WAITING = {
     *("run_on_rank0", "ask_rank0", "rank0_first", "save_on_rank0", "write_on_rank0", "open_on_rank0"),
@@ -27,8 +34,7 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if _in_forwards(module.program).isdisjoint(module.around(node)) or _is_left_out(module, node):
         return finding
     code = ast.unparse(node).partition("(")[0]
-    message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
-    return Hazard(node, message, "do it outside of the forward, with what that returns")
+    return Hazard(node, IN_FORWARD.of(code=code))
 
 
 def _is_left_out(module: Module, node: ast.AST) -> bool:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from enum import Enum
 from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
@@ -39,21 +40,45 @@ NARROW = words(
 )
 
 
+class Choice(Enum):
+    """Why a helper takes DataParallel's place: the name of the reason, and that helper's."""
+
+    TYPE_REQUESTED = "type-requested", "AnyDataParallel"
+    OF_LIBRARY = "of-library", "LibrarysOnRanks"
+    OF_LIBRARY_FILLS = "of-library-fills", "LibrarysInTurns"
+    OWN_PARTS = "own-parts", "DataParallelOnRanks"
+    OWN_PARTS_FILL = "own-parts-fill", "DataParallelInTurns"
+    FILLS = "forward-fills", "WholeBatchInTurns"
+    PRINTS = "forward-prints", "WholeBatchPrinting"
+    WRITES_WEIGHTS = "forward-writes-weights", "WholeBatchWriting"
+    CATCHES_ERRORS = "catches-errors", "WholeBatchSharingErrors"
+    SEVERAL_WRAPS = "several-wraps", "WholeBatch"
+    LARGE_OUTPUTS = "large-outputs", "WholeBatchInParts"
+    ONE_PLAIN_STEP = "one-plain-step", "WholeBatchDDP"
+    # what of a plain step is not so
+    OTHER_GRADIENTS = "other-gradients", "WholeBatchParallel"
+    OTHER_WRAP = "other-wrap", "WholeBatchParallel"
+    TRAINS_MORE = "trains-more", "WholeBatchParallel"
+    COPIED_WHOLE = "copied-whole", "WholeBatchParallel"
+    OTHER_STEP = "other-step", "WholeBatchParallel"
+
+    def __init__(self, reason: str, helper: str) -> None:
+        self.reason, self.helper = reason, helper
+
+
 @lru_cache(maxsize=1)
-def wrapper(program: Program) -> str:
-    """The helper that takes DataParallel's place."""
+def wrapper(program: Program) -> Choice:
+    """What takes the place of DataParallel itself, and why."""
     if has_own_parts(program):
-        return "DataParallelInTurns" if parts_take_turns(program) else "DataParallelOnRanks"
+        return Choice.OWN_PARTS_FILL if parts_take_turns(program) else Choice.OWN_PARTS
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
     if filled := [*forwards_of(program).fillings()]:
-        return "WholeBatchInTurns" if may_catch else _wrapper_that_fills(filled)
+        return Choice.FILLS if may_catch else _of_filling(filled)
     if may_catch:
-        return "WholeBatchSharingErrors"
+        return Choice.CATCHES_ERRORS
     if len(_wraps(program)) != 1:
-        return "WholeBatch"
-    if may_give_large_outputs(program):
-        return "WholeBatchInParts"
-    return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+        return Choice.SEVERAL_WRAPS
+    return Choice.LARGE_OUTPUTS if may_give_large_outputs(program) else _of_step(program)
 
 
 def parts_take_turns(program: Program) -> bool:
@@ -66,13 +91,13 @@ def parts_take_turns(program: Program) -> bool:
     )
 
 
-def _wrapper_that_fills(filled: list[tuple[Module, ast.AST]]) -> str:
+def _of_filling(filled: list[tuple[Module, ast.AST]]) -> Choice:
     """Ranks take turns, but where forwards only print, or only write into weights."""
     if all(only_prints(module, node) for module, node in filled):
-        return "WholeBatchPrinting"
+        return Choice.PRINTS
     if all(_writes_weights(module, node) for module, node in filled):
-        return "WholeBatchWriting"
-    return "WholeBatchInTurns"
+        return Choice.WRITES_WEIGHTS
+    return Choice.FILLS
 
 
 def only_prints(module: Module, node: ast.AST) -> bool:
@@ -109,22 +134,25 @@ def _goes_through_self(module: Module, node: ast.expr) -> bool:
     )
 
 
-def is_ordinary(program: Program) -> bool:
+def _of_step(program: Program) -> Choice:
     """Whether a program trains one model by one forward and one backward a step, which DistributedDataParallel is for.
 
-    What cannot be told is not ordinary. What the text does not show, as what a library does with gradients, the wrapper
+    What cannot be told is not so. What the text does not show, as what a library does with gradients, the wrapper
     refuses when it happens.
     """
     if any(_has_special(module) for module in program.modules):
-        return False
+        return Choice.OTHER_GRADIENTS
     name = _name_of_wrapped(program)
     if name is None:
-        return False
+        return Choice.OTHER_WRAP
     names = _names_of(program, name)
-    if _trains_more(program, names) or any(_copies_whole(module, names) for module in program.modules):
-        return False
+    if _trains_more(program, names):
+        return Choice.TRAINS_MORE
+    if any(_copies_whole(module, names) for module in program.modules):
+        return Choice.COPIED_WHOLE
     backwards = [each for each in program.calls if each[1].method == "backward"]
-    return len(backwards) == 1 and _is_plain_step(*backwards[0], name)
+    is_plain = len(backwards) == 1 and _is_plain_step(*backwards[0], name)
+    return Choice.ONE_PLAIN_STEP if is_plain else Choice.OTHER_STEP
 
 
 def _has_special(module: Module) -> bool:

@@ -7,7 +7,13 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plans.acceptance import AcceptOption, Comment, Comments
 from dp2ddp.codemod.plans.planned import Acceptance, Planned
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import all_rules
+
+NO_HAZARD = Reason(
+    "accepts-nothing", "accepts no hazard: there is none of this code here (any more); take the comment out"
+)
+NO_RULE = Reason("accepts-no-rule", "accepts no hazard: {code} names no rule; write accept[CODE]")
 
 
 def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption], entry: str) -> Planned:
@@ -49,10 +55,6 @@ def stale_comments(
 
 
 def _stale_note(file: Module, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
-    message = (
-        "accepts no hazard: there is none of this code here (any more); take the comment out"
-        if code in known
-        else f"accepts no hazard: {code or 'it'} names no rule; write accept[CODE]"
-    )
+    note = Note(file.tree, NO_HAZARD if code in known else NO_RULE.of(code=code or "it"))
     place = file.source.place(comment.line)
-    return Planned(code or "accept", comment.line, comment.column, Note(file.tree, message), place, shown)
+    return Planned(code or "accept", comment.line, comment.column, note, place, shown)

@@ -15,10 +15,16 @@ from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.plans.answered import answered, stale_comments
 from dp2ddp.codemod.plans.planned import Plan, Planned, place
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
+IN_TEXT = Reason(
+    "in-f-string",
+    "`{code}` stands inside a long f-string, where it cannot be edited",
+    "give it a name first",
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
             if isinstance(finding, Change) and _is_converted(module, finding):
                 continue
             if isinstance(finding, Hazard) and not rule.everywhere and not reach.runs(module, node):
-                yield rule.code, Note(node, f"{finding.message}; but nothing reaches this")
+                unreached = f"{finding.because}; but nothing reaches this"
+                yield rule.code, Note(node, replace(finding.because, sentence=unreached))
             elif rule.everywhere or isinstance(finding, Hazard) or reach.holds(module, node):
                 yield rule.code, _if_present(module, if_together(module, finding))
 
@@ -105,8 +112,7 @@ def _if_present(module: Module, finding: Finding) -> Finding:
     text = module.enclosing(node, ast.JoinedStr)
     if text is None:
         return finding
-    message = f"`{ast.unparse(node)}` stands inside a long f-string, where it cannot be edited"
-    return Hazard(text, message, "give it a name first")
+    return Hazard(text, IN_TEXT.of(code=ast.unparse(node)))
 
 
 def _without_lost(module: Module, edits: Edits) -> Edits:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"
@@ -37,8 +38,12 @@ class Planned:
 
     @property
     def because(self) -> str:
-        finding = self.finding
-        return finding.message if isinstance(finding, (Hazard, Note)) else finding.because
+        return str(self.finding.because)
+
+    @property
+    def why(self) -> str:
+        """The name of the reason; "" of the only one that the rule has."""
+        return self.finding.because.name if isinstance(self.finding.because, Reason) else ""
 
 
 def listed(edits: Iterable[Planned]) -> list[Planned]:

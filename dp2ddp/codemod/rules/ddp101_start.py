@@ -29,6 +29,7 @@ from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, named_wraps
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
 
 # Where scripts look classes and functions up by a name: nothing there writes a file.
@@ -37,6 +38,28 @@ WRITES_NOTHING = tuple(
 )
 
 _BECAUSE = "the process group starts here, before the first random number or CUDA call"
+BY_COMMAND = Reason(
+    "console-script",
+    "a console script starts this function: install the converted package, then start it by "
+    "`torchrun --nproc-per-node gpu --no-python COMMAND`",
+)
+NOTHING_RUNS = Reason(
+    "nothing-runs",
+    "nothing runs when this file is started, so there is no place where the ranks could join",
+    "convert the script that starts the training",
+)
+TOO_LATE = Reason(
+    "devices-set-late",
+    "CUDA_VISIBLE_DEVICES is set here after the ranks have chosen their devices, so it does nothing any more: set "
+    "it where the script is started (CUDA_VISIBLE_DEVICES=0,1 torchrun ...)",
+)
+UNREAD_VISIBLE = Reason(
+    "unread-visible-devices", "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here"
+)
+UNREAD_IDS = Reason(
+    "unread-device-ids",
+    "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)",
+)
 
 
 class Start(Rule):
@@ -78,13 +101,14 @@ class Start(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         entry = module.program.entry
         if module is not entry:
-            yield from (_too_late(each) for each, _ in settings(module) if module.function_around(each))
+            late = (each for each, _ in settings(module) if module.function_around(each))
+            yield from (Note(each, TOO_LATE) for each in late)
             return
         if not module.tree.body or has_joined(module):
             return
         join = join_of(module)
         if join is None:
-            yield _nothing_runs(module)
+            yield Hazard(next(named_wraps(module), module.tree.body[0]), NOTHING_RUNS)
             return
         if walks_over_sets(module.program):
             anew = InsertBefore(
@@ -101,9 +125,9 @@ class Start(Rule):
             )
             yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
-            yield _by_command(join.before)
+            yield Note(join.before, BY_COMMAND)
         if join.late is not None:
-            yield _too_late(join.late)
+            yield Note(join.late, TOO_LATE)
         yield from _unknown_world(module, join)
 
 
@@ -134,31 +158,6 @@ def _is_looked_up(module: Module, call: Call) -> bool:
     return home is not None and not home.startswith(WRITES_NOTHING) and not module.program.is_local(home)
 
 
-def _by_command(before: ast.stmt) -> Note:
-    return Note(
-        before,
-        "a console script starts this function: install the converted package, then start it by "
-        "`torchrun --nproc-per-node gpu --no-python COMMAND`",
-    )
-
-
-def _nothing_runs(module: Module) -> Hazard:
-    wraps = [*named_wraps(module)]
-    return Hazard(
-        wraps[0] if wraps else module.tree.body[0],
-        "nothing runs when this file is started, so there is no place where the ranks could join",
-        "convert the script that starts the training",
-    )
-
-
-def _too_late(setting: ast.stmt) -> Note:
-    return Note(
-        setting,
-        "CUDA_VISIBLE_DEVICES is set here after the ranks have chosen their devices, so it does nothing any more: set "
-        "it where the script is started (CUDA_VISIBLE_DEVICES=0,1 torchrun ...)",
-    )
-
-
 def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
     """Devices that the script chooses in a way that cannot be read."""
     wraps = find_wraps(module.program)
@@ -169,7 +168,7 @@ def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
         and largest_count(wraps) is None
         and visible_text(module) is None
     ):
-        yield Note(visible, "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here")
+        yield Note(visible, UNREAD_VISIBLE)
     for wrap in wraps:
         given = wrap.device_ids
         if (
@@ -178,9 +177,7 @@ def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
             and wrap.count is None
             and not _counts_all(module, given)
         ):
-            yield Note(
-                given, "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)"
-            )
+            yield Note(given, UNREAD_IDS)
 
 
 def _counts_all(module: Module, given: ast.expr) -> bool:

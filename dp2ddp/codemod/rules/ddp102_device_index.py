@@ -19,12 +19,21 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
-SHOWN = "shows `{}` as the device in use; every rank uses a device of its own, whatever that number is"
-NUMBERLESS = "shows `{}`, which is `cuda` without a number from now on: every rank uses a device of its own"
+OTHER = Reason("other-device", "device {number} is not the one that DataParallel keeps the model on", SPREAD)
+MAY_BE_OTHER = Reason("second-device", "device {own} may be another one than {first}", SPREAD)
+SHOWN = Reason(
+    "shows-number",
+    "shows `{code}` as the device in use; every rank uses a device of its own, whatever that number is",
+)
+NUMBERLESS = Reason(
+    "shows-device",
+    "shows `{code}`, which is `cuda` without a number from now on: every rank uses a device of its own",
+)
 
 
 class DeviceIndexed(Rule):
@@ -76,19 +85,19 @@ class DeviceIndexed(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         devices = devices_of(module.program)
         for use in uses(module, devices):
-            message = _is_another(module, devices, use)
-            yield Hazard(use.node, message, SPREAD) if message else use.own
+            why = _is_another(module, devices, use)
+            yield Hazard(use.node, why) if why else use.own
         for call, number in shown_numbers(module, devices):
-            yield Note(call, SHOWN.format(ast.unparse(number)))
+            yield Note(call, SHOWN.of(code=ast.unparse(number)))
         for call, device in shown_devices(module, devices):
-            yield Note(call, NUMBERLESS.format(ast.unparse(device)))
+            yield Note(call, NUMBERLESS.of(code=ast.unparse(device)))
 
 
-def _is_another(module: Module, devices: Devices, use: Use) -> str | None:
+def _is_another(module: Module, devices: Devices, use: Use) -> Reason | None:
     others = devices.others(module, use.index) if use.index is not None else set()
     number = next((each for each in others if isinstance(each, int)), None)
     if number is not None:
-        return f"device {number} is not the one that DataParallel keeps the model on"
+        return OTHER.of(number=number)
     first = min(map(str, devices.named_elsewhere), default=None)
     own = next((str(each) for each in others if str(each) != first), None)
-    return f"device {own} may be another one than {first}" if own and first else None
+    return MAY_BE_OTHER.of(own=own, first=first) if own and first else None

@@ -5,7 +5,8 @@
 - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
   one backward a step; whatever else happens when it runs, it refuses with an error.
 - `WholeBatchParallel`, which sums gradients inside the graph while backward runs, where something of this is not
-  so; `WholeBatchSharingErrors` where the script may catch what a forward raises, which is raised on all ranks then.
+  so (`convert --json` says what: `trains-more`, `copied-whole`); `WholeBatchSharingErrors` where the script may catch
+  what a forward raises, which is raised on all ranks then.
 - `WholeBatch`, which sums them behind backward, where several models are wrapped.
 - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
   `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
@@ -29,9 +30,10 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
-from dp2ddp.codemod.looks.wrapper import parts_take_turns, wrapper
+from dp2ddp.codemod.looks.wrapper import Choice, parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
@@ -45,6 +47,12 @@ _MEANINGS = {  # helper -> what takes DataParallel's place
     "LibrarysInTurns": _TURNS,
     "AnyDataParallel": "a class of your own is one, too",
 }
+ONE_DEVICE = Reason("one-device", "one device: DataParallel is a plain call there, so it stays as it is")
+ONE_OF_SEVERAL = Reason(
+    "one-device-of-several",
+    "this DataParallel has one device, beside others with more",
+    "take it away here if its `module.` is not needed, then convert again",
+)
 
 
 class DataParallelWrap(Rule):
@@ -107,11 +115,12 @@ class DataParallelWrap(Rule):
         wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
-            helper = _helper(module, node, name, is_test)
-            because = f"{name.rpartition('.')[2]} -> {helper}: {_MEANINGS.get(helper, _SUMS)}"
             if node in wraps and wraps[node].is_single:
                 yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
                 continue
+            choice = _choice(module, node, name, is_test)
+            helper, meaning = choice.helper, _MEANINGS.get(choice.helper, _SUMS)
+            because = Reason(choice.reason, f"{name.rpartition('.')[2]} -> {helper}: {meaning}")
             if name == DATA_PARALLEL:
                 yield rename(node, helper, because)
             elif not is_test:
@@ -119,19 +128,15 @@ class DataParallelWrap(Rule):
 
 
 def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
-    if are_all:
-        return Note(node, "one device: DataParallel is a plain call there, so it stays as it is")
-    return Hazard(
-        node,
-        "this DataParallel has one device, beside others with more",
-        "take it away here if its `module.` is not needed, then convert again",
-    )
+    return Note(node, ONE_DEVICE) if are_all else Hazard(node, ONE_OF_SEVERAL)
 
 
-def _helper(module: Module, node: ast.expr, name: str, is_test: bool) -> str:
+def _choice(module: Module, node: ast.expr, name: str, is_test: bool) -> Choice:
     if is_test and has_own_classes(module.program):
-        return "AnyDataParallel"
-    kind = "InTurns" if parts_take_turns(module.program) else "OnRanks"
+        return Choice.TYPE_REQUESTED
+    fills = parts_take_turns(module.program)
     if name != DATA_PARALLEL:
-        return f"Librarys{kind}"
-    return f"DataParallel{kind}" if is_own_class(module, node) else wrapper(module.program)
+        return Choice.OF_LIBRARY_FILLS if fills else Choice.OF_LIBRARY
+    if is_own_class(module, node):
+        return Choice.OWN_PARTS_FILL if fills else Choice.OWN_PARTS
+    return wrapper(module.program)

@@ -25,6 +25,7 @@ from dp2ddp.codemod.looks.replicated import (
     talks_through_master,
 )
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 
 _LAYER = """
@@ -54,6 +55,18 @@ _WRAPPER = """
 """
 
 
+UNKNOWN = Reason(
+    "replicas-talk",
+    "the replicas of this layer talk with each other in a way that is not known here, and they are other processes now",
+    "use torch.nn.SyncBatchNorm, or the SyncMaster of Synchronized-BatchNorm-PyTorch as it is",
+)
+REPLACED = Reason(
+    "replaced-in-torch",
+    "{part} is replaced in torch itself, which the ranks do not ask",
+    "override it in a subclass of DataParallel, then convert again",
+)
+
+
 class ReplicasExchangeMessages(Rule):
     nodes = ("ClassDef",)
     examples = (
@@ -81,15 +94,6 @@ class ReplicasExchangeMessages(Rule):
                     yield Change(Decorate(kind, "@master_on_ranks", because), ("master_on_ranks",))
             for callback in module.all(ast.FunctionDef):
                 if callback.name == CALLBACK and not talks_through_master(callback):
-                    yield Hazard(
-                        callback,
-                        "the replicas of this layer talk with each other in a way that is not known here, "
-                        "and they are other processes now",
-                        "use torch.nn.SyncBatchNorm, or the SyncMaster of Synchronized-BatchNorm-PyTorch as it is",
-                    )
+                    yield Hazard(callback, UNKNOWN)
         for part in replaced_in_torch(module):
-            yield Hazard(
-                part,
-                f"{ast.unparse(part)} is replaced in torch itself, which the ranks do not ask",
-                "override it in a subclass of DataParallel, then convert again",
-            )
+            yield Hazard(part, REPLACED.of(part=ast.unparse(part)))

@@ -18,12 +18,12 @@ import shlex
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
-from dp2ddp.codemod.knowledge.wrapping_libraries import UnderTorchrun
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 OVERRIDES = {
@@ -32,10 +32,37 @@ OVERRIDES = {
     "compute_loss": "makes the loss in its own way: ranks average theirs, which is another mean where rows weigh apart",
     "get_train_dataloader": "makes its own loader: on ranks each must get its share of every batch",
 }
-PLACED = (
+PLACED = Reason(
+    "device-map",
     "device_map places the model: under python no DataParallel wraps what lies on several GPUs, and ranks refuse it; "
-    'take it out, or say {"": int(os.environ.get("LOCAL_RANK", 0))}'
+    'take it out, or say {"": int(os.environ.get("LOCAL_RANK", 0))}',
 )
+ONE_GPU = Reason(
+    "one-gpu-visible", "one GPU is visible here, so {name} does not wrap the model in DataParallel"
+)
+TWICE = Reason(
+    "wraps-twice",
+    "{name} wraps the model by itself: beside nn.DataParallel, each rank would wrap once more",
+    "take nn.DataParallel out, then convert again",
+)
+BY_ITSELF = Reason(
+    "wraps-by-itself",
+    "{name} wraps the model by itself ({since}): started by python with several GPUs, in nn.DataParallel, one process",
+)
+STARTS_DDP = Reason(
+    "starts-ddp",
+    "started by torchrun, in DistributedDataParallel, one process a GPU: by the same lines, with the same batch "
+    "size for each GPU",
+)
+STILL_WRAPS = Reason(
+    "ranks-wrap-too",
+    "started by torchrun, each rank would wrap it for all GPUs, as long as these lines stand here",
+)
+INSTEAD = Reason(
+    "write-instead",
+    "write in its place: {lines}; then: dp2ddp verify {script} --converted YOURS.py",
+)
+OVERRIDDEN = Reason("own-method", "its {method} {does}; dp2ddp verify tells whether it does")
 
 
 class LibraryWraps(Rule):
@@ -89,33 +116,22 @@ class LibraryWraps(Rule):
 def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
     name, program = wrap.library.name, wrap.module.program
     if shows_one_gpu(program):
-        yield Note(wrap.node, f"one GPU is visible here, so {name} does not wrap the model in DataParallel")
+        yield Note(wrap.node, ONE_GPU.of(name=name))
         return
     if any(not each.is_single for each in find_wraps(program)):
-        message = f"{name} wraps the model by itself: beside nn.DataParallel, each rank would wrap once more"
-        yield Hazard(wrap.node, message, "take nn.DataParallel out, then convert again")
+        yield Hazard(wrap.node, TWICE.of(name=name))
         return
     since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
-    python = "started by python with several GPUs, in nn.DataParallel, one process"
-    yield Note(wrap.node, f"{name} wraps the model by itself ({since}): {python}")
-    if wrap.library.under_torchrun is UnderTorchrun.STARTS_DDP:
-        yield Note(
-            wrap.node,
-            "started by torchrun, in DistributedDataParallel, one process a GPU: by the same lines, with the same "
-            "batch size for each GPU",
-        )
+    yield Note(wrap.node, BY_ITSELF.of(name=name, since=since))
+    if wrap.starts_ddp:
+        yield Note(wrap.node, STARTS_DDP)
         return
-    yield Note(
-        wrap.node,
-        "started by torchrun, each rank would wrap it for all GPUs, as long as these lines stand here",
-    )
-    verify = f"dp2ddp verify {shlex.quote(program.entry.source.name)} --converted YOURS.py"
-    yield Note(wrap.node, f"write in its place: {'; '.join(wrap.library.instead)}; then: {verify}")
+    yield Note(wrap.node, STILL_WRAPS)
+    lines, script = "; ".join(wrap.library.instead), shlex.quote(program.entry.source.name)
+    yield Note(wrap.node, INSTEAD.of(lines=lines, script=script))
 
 
 def _overrides(definition: ast.ClassDef) -> Iterator[Finding]:
     for method in definition.body:
         if isinstance(method, NAMED_FUNCTIONS) and method.name in OVERRIDES:
-            yield Note(
-                method, f"its {method.name} {OVERRIDES[method.name]}; dp2ddp verify tells whether it does"
-            )
+            yield Note(method, OVERRIDDEN.of(method=method.name, does=OVERRIDES[method.name]))

@@ -20,11 +20,21 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
+
+
+BY_SYSTEM = Reason(
+    "drawn-by-system", "{name} draws from the operating system: nobody can seed it", "use random.Random"
+)
+FROM_FILE = Reason(
+    "drawn-from-file", "this draws from the operating system: nobody can seed it", "use os.urandom(n)"
+)
+OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a number: manual_seed")
 
 
 class UnseededGenerator(Rule):
@@ -63,21 +73,11 @@ class UnseededGenerator(Rule):
                 if call.may_have_more or given is None or _may_be_none(module, given):
                     yield call_by(call.node, HELPERS[row.does], "all ranks draw what rank 0 draws")
             elif row and row.does is Does.DRAW_BY_SYSTEM:
-                yield Hazard(
-                    call.node,
-                    f"{call.name} draws from the operating system: nobody can seed it",
-                    "use random.Random",
-                )
+                yield Hazard(call.node, BY_SYSTEM.of(name=call.name))
             elif call.name == "builtins.open" and _is_system_noise(call.argument(0, "file")):
-                yield Hazard(
-                    call.node, "this draws from the operating system: nobody can seed it", "use os.urandom(n)"
-                )
+                yield Hazard(call.node, FROM_FILE)
             elif row is None and _seeds_generator(module, call):
-                yield Hazard(
-                    call.node,
-                    f"{module.text(call.node)}: another seed on each rank",
-                    "give it a number: manual_seed",
-                )
+                yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
 
 
 def _is_system_noise(path: ast.expr | None) -> bool:

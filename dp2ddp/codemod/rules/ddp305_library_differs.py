@@ -29,12 +29,29 @@ from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
 SETTINGS = ("Arguments", "Config", "Trainer")  # what a Trainer is told with
 FILLED = (
-    "the last batch of an epoch is filled up on ranks, where it is short, with rows that were there before"
+    "the last batch of an epoch is filled up on ranks, where it is short, with rows that were there before; "
+    "DataParallel takes it as it is"
+)
+LAST_BATCH = Reason(
+    "last-batch-filled",
+    FILLED,
+    f"say {DROPS}=True: no run has it then, no evaluation either; or accept it where none is short",
+)
+LAST_OF_STREAM = Reason(
+    "last-of-stream-filled",
+    FILLED,
+    f"end the stream at a multiple of all GPUs' batch ({DROPS} does nothing there), and accept it",
+)
+COUPLED = Reason(
+    "loss-compares-rows",
+    "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks",
+    f"say {GATHERS}=True, where it has that; or accept it: fewer negatives",
 )
 
 
@@ -82,15 +99,10 @@ def _of_call(module: Module, call: Call) -> Iterator[Finding]:
     is_own = any(wrap.call and wrap.call.node is call.node for wrap in library_wraps(module.program))
     for given in call.node.keywords if tells or is_own else ():
         if (differs := DIFFERENT.get(given.arg or "")) and _is_set(given.value, differs):
-            message = f"{given.arg}: {differs.how}"
-            yield Hazard(given, message, differs.advice) if differs.advice else Note(given, message)
+            because = differs.because.of(argument=given.arg)
+            yield Hazard(given, because) if because.advice else Note(given, because)
     if COUPLING.fullmatch(call.name or "") and not _is(True, call.argument(None, GATHERS)):
-        message = (
-            "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks"
-        )
-        yield Hazard(
-            call.node, message, f"say {GATHERS}=True, where it has that; or accept it: fewer negatives"
-        )
+        yield Hazard(call.node, COUPLED)
     collator = COLLATORS.get((call.name or "").rpartition(".")[2])
     if collator and not _is(False, call.argument(1, "mlm")):
         yield Note(call.node, collator)
@@ -106,14 +118,7 @@ def _last_batch(wrap: HiddenWrap) -> Iterator[Finding]:
     streams = _streams(wrap.module.program)
     if streams or not made or not all(_drops(home.program, each) for home, each in made):
         here = (each for home, each in made if home is wrap.module)
-        advice = (
-            f"say {DROPS}=True: no run has it then, no evaluation either; or accept it where none is short"
-        )
-        if streams:
-            advice = (
-                f"end the stream at a multiple of all GPUs' batch ({DROPS} does nothing there), and accept it"
-            )
-        yield Hazard(next(here, wrap.node), f"{FILLED}; DataParallel takes it as it is", advice)
+        yield Hazard(next(here, wrap.node), LAST_OF_STREAM if streams else LAST_BATCH)
 
 
 def _drops(program: Program, call: ast.Call) -> bool:

@@ -25,6 +25,7 @@ from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, hand_on, rename
 
 BECAUSE = "rank 0 writes the file"
@@ -134,10 +135,7 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
     elif row is not None and kind in ALONE:
         yield _kept(module, call, row)
     elif kind is Does.OPEN and does(call.name) is None:
-        base = base_in_library(module, call.name)
-        yield Hazard(
-            call.node, f"{call.name} is derived from {base}, and may write", "open it by open(path, mode)"
-        )
+        yield Hazard(call.node, DERIVED.of(name=call.name, base=base_in_library(module, call.name)))
     elif kind is Does.OPEN or row is None and _opens_by_looks(module, call):
         yield call_by(call.node, "open_by_on_rank0", BECAUSE)
     elif row is None and _opens_path(module, call):
@@ -155,15 +153,21 @@ def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
         return Change(Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}), ("ask_rank0",))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
-    why, advice = ALONE[row.does]
-    return Hazard(call.node, f"{call.name}: {why}", advice)
+    return Hazard(call.node, ALONE[row.does].of(name=call.name))
 
 
 ASK = "let rank 0 do it by ask_rank0(function)"
 ALONE = {
-    Does.KEEP_STORE: ("one process alone can write what it opens", f"{ASK}, or open it to read only"),
-    Does.START_PROGRAM: ("each rank would start the program, and hear its own", ASK),
+    Does.KEEP_STORE: Reason(
+        "one-writer", "{name}: one process alone can write what it opens", f"{ASK}, or open it to read only"
+    ),
+    Does.START_PROGRAM: Reason(
+        "program-of-each-rank", "{name}: each rank would start the program, and hear its own", ASK
+    ),
 }
+DERIVED = Reason(
+    "derived-opener", "{name} is derived from {base}, and may write", "open it by open(path, mode)"
+)
 HEARD = ("read", "readline", "readlines", "communicate")
 # What these return is no object of which the methods are called.
 NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")

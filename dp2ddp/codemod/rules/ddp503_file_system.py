@@ -22,6 +22,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import (
     Change,
     Finding,
@@ -40,6 +41,12 @@ STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile"
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
 PARTIALS = ("functools.partial", "functools.partialmethod")
+
+
+OTHER_NAME = Reason(
+    "named-after-script", "a converted copy has a name of its own, and so has what this names after it"
+)
+UNKNOWN_FILE = Reason("unknown-file", "{code} may write a file: nothing here says which", "give it the path")
 
 
 class FileSystem(Rule):
@@ -120,7 +127,7 @@ class FileSystem(Rule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node in _names_of_script(module):
-            yield Note(node, "a converted copy has a name of its own, and so has what this names after it")
+            yield Note(node, OTHER_NAME)
         for node, _ in handed_on(module, Does.WRITE):
             match module.parents[node]:
                 case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
@@ -181,8 +188,7 @@ def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
         return
     match method(name):
         case MethodDoes.WRITE if call.is_bare and name.startswith("save"):
-            message = f"{module.text(call.node)} may write a file: nothing here says which"
-            yield Hazard(call.node, message, "give it the path")
+            yield Hazard(call.node, UNKNOWN_FILE.of(code=module.text(call.node)))
         case MethodDoes.WRITE if not call.is_bare:
             yield call_by(call.node, "write_on_rank0", BECAUSE)
         case MethodDoes.MAY_WRITE if not call.is_bare and not is_used(module, call):

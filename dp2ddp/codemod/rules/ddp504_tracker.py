@@ -25,12 +25,23 @@ from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
 SETS_UP = ("logging.basicConfig", "logging.config.dictConfig", "logging.config.fileConfig")
 BECAUSE = "one run has one log: rank 0's"
+
+
+STARTS = Reason(
+    "starts-training", "{name} starts the training itself", "start each run by a command of its own"
+)
+OUTSIDE = "do it outside of the class"
+OF_ONE = Reason("object-of-rank0", "{name} in a method of {owner}, which rank 0 alone has", OUTSIDE)
+OF_LEVELS = Reason(
+    "levels-of-rank0", "{name} in a method of {owner}, and rank 0 alone has the levels of its logs", OUTSIDE
+)
 
 
 class Tracker(Rule):
@@ -111,9 +122,7 @@ def _made(module: Module, call: Call) -> Iterator[Finding]:
     row = row_of(module, call)
     kind = row.does if row else None
     if kind is Does.START_TRAINING:
-        yield Hazard(
-            call.node, f"{call.name} starts the training itself", "start each run by a command of its own"
-        )
+        yield Hazard(call.node, STARTS.of(name=call.name))
     elif row and kind in HELPERS and not is_harmless(module, call, row):
         yield call_by(call.node, HELPERS[kind], BECAUSE)
     elif row is None and not call.is_bare and _makes_writer(module, call):
@@ -173,9 +182,7 @@ def _meetings_of_one(module: Module) -> Iterator[Finding]:
         is_one = does(base) in HELPERS
         is_called_by_one = base.startswith("logging.") and _sets_levels_of_one(module.program)
         if (is_one or is_called_by_one) and row and not is_harmless(module, call, row):
-            which = "which rank 0 alone has" if is_one else "and rank 0 alone has the levels of its logs"
-            message = f"{call.name} in a method of {owner.name}, {which}"
-            yield Hazard(call.node, message, "do it outside of the class")
+            yield Hazard(call.node, (OF_ONE if is_one else OF_LEVELS).of(name=call.name, owner=owner.name))
 
 
 @lru_cache(maxsize=1)

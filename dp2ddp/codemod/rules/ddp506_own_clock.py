@@ -25,6 +25,7 @@ from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
@@ -33,6 +34,16 @@ OF_OBJECTS = re.compile(
 )  # their hashes are their places in memory
 COUNTS = ("n", "last_print_n", "format_dict")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
+FOLDER_BY_CLOCK = Reason(
+    "folder-by-clock",
+    "{name} names its folders by each rank's own clock",
+    "give it a folder (hydra.run.dir=...)",
+)
+SET_OF_OBJECTS = Reason(
+    "set-of-modules",
+    "a set of modules or parameters has another order on each rank",
+    "keep them in a list, or in dict.fromkeys(...)",
+)
 
 
 class OwnClock(Rule):
@@ -149,13 +160,11 @@ class OwnClock(Rule):
             elif call.name in LOOKS and _ends_loop(module, call.node):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
-                message = f"{call.name} names its folders by each rank's own clock"
-                yield Hazard(call.node, message, "give it a folder (hydra.run.dir=...)")
+                yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
         for node in hash_orders(module):
             around = module.parents[node]
             if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
-                message = "a set of modules or parameters has another order on each rank"
-                yield Hazard(node, message, "keep them in a list, or in dict.fromkeys(...)")
+                yield Hazard(node, SET_OF_OBJECTS)
         for node in module.all(ast.Attribute):
             if _is_count_of_bar(module, node) and Course().decides(module, node):
                 edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})

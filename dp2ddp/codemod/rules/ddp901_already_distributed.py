@@ -17,7 +17,19 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+
+SEVERAL_PROCESSES = Reason(
+    "several-processes",
+    "this script runs as several processes already ({name})",
+    "start it in its own distributed mode; or take that out and convert again",
+)
+OWN_MODE = Reason(
+    "own-distributed-mode",
+    "the script has its own distributed mode, which stays as it is: leave its flag off, the ranks are what "
+    "DataParallel's devices were",
+)
 
 
 class AlreadyDistributed(Rule):
@@ -47,15 +59,7 @@ class AlreadyDistributed(Rule):
         own = [call for call in module.calls if does(call.name) is Does.DISTRIBUTE]
         for call in own:
             if not is_guarded(module, call.node) and module.program.reach.runs(module, call.node):
-                yield Hazard(
-                    call.node,
-                    f"this script runs as several processes already ({call.name})",
-                    "start it in its own distributed mode; or take that out and convert again",
-                )
+                yield Hazard(call.node, SEVERAL_PROCESSES.of(name=call.name))
                 return
         if own:
-            yield Note(
-                own[0].node,
-                "the script has its own distributed mode, which stays as it is: leave its flag off, the ranks are what "
-                "DataParallel's devices were",
-            )
+            yield Note(own[0].node, OWN_MODE)

@@ -21,15 +21,22 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
 PLAIN = "wrap the model in nn.DataParallel instead if its plain behaviour will do, then convert again"
-NAME = (
-    "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
-)
 SOURCE = "put its package beside the script (batch norm between replicas is converted), then convert again"
+COPIES = Reason("copies-between-devices", "{part}() copies between devices, and a rank has one", PLAIN)
+NO_SOURCE = "{name} cannot be read: its source is not among the files here"
+UNREAD = Reason("unread-wrapper", NO_SOURCE, PLAIN)
+UNREAD_CALLBACK = Reason("unread-callback", NO_SOURCE, SOURCE)
+REPLACED = Reason(
+    "replaced-for-all",
+    "{part} is replaced in torch itself, for all wrapped models",
+    "derive a class of your own from nn.DataParallel",
+)
 
 
 class HandMadeParallel(Rule):
@@ -66,19 +73,14 @@ class HandMadeParallel(Rule):
         for call in module.calls:
             if does(call.name) is Does.COPY_BY_HAND:
                 part = (call.name or "").removesuffix(".apply").rpartition(".")[2]
-                yield Hazard(call.node, f"{part}() copies between devices, and a rank has one", PLAIN)
+                yield Hazard(call.node, COPIES.of(part=part))
             elif _is_foreign(module, call):
                 name = ast.unparse(call.node.func)
-                advice = SOURCE if "callback" in name else PLAIN
-                yield Hazard(
-                    call.node, f"{name} cannot be read: its source is not among the files here", advice
-                )
+                yield Hazard(call.node, (UNREAD_CALLBACK if "callback" in name else UNREAD).of(name=name))
         for target in module.all(ast.Attribute):
             if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
-                message = f"{module.text(target)} is replaced in torch itself, for all wrapped models"
-                yield Hazard(target, message, "derive a class of your own from nn.DataParallel")
-        for node, why in lookups(module):
-            yield Hazard(node, f"this {why}", NAME)
+                yield Hazard(target, REPLACED.of(part=module.text(target)))
+        yield from (Hazard(*each) for each in lookups(module))
 
 
 def _is_foreign(module: Module, call: Call) -> bool:

@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+
+NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the result of one", "wrap the model")
 
 
 class NoModel(Rule):
@@ -35,8 +38,7 @@ class NoModel(Rule):
         for wrap in find_wraps(module.program):
             given = wrap.call.argument(0, "module") if wrap.call and wrap.module is module else None
             if wrap.call and given is not None and _is_result(module, given, wrap.call.node):
-                message = "what is wrapped here is not a model but the result of one"
-                yield Hazard(wrap.call.node, message, "wrap the model")
+                yield Hazard(wrap.call.node, NO_MODEL)
 
 
 def _is_result(module: Module, given: ast.expr, wrap: ast.Call) -> bool:

@@ -15,7 +15,14 @@ from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+
+WAITS = Reason("debugger", "{name}() waits for a person", "take it out")
+STOPS = Reason(
+    "debugger-behind-condition",
+    "{name}() would stop every rank, without a prompt for most: debug the original",
+)
 
 
 class AsksAPerson(Rule):
@@ -42,10 +49,8 @@ class AsksAPerson(Rule):
         for call in module.calls:
             if does(call.name) is not Does.ASK_PERSON:
                 continue
-            name = f"{(call.name or '').removeprefix('builtins.')}()"
+            name = (call.name or "").removeprefix("builtins.")
             if is_guarded(module, call.node):
-                yield Note(
-                    call.node, f"{name} would stop every rank, without a prompt for most: debug the original"
-                )
+                yield Note(call.node, STOPS.of(name=name))
             else:
-                yield Hazard(call.node, f"{name} waits for a person", "take it out")
+                yield Hazard(call.node, WAITS.of(name=name))

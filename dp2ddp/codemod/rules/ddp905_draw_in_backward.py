@@ -20,9 +20,20 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 CACHES = ("functools.lru_cache", "functools.cache")
+IN_BACKWARD = Reason(
+    "draw-in-backward",
+    "{name}() is drawn in a backward, where each device has a stream of its own",
+    "draw it in the forward, and keep it with ctx.save_for_backward",
+)
+KEPT = Reason(
+    "draw-kept",
+    "{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
+    "draw it in __init__, as a buffer of the module",
+)
 
 
 class DrawInBackward(Rule):
@@ -72,15 +83,11 @@ class DrawInBackward(Rule):
         parts = forwards_of(module.program).in_backward
         in_backward = {node for home, part in parts if home is module for node in ast.walk(part)}
         for call in filter(_draws, module.calls):
-            name = f"{call.name or f'.{call.method}'}()"
+            name = call.name or f".{call.method}"
             if call.node in in_backward:
-                message = f"{name} is drawn in a backward, where each device has a stream of its own"
-                yield Hazard(
-                    call.node, message, "draw it in the forward, and keep it with ctx.save_for_backward"
-                )
+                yield Hazard(call.node, IN_BACKWARD.of(name=name))
             elif _is_cached(module, call):
-                message = f"{name} is drawn once, and kept by functools: a rank would draw and keep its own"
-                yield Hazard(call.node, message, "draw it in __init__, as a buffer of the module")
+                yield Hazard(call.node, KEPT.of(name=name))
 
 
 def _draws(call: Call) -> bool:

@@ -18,17 +18,32 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.looks.own_mode import is_guarded
-from dp2ddp.codemod.looks.threads import MEETING_POINTS, WAITS_FOR_MANY, is_starter, leaks_in_pools, why_not
+from dp2ddp.codemod.looks.threads import (
+    HAND_OVER,
+    MEETING_POINTS,
+    WAITS_FOR_MANY,
+    is_starter,
+    leaks_in_pools,
+    why_not,
+)
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 VALUES = ("multiprocessing.Value", "torch.multiprocessing.Value")  # workers of loaders count in them, too
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
-HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
-APART = "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel"
+WAITS = Reason("waits-for-many", "{name}() waits for what only rank 0 has", "ask each for its result()")
+APART = Reason(
+    "ranks-apart",
+    "{name}() makes the ranks differ, or leaves some of them waiting",
+    "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel",
+)
+CHANGED = Reason(
+    "pool-changes", "what runs here changes `{what}`, which the other ranks do not see", HAND_OVER
+)
 
 
 class OwnProcesses(Rule):
@@ -74,24 +89,15 @@ class OwnProcesses(Rule):
         for call in module.calls:
             if is_starter(module, call):
                 why = why_not(module, call)
-                if why:
-                    yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
-                else:
-                    yield call_by(call.node, "hold_on_rank0", BECAUSE)
+                yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in VALUES or call.name in MEETING_POINTS and _has_starters(module.program):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in WAITS_FOR_MANY:
-                yield Hazard(
-                    call.node, f"{call.name}() waits for what only rank 0 has", "ask each for its result()"
-                )
+                yield Hazard(call.node, WAITS.of(name=call.name))
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
-                yield Hazard(
-                    call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART
-                )
+                yield Hazard(call.node, APART.of(name=call.name))
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
-            yield Hazard(
-                call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER
-            )
+            yield Hazard(call.node, CHANGED.of(what=leak))
 
 
 @lru_cache(maxsize=1)

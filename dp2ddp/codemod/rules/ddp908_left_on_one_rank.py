@@ -28,9 +28,32 @@ from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
+
+
+IN_BACKWARD = Reason(
+    "filled-in-backward",
+    "`{code}` in a backward: each rank would have that of its own rows",
+    "do it behind backward(), or in a hook on a parameter",
+)
+SET = Reason(
+    "set-in-forward",
+    "`{code}` is set in a forward, and other ranks do not see it",
+    "keep it in an object of the script: ranks take turns with that",
+)
+COUNTED = Reason(
+    "cache-counted",
+    "`{code}` counts the calls of forwards, of which each rank makes its own",
+    "count in an object of the script: ranks take turns with that",
+)
+REPORTED = Reason(
+    "reported-in-forward",
+    "`{code}` in a forward: rank 0 alone has what this reports to",
+    "report it behind the forward, from what it returns",
+)
 
 
 class LeftOnOneRank(Rule):
@@ -155,17 +178,13 @@ class LeftOnOneRank(Rule):
         forwards = forwards_of(module.program)
         filled = (node for home, node in forwards.fillings_in_backward if home is module)
         for node in (each for each in filled if not _is_set_to_constant(module, each)):
-            message = f"`{ast.unparse(node)}` in a backward: each rank would have that of its own rows"
-            yield Hazard(node, message, "do it behind backward(), or in a hook on a parameter")
+            yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
         for node in dict.fromkeys(_of_process(module, forwards)):
-            message = f"`{ast.unparse(node)}` is set in a forward, and other ranks do not see it"
-            yield Hazard(node, message, "keep it in an object of the script: ranks take turns with that")
+            yield Hazard(node, SET.of(code=ast.unparse(node)))
         for call in _cache_counts(module, forwards):
-            message = f"`{ast.unparse(call)}` counts the calls of forwards, of which each rank makes its own"
-            yield Hazard(call, message, "count in an object of the script: ranks take turns with that")
+            yield Hazard(call, COUNTED.of(code=ast.unparse(call)))
         for node in _reports(module, forwards):
-            message = f"`{ast.unparse(node)}` in a forward: rank 0 alone has what this reports to"
-            yield Hazard(node, message, "report it behind the forward, from what it returns")
+            yield Hazard(node, REPORTED.of(code=ast.unparse(node)))
 
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
 
-MESSAGE = (
+BECAUSE = Reason(
+    "signal-handler",
     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
-    "a file or a number of epochs instead"
+    "a file or a number of epochs instead",
 )
 
 
@@ -45,4 +47,4 @@ class SignalHandler(Rule):
             handler = call.argument(1, "handler")
             is_own = not (module.name(handler) or "").startswith("signal.")
             if does(call.name) is Does.HANDLE_SIGNAL and is_own:
-                yield Note(call.node, MESSAGE)
+                yield Note(call.node, BECAUSE)

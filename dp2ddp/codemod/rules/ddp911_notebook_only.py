@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
 
 
@@ -43,4 +44,5 @@ class NotebookOnly(Rule):
         for aside in cells.asides if cells else ():
             # a node at the beginning of a line of which only a comment is left
             node = ast.Pass(lineno=aside.line, col_offset=0, end_lineno=aside.line, end_col_offset=0)
-            yield Hazard(node, aside.because, aside.advice) if aside.advice else Note(node, aside.because)
+            because = Reason("notebook-only", aside.because, aside.advice)
+            yield Hazard(node, because) if aside.advice else Note(node, because)

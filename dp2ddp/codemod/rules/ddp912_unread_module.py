@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
+
+UNREAD = Reason(
+    "unread-module",
+    "the name of the module that is imported here stands elsewhere: if nothing else imports it, it was not looked at",
+)
 
 
 class UnreadModule(Rule):
@@ -41,8 +47,4 @@ class UnreadModule(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if imports_unread(module, call):
-                yield Note(
-                    call.node,
-                    "the name of the module that is imported here stands elsewhere: if nothing else imports it, it was "
-                    "not looked at",
-                )
+                yield Note(call.node, UNREAD)
