@@ -34,7 +34,6 @@ SPELLINGS = {
         "torch.multiprocessing", "multiprocessing", "Pipe Queue SimpleQueue JoinableQueue Event Condition"
     ),
     **_moved("torch.multiprocessing", "multiprocessing", "Semaphore BoundedSemaphore Barrier"),
-    **_moved("multiprocessing.sharedctypes", "multiprocessing", "Value Array RawValue RawArray"),
     **_moved("numpy.random.mtrand", "numpy.random", "RandomState seed rand randn shuffle"),
     **_moved("io", "builtins", "open"),
     **_moved("tqdm.std", "tqdm", "tqdm.write"),

@@ -73,12 +73,12 @@ class Shared:
         return is_filled and any(self._is_read(*each) for each in self._mentions())
 
     @property
-    def can_be_asked(self) -> bool:
+    def answers_on_rank0(self) -> bool:
         """Whether questions to rank 0's are all that is done with it: `seen[i]`, `seen.value`, `queue.get()`."""
         name = self.call.name or self.call.method
         is_whole = isinstance(self.module.parents[self.call.node], (ast.Assign, ast.AnnAssign, ast.Return))
-        is_askable = name.rpartition(".")[2] in ARRAYS or name in POINTS
-        return is_askable and is_whole and not self.is_cast
+        has_answers = name.rpartition(".")[2] in ARRAYS or name in POINTS
+        return has_answers and is_whole and not self.is_cast
 
     def _other_names(self) -> Iterator[str]:
         for module, node in self._mentions():
@@ -234,8 +234,8 @@ def _functions(module: Module, given: ast.expr) -> list[Part]:
             return [(module, given)]
         case ast.Call(func=func, args=[first, *_]) if module.name(func) == "functools.partial":
             return _functions(module, first)
-    found = module.definition(given)
-    return [found] if found else [*module.program.methods_named.get(last_name(given), ())]
+    definition = module.definition(given)
+    return [definition] if definition else [*module.program.methods_named.get(last_name(given), ())]
 
 
 def _kept_as(module: Module, call: Call) -> Iterator[str]:

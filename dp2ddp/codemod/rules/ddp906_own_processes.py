@@ -97,7 +97,9 @@ class OwnProcesses(Rule):
                     yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
                 else:
                     yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif _is_met_at(module.program, call) or call.node in shared and shared[call.node].can_be_asked:
+            elif (
+                _is_met_at(module.program, call) or call.node in shared and shared[call.node].answers_on_rank0
+            ):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.node in shared:
                 yield Hazard(call.node, FILLED, "return it with the batch, or load without workers")
