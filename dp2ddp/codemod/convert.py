@@ -14,7 +14,7 @@ from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, may_wrap_hidden
 from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
-from dp2ddp.codemod.looks.looked_up import may_look_up
+from dp2ddp.codemod.looks.looked_up import lookups, may_look_up
 from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.looks.start import join_of
 from dp2ddp.codemod.looks.wraps import find_wraps, named_wraps
@@ -122,11 +122,11 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
     rules = pick_rules(rules_of_style(EXACT), options.select, options.ignore)
     named = _may_matter(project)
-    if not named and not any(map(may_wrap_hidden, project.texts)):
+    if not named and not any(may_wrap_hidden(text) or may_look_up(text) for text in project.texts):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None
     program = read_program(project)
-    if not named and not hidden_wraps(program):
+    if not named and not hidden_wraps(program) and not any(map(any, map(lookups, of_the_user(program)))):
         return None
     refuse_other_helpers(program, frozenset(all_templates().homes))
     if not find_wraps(program):

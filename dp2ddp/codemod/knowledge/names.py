@@ -27,7 +27,13 @@ SPELLINGS = {
     **_moved("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint", "save"),
     **_moved("torch.jit._serialization", "torch.jit", "save"),
     **_moved("torch.utils.tensorboard.writer", "torch.utils.tensorboard", "SummaryWriter"),
-    **_moved("torch.multiprocessing", "multiprocessing", "Process Pool"),
+    **_moved(
+        "torch.multiprocessing", "multiprocessing", "Process Pool Manager Value Array RawValue RawArray"
+    ),
+    **_moved(
+        "torch.multiprocessing", "multiprocessing", "Pipe Queue SimpleQueue JoinableQueue Event Condition"
+    ),
+    **_moved("torch.multiprocessing", "multiprocessing", "Semaphore BoundedSemaphore Barrier"),
     **_moved("numpy.random.mtrand", "numpy.random", "RandomState seed rand randn shuffle"),
     **_moved("io", "builtins", "open"),
     **_moved("tqdm.std", "tqdm", "tqdm.write"),

@@ -21,8 +21,13 @@ POOLS_OF_THREADS = (
 )
 POOLS = (
     *POOLS_OF_THREADS,
-    *("multiprocessing.Pool", "multiprocessing.pool.Pool", "torch.multiprocessing.Pool"),
-    *("multiprocessing.Manager", "concurrent.futures.ProcessPoolExecutor"),
+    *("multiprocessing.Pool", "multiprocessing.pool.Pool", "concurrent.futures.ProcessPoolExecutor"),
+    *(
+        "multiprocessing.Manager",
+        "multiprocessing.managers.SyncManager",
+        "multiprocessing.managers.BaseManager",
+    ),
+    "multiprocessing.managers.SharedMemoryManager",
 )
 STARTERS = (*THREADS, "multiprocessing.Process", *POOLS)
 _SHARED = ("Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier")
@@ -30,7 +35,7 @@ _OF_PROCESSES = ("Pipe", "Queue", "SimpleQueue", "JoinableQueue", "Value", "Arra
 MEETING_POINTS = {
     *(f"queue.{name}" for name in ("Queue", "LifoQueue", "PriorityQueue", "SimpleQueue")),
     *(f"threading.{name}" for name in _SHARED),
-    *(f"{home}multiprocessing.{name}" for home in ("", "torch.") for name in _OF_PROCESSES),
+    *(f"multiprocessing.{name}" for name in _OF_PROCESSES),
 }
 BY_CONTEXT = {"Process", "Pool"}  # of `multiprocessing.get_context("spawn")`
 WAITS_FOR_MANY = (
@@ -144,9 +149,9 @@ def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
         for node in nodes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 yield node.names[0]
-            changed = _changed(module, node)
-            if changed is not None and (root := root_name(changed)) and root not in own:
-                yield ast.unparse(changed)
+            filled = changed(module, node)
+            if filled is not None and (root := root_name(filled)) and root not in own:
+                yield ast.unparse(filled)
 
 
 def _made_for(call: Call, target: ast.AST) -> set[str]:
@@ -170,9 +175,9 @@ def _filled_arguments(
             case ast.Assign(targets=[target], value=source) | ast.For(target=target, iter=source):
                 given |= stored_names(target) if root_name(source) in given else set()
     for node in nodes:
-        changed = _changed(module, node)
-        if changed is not None and root_name(changed) in given:
-            yield ast.unparse(changed)
+        filled = changed(module, node)
+        if filled is not None and root_name(filled) in given:
+            yield ast.unparse(filled)
         called = module.definition(node.func) if isinstance(node, ast.Call) else None
         if called and called[1] not in seen and not given.isdisjoint(map(root_name, node.args)):  # type: ignore[attr-defined]
             pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
@@ -180,7 +185,7 @@ def _filled_arguments(
             yield from _filled_arguments(*called, seen, of_others)
 
 
-def _changed(module: Module, node: ast.AST) -> ast.expr | None:
+def changed(module: Module, node: ast.AST) -> ast.expr | None:
     """The object that a node changes."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node

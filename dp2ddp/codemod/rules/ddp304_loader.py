@@ -13,14 +13,13 @@ docs/semantics.md#order, docs/semantics.md#batch-size.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from dp2ddp.codemod.knowledge.derived import LOADER, LOADERS
-from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.knowledge.derived import LOADER
+from dp2ddp.codemod.looks.workers import is_without, loads_with_workers
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
 
-NO_WORKERS = ((5, "num_workers", 0),)
 NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator", None))
 
 
@@ -51,27 +50,10 @@ class Loader(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        for node, name in mentions(module, [LOADER, *LOADERS]):
-            call = _call_of(module, node)
-            if is_type_test(module, node) or call and _is_without(call, NO_WORKERS):
-                continue
-            is_plain = call and _is_without(call, NO_SAMPLER)
+        for node, name, call in loads_with_workers(module):
+            is_plain = call and is_without(call, NO_SAMPLER)
             around = module.parents[node]
             whole = around if isinstance(around, ast.Subscript) and around.value is node else node
             helper = "Rank0Loader" if is_plain else "Rank0SamplerLoader"
             change = rename if name == LOADER else rebase
             yield change(whole, helper, "rank 0 loads each batch for all ranks")
-
-
-def _call_of(module: Module, node: ast.expr) -> Call | None:
-    parent = module.parents[node]
-    return Call(parent, LOADER) if isinstance(parent, ast.Call) and parent.func is node else None
-
-
-def _is_without(call: Call, arguments: Iterable[tuple[int, str, object]]) -> bool:
-    """Whether a call gives none of these arguments, or what they are without it."""
-    given = ((call.argument(place, name), default) for place, name, default in arguments)
-    return not call.may_have_more and all(
-        value is None or isinstance(value, ast.Constant) and value.value == default
-        for value, default in given
-    )

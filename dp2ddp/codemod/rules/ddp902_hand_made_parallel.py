@@ -2,7 +2,7 @@
 
 A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
 are looked up by a name (`getattr(nn, name)`) where a text of the project, or a file of settings beside it, names
-DataParallel as a value.
+DataParallel as a value. A note for such a name where nothing names DataParallel, and nothing else wraps.
 
 One process drives several devices there. A rank has one device, and what such code does with the others is its own
 affair.
@@ -15,11 +15,12 @@ torch/nn/parallel/comm.py.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
@@ -66,6 +67,11 @@ class HandMadeParallel(Rule):
             torch.nn.DataParallel.replicate = replicate
             net = torch.nn.DataParallel(net)
         """),
+        flags("""
+            # whose name stands elsewhere: `'Data' + 'Parallel'`
+            import torch.nn as nn
+            net = getattr(nn, "Data" + "Parallel")(net)
+        """),
         Untouched("import torch\nrows = scatter(rows)"),
     )
 
@@ -80,7 +86,14 @@ class HandMadeParallel(Rule):
         for target in module.all(ast.Attribute):
             if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
                 yield Hazard(target, REPLACED.of(part=module.text(target)))
-        yield from (Hazard(*each) for each in lookups(module))
+        is_wrapped = any(find_wraps(module.program))
+        for lookup in lookups(module):
+            if lookup.is_named:
+                yield Hazard(lookup.node, lookup.why)
+            elif (
+                not is_wrapped
+            ):  # who wraps by its name, wraps by that: elsewhere it is nearly always a layer
+                yield Note(lookup.node, lookup.why)
 
 
 def _is_foreign(module: Module, call: Call) -> bool:

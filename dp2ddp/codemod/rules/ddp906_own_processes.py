@@ -1,14 +1,15 @@
 """Leave threads and processes of the script to rank 0.
 
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
-they meet at: `queue.Queue(8)`. A hazard where a thread changes something of the main flow by another way, and for
-mp.spawn, os.fork and os._exit.
+they meet at: `queue.Queue(8)`. So does an Array or a Queue in which workers of a DataLoader leave something that the
+main flow asks for; other memory that they fill (`share_memory_()`, an array over a buffer) is a hazard. A hazard where
+a thread changes something of the main flow by another way, and for mp.spawn, os.fork and os._exit.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
 share connections; os._exit leaves the others waiting.
 
 Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
-error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
+error, comes to every rank. Workers of a DataLoader hand over their batches in order.
 
 docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
 """
@@ -26,13 +27,14 @@ from dp2ddp.codemod.looks.threads import (
     leaks_in_pools,
     why_not,
 )
+from dp2ddp.codemod.looks.workers import shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
-VALUES = ("multiprocessing.Value", "torch.multiprocessing.Value")  # workers of loaders count in them, too
+NAMED = "multiprocessing.shared_memory.SharedMemory"
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
 WAITS = Reason("waits-for-many", "{name}() waits for what only rank 0 has", "ask each for its result()")
@@ -41,6 +43,12 @@ APART = Reason(
     "{name}() makes the ranks differ, or leaves some of them waiting",
     "load with a DataLoader, and end with sys.exit(); or keep this script on DataParallel",
 )
+FILLED = Reason(
+    "workers-fill",
+    "workers of a DataLoader fill what is made here: rank 0 alone has them, and the other ranks find old values",
+    "return it with the batch, or load without workers",
+)
+SAME_NAME = Reason("same-name", "each rank would make this memory, by the same name", "leave its name out")
 CHANGED = Reason(
     "pool-changes", "what runs here changes `{what}`, which the other ranks do not see", HAND_OVER
 )
@@ -69,6 +77,21 @@ class OwnProcesses(Rule):
                 found.append(torch.ones(4, 2))
             threading.Thread(target=fill).start()
         """),
+        flags("""
+            # workers of a DataLoader fill what is made here
+            import torch
+            from torch.utils.data import DataLoader, Dataset
+            class Counted(Dataset):
+                def __init__(self):
+                    self.seen = torch.zeros(32).share_memory_()
+                def __getitem__(self, index):
+                    self.seen[index] += 1
+            data = Counted()
+            net = torch.nn.DataParallel(net)
+            for batch in DataLoader(data, num_workers=2):
+                net(batch)
+            print(data.seen.sum())
+        """),
         Flags(
             before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)",
             message="os._exit",
@@ -86,18 +109,30 @@ class OwnProcesses(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
+        shared = {each.call.node: each for each in shared_with_workers(module)}
         for call in module.calls:
             if is_starter(module, call):
                 why = why_not(module, call)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.name in VALUES or call.name in MEETING_POINTS and _has_starters(module.program):
+            elif (
+                _is_met_at(module.program, call) or call.node in shared and shared[call.node].answers_on_rank0
+            ):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
+            elif call.node in shared:
+                yield Hazard(call.node, FILLED)
+            elif call.name == NAMED and (call.argument(0, "name") and call.argument(1, "create")):
+                yield Hazard(call.node, SAME_NAME)
             elif call.name in WAITS_FOR_MANY:
                 yield Hazard(call.node, WAITS.of(name=call.name))
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
                 yield Hazard(call.node, APART.of(name=call.name))
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
             yield Hazard(call.node, CHANGED.of(what=leak))
+
+
+def _is_met_at(program: Program, call: Call) -> bool:
+    """Whether the main flow meets threads, or processes, at what is made; workers of loaders count in a Value."""
+    return call.name == "multiprocessing.Value" or call.name in MEETING_POINTS and _has_starters(program)
 
 
 @lru_cache(maxsize=1)

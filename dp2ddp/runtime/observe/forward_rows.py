@@ -96,7 +96,7 @@ class _ForwardObserver:
         self._saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
 
     def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
-        """Wrappers that call replicas themselves (templates/model.py, turns.py): a converted script has its own copy."""
+        """What calls replicas itself (templates/model.py, turns.py); a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
         if "run_replica" in vars(cls) and cls.__qualname__ in CALL_REPLICAS:
             taps.before("run_replica", self.replica, cls)
