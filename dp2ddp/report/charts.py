@@ -97,9 +97,8 @@ class Plot:
     curves: Sequence[Curve]
     scale: Scale
     form: str  # of a value in words, "{:.1e}"
-    peaks: bool = (
-        False  # a column shows the largest of its steps; else their mean, in the area that they cover
-    )
+    # a column shows the largest of its steps; else their mean, in the area that they cover
+    peaks: bool = False
     band: Curve | None = None  # what is allowed: everything under it
     mark: tuple[int, str] | None = None  # a step, and what happens there
     words: tuple[str, Sequence[str]] | None = None  # a name, and a word for each step of the last curve

@@ -99,7 +99,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         aligned=str(scratch / f"order-{kind.dtype}-{world}") if kind.aligned else None,
         lockstep=str(scratch / f"lockstep-{world}") if kind.lockstep else None,
         rank_order=kind.dtype == "float32",
-        sample_streams=subject.sample_streams,
+        sample_streams=subject.rows_by_rank,
         seed=SEED,
         real=False,
         own_hashes=mode == "ddp" and subject.own_hashes,

@@ -138,5 +138,5 @@ def subject_of(change: Change) -> Subject:
         name="train.py",
         version=Version(change.text.encode(), "train_ddp.py"),
         folder=folder,
-        sample_streams=True,
+        rows_by_rank=True,
     )
