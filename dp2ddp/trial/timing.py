@@ -33,7 +33,7 @@ from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.all_trials import how_it_ended
+from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
@@ -47,7 +47,6 @@ from dp2ddp.trial.runs import (
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
-from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
