@@ -62,10 +62,26 @@ _FEW = 30  # numbers, of which any two sets may go together
 _SURPRISE = 5.0  # standard errors: two draws of one distribution are not further apart
 
 
-def weights_taken(folder: Path) -> tuple[int, tuple[str, ...]]:
-    """How many tensors ranks took over; names of those whose own numbers were of another kind, not of another seed."""
+@dataclass(frozen=True)
+class OwnDraws:
+    """What the ranks of aligned runs would have drawn by themselves."""
+
+    unshared: tuple[str, ...] = ()  # as in Aligned
+    unlike: tuple[str, ...] = ()
+    taken: int = 0
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What aligned runs show to nobody."""
+        return (*self.unshared, *[unlike_text(self.unlike)] * bool(self.unlike))
+
+
+def own_draws(folder: Path) -> OwnDraws:
+    """`folder` is where DataParallel left its order and its weights, and the ranks theirs."""
     taken = read_taken(folder)
-    return len(taken), tuple(each.name for each in taken if not is_other_draw(each))
+    return OwnDraws(
+        unshared(folder), tuple(each.name for each in taken if not is_other_draw(each)), len(taken)
+    )
 
 
 def is_other_draw(weights: Weights) -> bool:
@@ -90,7 +106,7 @@ def unlike_text(names: Sequence[str]) -> str:
 
 
 def unshared(folder: Path) -> tuple[str, ...]:
-    """`folder` is where DataParallel left its order, and the ranks theirs."""
+    """Where the ranks' own orders do not share out an epoch, one sentence each."""
     trained = read_trained(folder)  # empty: nothing was seen in training mode, and any may be
     epochs: dict[Epoch, list[Order]] = {}
     for order in read_own(folder):

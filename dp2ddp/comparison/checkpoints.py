@@ -105,9 +105,8 @@ class _Content:
     def _dict_differences(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[str]:
         import torch
 
-        if any(
-            isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)
-        ):  # such keys are equal to themselves alone
+        # such keys are equal to themselves alone
+        if any(isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)):
             yield from self.differences(list(a.items()), list(b.items()), at)
             return
         a, b = ({key: each[key] for key in each if key not in self.left_out} for each in (a, b))

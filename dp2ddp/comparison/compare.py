@@ -55,9 +55,7 @@ class Comparison:
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
-    stepped: bool = (
-        True  # or else these are backward passes, and no optimizer takes a step (trace/unstepped.py)
-    )
+    stepped: bool = True  # or else no optimizer takes a step, and these are backward passes
     lost_from: int | None = None  # the step from which on DataParallel's losses are NaN or infinite
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out

@@ -10,7 +10,6 @@ DataParallel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,21 +27,9 @@ from dp2ddp.trace.records import Final, FinalKind, Layout, Trace
 _KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
 
 
-@dataclass(frozen=True)
-class TensorDifference:
-    """A tensor at the end of both."""
-
-    kind: str
-    name: str
-    size: float
-    norms: tuple[float, float]
-
-
 def ending_differences(reference: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
     """Differences in what both models hold when the script ends; numbers within `floor` are the same (tolerance.py)."""
-    step = len(reference)
-    for tensor in tensor_differences(reference.final, rank.final, floor):
-        yield Difference(tensor.kind, tensor.size, step, rank.rank, tensor.name, *tensor.norms)
+    return tensor_differences(reference.final, rank.final, floor, len(reference), rank.rank)
 
 
 def rank_differences(rank0: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
@@ -51,9 +38,8 @@ def rank_differences(rank0: Trace, rank: Trace, floor: float) -> Iterator[Differ
     But for BatchNorm's running averages: each rank has those of its own rows until the next forward pass, and rank 0's
     are the ones that count.
     """
-    for tensor in tensor_differences(rank0.final, rank.final, floor):
-        if tensor.size and not is_batchnorms(tensor.name):
-            yield Difference(tensor.kind, tensor.size, len(rank0), rank.rank, tensor.name, *tensor.norms)
+    tensors = ending_differences(rank0, rank, floor)
+    return (each for each in tensors if each.size and not is_batchnorms(each.name))
 
 
 def is_batchnorms(name: str) -> bool:
@@ -62,8 +48,8 @@ def is_batchnorms(name: str) -> bool:
 
 
 def tensor_differences(
-    expected: Final | None, actual: Final | None, floor: float = 0.0
-) -> Iterator[TensorDifference]:
+    expected: Final | None, actual: Final | None, floor: float = 0.0, step: int = 0, rank: int = 0
+) -> Iterator[Difference]:
     """Those that both have, but for parameters that both left as the last step did."""
     if expected is None or actual is None:
         return
@@ -84,9 +70,8 @@ def tensor_differences(
             continue
         norms = float(sketches[0][a][0]), float(sketches[1][b][0])
         kind = _KINDS.get(kinds[0], "final parameter")
-        yield TensorDifference(
-            kind, layouts[0].names[a], _size(expected, actual, a, b, sketches, floor), norms
-        )
+        size = _size(expected, actual, a, b, sketches, floor)
+        yield Difference(kind, size, step, rank, layouts[0].names[a], *norms)
 
 
 def _are_alike(layout: Layout, other: Layout, a: int, b: int) -> bool:

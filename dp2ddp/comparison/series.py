@@ -9,7 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.comparison.step_table import StepRow
-from dp2ddp.trace.digests import Doubles
+from dp2ddp.trace.digests import Doubles as Doubles  # for reports, too
+
+Peak = tuple[float, int]  # the largest difference, and its step
+
+
+@dataclass(frozen=True)
+class Apart:
+    """How far a parameter's gradient and its value come apart at most; None: not at all."""
+
+    name: str
+    gradient: Peak | None
+    parameter: Peak | None
+
+    @property
+    def size(self) -> float:
+        return max((peak[0] for peak in (self.gradient, self.parameter) if peak), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -24,6 +39,24 @@ class Series:
     losses: Doubles  # (steps, 1 + world): DataParallel, then each rank
     rows: npt.NDArray[np.int64]  # (steps, world): rows of each rank
     learning_rates: Doubles  # (steps, 2, groups): DataParallel, rank 0; nan: that optimizer has fewer groups
+
+    @property
+    def apart(self) -> list[Apart]:
+        """The parameters that come apart at all, the furthest first."""
+        pairs = zip(self.names, self.gradients.T, self.parameters.T, strict=True)
+        all_parameters = (Apart(name, *map(self._peak, values)) for name, *values in pairs)
+        return sorted((each for each in all_parameters if each.size), key=lambda each: -each.size)
+
+    def _peak(self, values: Doubles) -> Peak | None:
+        known = np.nan_to_num(values, nan=0.0, posinf=np.inf)
+        at = int(known.argmax()) if len(known) else 0
+        return (float(known[at]), int(self.steps[at])) if known.any() else None
+
+    @property
+    def furthest(self) -> list[str]:
+        """At each step the parameter whose gradient is furthest apart; "" where none is."""
+        sizes = np.nan_to_num(self.gradients, nan=0.0, posinf=np.inf)
+        return [self.names[row.argmax()] if row.any() else "" for row in sizes]
 
 
 def series_of(rows: Sequence[StepRow], names: tuple[str, ...], world: int, groups: int) -> Series:
@@ -49,3 +82,9 @@ def series_of(rows: Sequence[StepRow], names: tuple[str, ...], world: int, group
         for side, rates in enumerate(row.learning_rates):
             series.learning_rates[index, side, : len(rates)] = rates
     return series
+
+
+def worst(values: Doubles) -> Doubles:
+    """The largest of all parameters at each step: (steps, parameters) -> (steps,); nan where there is none."""
+    largest: Doubles = np.fmax.reduce(values, axis=1, initial=np.nan)
+    return largest

@@ -39,9 +39,8 @@ HIDING = 1e-6  # relative: no known fault is as small as this
 _HALVES = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # rounding of one number
 _HALF_ULPS = 4.0  # are allowed in sums of them, relative to the largest
 _SPREAD = 10.0  # a running mean behind a noisy bias follows it, and so does what evaluation prints
-_MOST_NOISE = (
-    1e-5  # Adam's steps in float64 are below (lr * 6e-16 / eps); beyond it a difference is a difference
-)
+# Adam's steps in float64 are below (lr * 6e-16 / eps); beyond it a difference is a difference
+_MOST_NOISE = 1e-5
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,10 @@ _READS = {"_local_scalar_dense": "item", "nonzero": "nonzero", "masked_select": 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Pushed in each thread of the script. Any throughout: arguments and results of whatever is called."""
 
-    def __init__(self, tally: Tally, live: Live | None, real: RealCopies | None) -> None:
+    def __init__(self, tally: Tally, live: Live | None) -> None:
+        """`live`: of virtual devices."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._tally, self._live, self._real = tally, live, real
+        self._tally, self._live = tally, live
         self.here = _Here()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -93,9 +94,9 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if func.namespace == "c10d":
                 self._note_collective(func, args)
             elif self._live is not None:
-                self._note_results(args, kwargs, result)
-            if self._real is not None:
-                self._real.note(func, args, result)
+                self._note_results(self._live, args, kwargs, result)
+            else:
+                self._note_real_copies(func, args, result)
         return result
 
     def _note_collective(self, func: Any, args: Any) -> None:
@@ -104,17 +105,33 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sides = [size for each in args[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
         self._tally.add("collectives", name, 0 if name in _NO_BYTES else max(sides, default=0))
 
-    def _note_results(self, args: Any, kwargs: Any, result: Any) -> None:
-        assert self._live is not None
+    def _note_results(self, live: Live, args: Any, kwargs: Any, result: Any) -> None:
         place = None
         for tensor in tensors_in((args, kwargs or {})):
-            known = self._live.place_of(tensor)
+            known = live.place_of(tensor)
             if known is not None and (place is None or known >= 0):
                 place = known
         for tensor in tensors_in(result):
-            self._live.note(tensor, place if self._live.place_of(tensor) is None else None)
+            live.note(tensor, place if live.place_of(tensor) is None else None)
         if not self.here.inside:
-            self._live.sample()
+            live.sample()
+
+    def _note_real_copies(self, func: Any, args: Any, result: Any) -> None:
+        """Between the host and real devices: each operation's tensors say where they are."""
+        name = func._schema.name.partition("::")[2]
+        given = next(iter(tensors_in(args)), None)
+        if name == "copy_":
+            self._note_copy(args[1], args[0])
+        elif name == "_to_copy" and given is not None:
+            self._note_copy(given, result)
+        elif name in _READS and given is not None and given.is_cuda:
+            self._tally.add("waits", _READS[name])
+
+    def _note_copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        if target.is_cuda and not source.is_cuda:
+            self._tally.add("moves", "moved", bytes_of(target))
+        elif source.is_cuda and not target.is_cuda:
+            self._tally.add("waits", "cpu")
 
 
 class _Here(threading.local):
@@ -138,30 +155,6 @@ class _Here(threading.local):
             yield
         finally:
             self.inside = before
-
-
-class RealCopies:
-    """Copies between the host and real devices, which every operation shows: its tensors say where they are."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def note(self, func: Any, args: Any, result: Any) -> None:
-        """Look whether an operation copied between devices, and count it."""
-        name = func._schema.name.partition("::")[2]
-        given = next(iter(tensors_in(args)), None)
-        if name == "copy_":
-            self._note_copy(args[1], args[0])
-        elif name == "_to_copy" and given is not None:
-            self._note_copy(given, result)
-        elif name in _READS and given is not None and given.is_cuda:
-            self._tally.add("waits", _READS[name])
-
-    def _note_copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        if target.is_cuda and not source.is_cuda:
-            self._tally.add("moves", "moved", bytes_of(target))
-        elif source.is_cuda and not target.is_cuda:
-            self._tally.add("waits", "cpu")
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -363,7 +356,7 @@ class Counter:
         self._counted: list[Tally] = []
         self._place_of = place_of
         self._live = Live() if place_of else None
-        self._mode = Operations(self._tally, self._live, None if place_of else RealCopies(self._tally))
+        self._mode = Operations(self._tally, self._live)
         self._followed = Copies(self._tally, place_of or _real_place, self._mark)
         self._steps = Steps(warm_up + steps, self._step)
         taps = Taps()

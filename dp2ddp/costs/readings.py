@@ -17,7 +17,6 @@ from typing import TypeVar
 import msgspec
 
 RANK = "rank{}.json"
-_Reading = TypeVar("_Reading")
 _FAILED = "rank{}.failed"  # why there is no reading
 
 
@@ -58,6 +57,9 @@ class Counted:
     parameters: int = 0  # bytes of the parameters that the first optimizer steps
 
 
+Reading = TypeVar("Reading", bound=Timed | Counted)
+
+
 def write(reading: Timed | Counted, folder: Path, rank: int) -> None:
     """Write what one process measured to `folder`, under its rank; whole, or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,17 +83,8 @@ def read_failures(folder: Path, ranks: range) -> dict[int, str]:
     return {rank: path.read_text(encoding="utf-8") for rank, path in paths.items() if path.exists()}
 
 
-def read_timed(folder: Path, ranks: range) -> tuple[Timed, ...]:
-    """The readings of a timed run, of the ranks that left one."""
-    return _readings(folder, ranks, Timed)
-
-
-def read_counted(folder: Path, ranks: range) -> tuple[Counted, ...]:
-    """The readings of a counting run, of the ranks that left one."""
-    return _readings(folder, ranks, Counted)
-
-
-def _readings(folder: Path, ranks: range, kind: type[_Reading]) -> tuple[_Reading, ...]:
+def read(folder: Path, ranks: range, kind: type[Reading]) -> tuple[Reading, ...]:
+    """The readings of a run, of the ranks that left one."""
     paths = (folder / RANK.format(rank) for rank in ranks)
     texts = (path.read_text(encoding="utf-8") for path in paths if path.exists())
     return tuple(msgspec.convert(json.loads(text), kind) for text in texts)

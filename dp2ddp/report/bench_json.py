@@ -12,16 +12,12 @@ from dp2ddp.report.json_types import filled
 
 def as_document(benchmark: Benchmark) -> str:
     """The whole result, for eyes too."""
-    return types.text(_document(benchmark))
+    return types.text(document(benchmark))
 
 
 def document(benchmark: Benchmark) -> dict[str, Any]:
     """The result as plain data (docs/json.md)."""
-    return types.plain(_document(benchmark))
-
-
-def _document(benchmark: Benchmark) -> types.BenchDocument:
-    return filled(
+    return types.plain(
         types.BenchDocument,
         benchmark,
         schema="dp2ddp.bench/1",

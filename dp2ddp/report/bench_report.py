@@ -82,9 +82,8 @@ def _rows(measured: Measured) -> Iterator[doc.Row]:
     if measured.one_device and measured.world > 1:
         yield row("over one device", lambda figures: _times(measured.over_one(figures) or 0.0))
         yield row("efficiency", lambda figures: f"{100 * (measured.efficiency(figures) or 0.0):.0f} %")
-    yield row(
-        "waiting for data", lambda figures: f"{duration(figures.waiting)} a step"
-    )  # in a loader's __next__
+    # in a loader's __next__
+    yield row("waiting for data", lambda figures: f"{duration(figures.waiting)} a step")
     yield row("processor time", lambda figures: f"{duration(figures.cpu)} a step")
     if dp.devices or ddp.devices:
         yield row("most on device 0", lambda figures: size(figures.devices[0]) if figures.devices else "-")

@@ -138,11 +138,11 @@ def _card(cause: Cause, is_minor: bool) -> doc.Card:
 def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
     from dp2ddp.report.table import furthest_parameters, steps_csv
-    from dp2ddp.report.verdict_charts import charts, constant_rate
+    from dp2ddp.report.verdict_charts import charts, rates_text
 
     yield from charts(verdict)
     yield from furthest_parameters(verdict)
-    if rate := constant_rate(verdict):
+    if rate := rates_text(verdict):
         yield doc.Paragraph(rate, is_remark=True)
     if csv := steps_csv(verdict):
         yield doc.Attachment("All steps as CSV", f"steps-on-{verdict.world}.csv", csv)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dp2ddp.comparison import verdict as results
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.report import json_types as types
-from dp2ddp.report.bins import Doubles
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.json_types import filled
 
@@ -20,16 +17,12 @@ LAST = 1 << 60  # behind the last step
 
 def as_document(report: Report) -> str:
     """The whole report, for eyes too."""
-    return types.text(_document(report))
+    return types.text(document(report))
 
 
 def document(report: Report) -> dict[str, Any]:
     """The report as plain data (docs/json.md)."""
-    return types.plain(_document(report))
-
-
-def _document(report: Report) -> types.VerifyDocument:
-    return filled(
+    return types.plain(
         types.VerifyDocument,
         report,
         schema="dp2ddp.verify/2",
@@ -79,30 +72,12 @@ def _noise(comparison: Comparison) -> types.NaturalNoiseJson | None:
 
 
 def _series(series: Series) -> types.SeriesJson:
-    """What charts draw, in short: the parameters that came apart, the furthest first."""
-    parameters = [
-        types.ApartJson(name, _peak(series, series.gradients[:, at]), _peak(series, series.parameters[:, at]))
-        for at, name in enumerate(series.names)
-    ]
-    return types.SeriesJson(
+    """What charts draw, in short."""
+    ends = (losses.reshape(-1).tolist() for losses in (series.losses[:1], series.losses[-1:]))
+    return filled(
+        types.SeriesJson,
+        series,
         steps=len(series.steps),
         parameters=len(series.names),
-        losses=types.LossesJson(
-            *(losses.reshape(-1).tolist() for losses in (series.losses[:1], series.losses[-1:]))
-        ),
-        apart=sorted(
-            (each for each in parameters if each.gradient or each.parameter), key=_size, reverse=True
-        ),
+        losses=types.LossesJson(*ends),
     )
-
-
-def _peak(series: Series, values: Doubles) -> types.PeakJson | None:
-    """The largest difference of one parameter and its step; None where there is none."""
-    if not (values > 0).any():
-        return None
-    at = int(np.nanargmax(values))
-    return types.PeakJson(float(values[at]), int(series.steps[at]))
-
-
-def _size(each: types.ApartJson) -> float:
-    return max(peak.size or 0.0 for peak in (each.gradient, each.parameter) if peak)

@@ -36,16 +36,16 @@ def _part(kind: Any, value: Any) -> Any:
     return of(*value) if isinstance(value, tuple) else filled(of, value)
 
 
-def plain(document: Struct) -> dict[str, Any]:
-    """As plain data; JSON has no infinity: null says that one side is missing, or not a number."""
-    written = json.dumps(msgspec.to_builtins(document, enc_hook=_of_numpy))
+def plain(kind: type[Struct], source: object, **own: Any) -> dict[str, Any]:
+    """What is `filled`, as plain data; JSON has no infinity: null says that one side is missing, or not a number."""
+    written = json.dumps(msgspec.to_builtins(filled(kind, source, **own), enc_hook=_of_numpy))
     data: dict[str, Any] = json.loads(written, parse_constant=lambda constant: None)
     return data
 
 
-def text(document: Struct) -> str:
+def text(document: dict[str, Any]) -> str:
     """For eyes, too."""
-    return json.dumps(plain(document), indent=2)
+    return json.dumps(document, indent=2)
 
 
 def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:

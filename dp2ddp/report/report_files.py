@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 PAGES = (".html", ".htm")
 ENDINGS = (*PAGES, ".md")
 # By these a report is known as ours, and may be overwritten by the next one.
-_FIRST_LINE = (
-    "<!-- a report of dp2ddp, which the next one overwrites -->\n"  # of Markdown, which shows none of it
-)
+_FIRST_LINE = "<!-- a report of dp2ddp, which the next one overwrites -->\n"  # which Markdown does not show
 _GENERATOR = '<meta name="generator" content="dp2ddp">'  # report/page.html.j2
 _HEAD = 4096  # bytes of a page, in which that stands
 # What each kind of result is made into: a document, and JSON. Loaded when it is needed: converting has no numpy.
@@ -83,10 +81,8 @@ def report_text(result: ConversionReport | Report | Benchmark, ending: str) -> s
     document = _function(*words)(result)
     if ending not in PAGES:
         return _FIRST_LINE + markdown(document)
-    text: str = _function("html_form", "page")(
-        document, _function(*data)(result)
-    )  # jinja2 is loaded for pages only
-    return text
+    page = _function("html_form", "page")  # jinja2 is loaded for pages only
+    return str(page(document, _function(*data)(result)))
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:

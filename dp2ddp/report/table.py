@@ -6,12 +6,8 @@ import csv
 import io
 from collections.abc import Iterator
 
-import numpy as np
-
-from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.series import Doubles, Peak, Series, worst
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.report.bins import Doubles
-from dp2ddp.report.limits import worst
 from dp2ddp.report.result_document import Row, Table
 
 _MOST_PARAMETERS = 40
@@ -33,26 +29,20 @@ def steps_csv(verdict: Verdict) -> str:
 def furthest_parameters(verdict: Verdict) -> Iterator[Table]:
     """Which parameters come apart, the furthest first, and when; none where all have the same bits."""
     series = verdict.float64.series
-    if series is None or not len(series.steps):
-        return
-    both = np.nan_to_num(np.fmax(series.gradients, series.parameters), nan=0.0)
-    peaks = both.max(axis=0, initial=0.0)
-    order = [at for at in np.argsort(-peaks, kind="stable").tolist() if peaks[at] > 0]
-    if order:
-        caption = f"Parameters that come apart in float64: {len(order)} of {len(series.names)}"
-        rows = tuple(_furthest(series, at) for at in order[:_MOST_PARAMETERS])
+    if apart := series.apart if series else []:
         yield Table(
-            caption, ("gradient, at most", "at step", "value, at most", "at step"), rows, of="parameter"
+            f"Parameters that come apart in float64: {len(apart)} of {len(series.names) if series else 0}",
+            ("gradient, at most", "at step", "value, at most", "at step"),
+            tuple(
+                Row(each.name, (*_cells(each.gradient), *_cells(each.parameter)))
+                for each in apart[:_MOST_PARAMETERS]
+            ),
+            of="parameter",
         )
 
 
-def _furthest(series: Series, at: int) -> Row:
-    cells: list[str] = []
-    for values in (series.gradients[:, at], series.parameters[:, at]):
-        known = np.nan_to_num(values, nan=0.0)
-        step = int(known.argmax())
-        cells += [f"{known[step]:.1e}", str(series.steps[step])] if known[step] > 0 else ["the same bits", ""]
-    return Row(series.names[at], tuple(cells))
+def _cells(peak: Peak | None) -> tuple[str, str]:
+    return (f"{peak[0]:.1e}", str(peak[1])) if peak else ("the same bits", "")
 
 
 def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[str]]]:
@@ -68,7 +58,7 @@ def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[
     for label, series in (("float64", double), ("float32", single)):
         if series is not None:
             yield from _differences(label, series, count)
-    yield "furthest gradient in float64", furthest_names(double)
+    yield "furthest gradient in float64", double.furthest
 
 
 def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -76,13 +66,6 @@ def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, 
         yield f"{label} {kind} difference", _words(worst(values), count, 3)
     if series.noise is not None:
         yield f"{label} natural noise", _words(series.noise, count, 3)
-
-
-def furthest_names(series: Series) -> list[str]:
-    """At each step the parameter whose gradient is furthest apart; "" where none is."""
-    values = series.gradients
-    furthest = np.nan_to_num(values, nan=-1.0).argmax(axis=1) if values.size else []
-    return [series.names[at] if row[at] > 0 else "" for row, at in zip(values, furthest, strict=False)]
 
 
 def _words(values: Doubles, count: int, digits: int = 7) -> list[str]:

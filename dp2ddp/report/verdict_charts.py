@@ -1,4 +1,4 @@
-"""The charts of one verdict: how far the runs are apart at each step, their losses, their learning rates."""
+"""The charts of one verdict: how far the runs are apart at each step, and their losses."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dp2ddp.comparison.causes.words import names_text
-from dp2ddp.comparison.series import Series
-from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.series import Doubles, Series, worst
+from dp2ddp.comparison.tolerance import FACTOR, FLOAT64
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.report.bins import Doubles
 from dp2ddp.report.charts import COLUMNS, Curve, Plot, chart
-from dp2ddp.report.limits import nearest_limits, worst
 from dp2ddp.report.result_document import Chart
 from dp2ddp.report.scales import Differences, differences, linear
-from dp2ddp.report.table import furthest_names
-
-_MOST_GROUPS = 4  # of parameters, whose learning rates are drawn
 
 
 def charts(verdict: Verdict) -> Iterator[Chart]:
@@ -29,32 +24,24 @@ def charts(verdict: Verdict) -> Iterator[Chart]:
     yield chart(_differences(f"{key}-difference", verdict, series))
     if not np.isnan(series.losses).all():
         yield chart(_losses(f"{key}-loss", series))
-    if _varies(series):
-        yield chart(_rates(f"{key}-rate", series))
 
 
-def constant_rate(verdict: Verdict) -> str:
-    """A learning rate that stays as it is needs no chart: a sentence; "" for one that does not, or for none."""
-    series = verdict.float64.series
-    if (
-        series is None
-        or not len(series.steps)
-        or _varies(series)
-        or not np.isfinite(series.learning_rates).any()
-    ):
+def rates_text(verdict: Verdict) -> str:
+    """The learning rates in a sentence, of which the CSV has each; "" where there are none."""
+    rates = np.zeros(0) if verdict.float64.series is None else verdict.float64.series.learning_rates
+    known = rates[np.isfinite(rates)]
+    if not known.size:
         return ""
-    return f"Learning rate: {np.nanmax(series.learning_rates):.6g} in all steps, in both runs."
-
-
-def _varies(series: Series) -> bool:
-    rates = series.learning_rates[np.isfinite(series.learning_rates)]
-    return bool(rates.size and np.ptp(rates) > 0)
+    low, high = known.min(), known.max()
+    values = f"{low:.6g} in all steps" if low == high else f"{low:.6g} to {high:.6g}"
+    same = np.array_equal(rates[:, 0], rates[:, 1], equal_nan=True)
+    return f"Learning rate: {values}, {'the same' if same else 'not the same'} in both runs."
 
 
 def _differences(key: str, verdict: Verdict, series: Series) -> Plot:
     """The largest relative difference at each step, beside the natural noise and what is allowed."""
-    nearest = nearest_limits(verdict.float64, series)
-    curves = list(_difference_curves(series, nearest.sizes, verdict))
+    sizes, limits = _nearest_limits(verdict.float64, series)
+    curves = list(_difference_curves(series, sizes, verdict))
     first = verdict.float64.first
     parted = f" The runs part at step {first.step}." if first is not None else ""
     texts = "; ".join(f"{curve.name}: {_largest(curve.values)}" for curve in curves)
@@ -71,10 +58,30 @@ def _differences(key: str, verdict: Verdict, series: Series) -> Plot:
         scale=_scale(curves),
         form="{:.1e}",
         peaks=True,
-        band=Curve(f"allowed in float64: {FACTOR:g} times the natural noise", "allowed", nearest.limits),
+        band=Curve(f"allowed in float64: {FACTOR:g} times the natural noise", "allowed", limits),
         mark=(first.step, f"they part at step {first.step}") if first is not None else None,
-        words=("furthest", furthest_names(series)),
+        words=("furthest", series.furthest),
     )
+
+
+def _nearest_limits(comparison: Comparison, series: Series) -> tuple[Doubles, Doubles]:
+    """For each step the difference, of gradients or parameters, that is nearest to its limit, or furthest beyond it;
+    and that limit."""
+    sizes = [worst(values) for values in (series.gradients, series.parameters)]
+    allowed = [_limits(comparison, kind, len(series.steps)) for kind in ("gradient", "parameter")]
+    gradient, parameter = (
+        np.nan_to_num(size / limit, nan=-1.0, posinf=np.inf)
+        for size, limit in zip(sizes, allowed, strict=True)
+    )
+    second = parameter > gradient
+    return np.where(second, sizes[1], sizes[0]), np.where(second, allowed[1], allowed[0])
+
+
+def _limits(comparison: Comparison, kind: str, count: int) -> Doubles:
+    """What is allowed at each step, relative (comparison/tolerance.py): where no noise was measured it is one ulp."""
+    if comparison.natural is None:
+        return np.full(count, FACTOR * FLOAT64.epsilon)
+    return np.array([comparison.natural.allowed(kind, index) for index in range(count)])
 
 
 def _difference_curves(double: Series, sizes: Doubles, verdict: Verdict) -> Iterator[Curve]:
@@ -116,14 +123,17 @@ def _largest(values: Doubles) -> str:
 
 
 def _losses(key: str, series: Series) -> Plot:
-    """The losses of both runs at each step."""
+    """The losses of both runs over each other."""
     curves = list(_loss_curves(series.losses))
     ends = "; ".join(f"{curve.name} from {curve.values[0]:.4g} to {curve.values[-1]:.4g}" for curve in curves)
     note = "In float64, as passed to backward. "
     if len(series.steps) > COLUMNS:
         note += "Each point is the mean of some steps, in the area that they cover."
     summary = f"Losses that backward was called on. {ends}."
-    return _both(key, "Loss, both runs over each other", summary, note, series, curves)
+    finite = series.losses[np.isfinite(series.losses)]
+    scale = linear(float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf)))
+    title = "Loss, both runs over each other"
+    return Plot(key, title, summary, note, series.steps, curves, scale, "{:.6g}")
 
 
 def _loss_curves(losses: Doubles) -> Iterator[Curve]:
@@ -136,42 +146,3 @@ def _loss_curves(losses: Doubles) -> Iterator[Curve]:
         every = len(groups) == 1 and len(ranks) > 1
         name = "every rank" if every else f"rank {' and '.join(map(str, ranks))}"
         yield Curve(f"DDP, {name}", f"rank{index % 6}", losses[:, ranks[0] + 1])
-
-
-def _rates(key: str, series: Series) -> Plot:
-    """The learning rates of both runs at each step."""
-    rates = series.learning_rates
-    same = np.array_equal(rates[:, 0], rates[:, 1], equal_nan=True)
-    words = "The same in all steps." if same else "Not the same in all steps."
-    groups = list(_groups(rates))
-    if len(groups) > _MOST_GROUPS:
-        words += f" Drawn are {_MOST_GROUPS} of {len(groups)} groups of parameters; the CSV has all."
-    curves, ends = [], []
-    for index, (which, expected, actual) in enumerate(groups[:_MOST_GROUPS]):
-        of = "" if len(groups) == 1 else f", {which}"
-        curves.append(Curve(f"DataParallel{of}", "wide", expected))
-        curves.append(Curve(f"DDP, rank 0{of}", f"rank{index % 6}", actual))
-        known = expected[np.isfinite(expected)]
-        ends.append(
-            f"{which} from {known[0]:.4g} to {known[-1]:.4g}" if known.size else f"{which} on one side only"
-        )
-    summary = f"Learning rates under DataParallel: {'; '.join(ends)}. {words}"
-    return _both(key, "Learning rate", summary, words, series, curves)
-
-
-def _groups(rates: Doubles) -> Iterator[tuple[str, Doubles, Doubles]]:
-    """DataParallel's and rank 0's; groups whose rates are the same are one line."""
-    alike: dict[bytes, list[int]] = {}
-    for group in range(rates.shape[2]):
-        alike.setdefault(rates[:, :, group].tobytes(), []).append(group)
-    for groups in alike.values():
-        name = f"group{'s' * (len(groups) > 1)} {names_text(groups)}"
-        yield name, rates[:, 0, groups[0]], rates[:, 1, groups[0]]
-
-
-def _both(key: str, title: str, summary: str, note: str, series: Series, curves: Sequence[Curve]) -> Plot:
-    """Both runs over each other."""
-    values = np.concatenate([curve.values for curve in curves])
-    finite = values[np.isfinite(values)]
-    scale = linear(float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf)))
-    return Plot(key, title, summary, note, series.steps, curves, scale, "{:.6g}")

@@ -46,9 +46,13 @@ class RankStatus:
 
 
 def write_status(run_folder: Path, rank: int, status: RankStatus) -> None:
-    """Write or replace a rank's status, in one step: who reads never sees half of it."""
-    path = run_folder / f"rank{rank}.json"
-    path.with_suffix(".new").write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
+    """Write or replace a rank's status."""
+    write_whole(run_folder / f"rank{rank}.json", json.dumps(dataclasses.asdict(status)))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write or replace a file, in one step: who reads never sees half of it."""
+    path.with_suffix(".new").write_text(text, encoding="utf-8")
     os.replace(path.with_suffix(".new"), path)
 
 

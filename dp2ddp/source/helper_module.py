@@ -7,11 +7,8 @@ from dp2ddp.source.parsing import LINE_END
 
 NAME = "ddp_helpers"
 PACKAGE = "dp2ddp.helpers"  # the same, installed
-IMPORTED = (
-    f"{NAME}.",
-    f"{PACKAGE}.",
-    "dp2ddp.templates.",
-)  # what their names begin with; the last one, until 0.1
+# what their names begin with; the last one, until 0.1
+IMPORTED = (f"{NAME}.", f"{PACKAGE}.", "dp2ddp.templates.")
 FILE = f"{NAME}.py"
 OPENING = '"""What scripts need that dp2ddp converted'
 # The lines around helpers that a conversion has pasted into a script (--one-file).

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.keeping import FULL_BYTES
 from dp2ddp.trace.records import Final, FinalKind
@@ -70,9 +69,8 @@ class Models:
         names: dict[int, str] = {}
         tensors: dict[int, torch.Tensor] = {}
         for name, tensor in named_tensors(tables.values()):
-            if not (tensor.is_meta or isinstance(tensor, UninitializedTensorMixin)):
-                tensors[id(tensor)] = tensor
-                names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
+            tensors[id(tensor)] = tensor
+            names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
         return list(names.values()), [tensors[key] for key in names]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.trace.tensors import layout_of
@@ -77,8 +78,13 @@ def named_tensors(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]
     """The tensors that there are now, by the name they have in the model."""
     for module, table in tables:
         for name, tensor in table.items():
-            if tensor is not None and tensor.numel():
+            if tensor is not None and holds_numbers(tensor) and tensor.numel():
                 yield f"{module}.{name}" if module else name, tensor
+
+
+def holds_numbers(tensor: torch.Tensor) -> bool:
+    """Not one of the meta device, nor of a lazy module that was not called yet."""
+    return not (tensor.is_meta or isinstance(tensor, UninitializedTensorMixin))
 
 
 _Tables = tuple[Any, Any]  # of names and tensors; Any: a dict, or torch.jit's own class for it

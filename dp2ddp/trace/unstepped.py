@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.records import Layout, Source, Vector
-from dp2ddp.trace.tensor_names import buffer_tables, named_tensors, parameter_names
+from dp2ddp.trace.tensor_names import buffer_tables, holds_numbers, named_tensors, parameter_names
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
 
@@ -174,13 +173,9 @@ def no_vector() -> Vector:
 
 
 def _parameters(models: Iterable[nn.Module]) -> list[torch.Tensor]:
-    """Each once; those of lazy modules are not made yet."""
+    """Each once."""
     parameters = {id(each): each for root in models for each in root.parameters()}
-    return [
-        each
-        for each in parameters.values()
-        if not (each.is_meta or isinstance(each, UninitializedTensorMixin))
-    ]
+    return list(filter(holds_numbers, parameters.values()))
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:

@@ -1,22 +1,28 @@
-"""All trials of a script: on each number of devices, one after the other, and the report about them."""
+"""All trials of a script: on each number of devices, one after the other, and the report about them: verdicts, what
+became of the script, where it ran."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
+from dp2ddp.report.conversion_json import accepted_data
 from dp2ddp.report.counting import counted
+from dp2ddp.report.script_changes import ScriptChange, changes_of
+from dp2ddp.report.surroundings import surroundings
 from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
 from dp2ddp.runtime.process.server import Server
+from dp2ddp.source.read_source import read_source
 from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.prepare import SEED
 from dp2ddp.trial.runs import environment
-from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial_report import report_on
+from dp2ddp.trial.subject import Subject, subject_of
 
 _LOST = (
     "nothing was compared: DataParallel's losses are NaN or infinite from the first step on, and so is all that "
@@ -78,3 +84,42 @@ def how_far(numbers: Sequence[int], place: int, seconds: float) -> str:
         return ""
     left = seconds / sum(numbers[:place]) * sum(numbers[place:]) if place else None
     return f" ({place + 1} of {len(numbers)}{'' if left is None else f', about {clock(left)} for the rest'})"
+
+
+def report_on(
+    subject: Subject, script: str, verdicts: Sequence[Verdict], seconds: float, failure: RunError | None
+) -> Report:
+    """`script` as the user named it; `failure` is why there is no further verdict."""
+    made = subject.version.conversion
+    return Report(
+        script=script,
+        verdicts=tuple(verdicts),
+        launch=subject.version.launch,
+        convert=subject.convert,
+        seconds=seconds,
+        port=str(subject.port or ""),
+        changes=changes_of(made) if made else (_by_hand(subject),),
+        accepted=_accepted(subject),
+        surroundings=surroundings_of(subject),
+        failure=str(failure or ""),
+        failed=failure.details if failure else None,
+    )
+
+
+def _by_hand(subject: Subject) -> ScriptChange:
+    """A version of the user's own: what differs, without reasons."""
+    after = subject.version.data.decode("utf-8", "replace")
+    return ScriptChange(subject.name, subject.version.name, read_source(subject.script).text, after)
+
+
+def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
+    """Where and how it was verified, as (name, value); with the hazards that were accepted."""
+    files = [(subject.name, subject.script.read_bytes()), (subject.version.name, subject.version.data)]
+    accepted = "; ".join(str(answer["text"]) for answer in _accepted(subject))
+    return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())
+
+
+def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:
+    """The hazards of our conversion that a person has answered."""
+    made = subject.version.conversion
+    return tuple(accepted_data(made, answer) for answer in made.accepted) if made else ()

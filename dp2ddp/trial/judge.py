@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_taken
+from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
@@ -44,6 +44,7 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
     free, pair = runs.free, runs.lockstep or runs.free
     stage = pair.reference.stage
     _check_devices(pair, stage)
+    drawn = own_draws(Path(stage.aligned)) if stage.aligned else OwnDraws()
     outside, as_started = (Outside(subject, each, server, scratch) for each in (pair, free))
     verdict = Verdict(
         world=stage.world,
@@ -56,11 +57,11 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
         codes=(free.reference.code, free.other.code),
         last_words=as_started.last_words,
         seconds=(free.reference.seconds, free.other.seconds),
-        remarks=tuple(_remarks(subject, runs, pair, outside.files)),
+        remarks=tuple(_remarks(subject, runs, pair, outside.files, drawn.taken)),
         lockstep=runs.lockstep is not None,
         printed=outside.printed,
         aligned=runs.aligned,
-        hidden=tuple(_hidden_by_aligning(stage)),
+        hidden=drawn.faults,
         met=_met(free.other),
         unshared=tuple(_unseeded(stage)),
         unsteady=runs.unsteady,
@@ -83,9 +84,11 @@ def _check_devices(pair: Pair, stage: Stage) -> None:
 # ---- what is told beside the verdict
 
 
-def _remarks(subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparison) -> Iterator[str]:
+def _remarks(
+    subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparison, taken: int
+) -> Iterator[str]:
     yield from subject.remarks
-    free, stage = runs.free.compared, pair.reference.stage
+    free = runs.free.compared
     if runs.lockstep:
         assert free.natural is not None
         yield (
@@ -93,20 +96,11 @@ def _remarks(subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparis
             f"{free.natural.largest:.0e} apart, in which a fault could hide; so ranks took over DataParallel's "
             "parameters, optimizer state and buffers after each step, and each step was judged by itself"
         )
-    if taken := weights_taken(Path(stage.aligned))[0] if stage.aligned else 0:
+    if taken:
         yield f"the port's ranks began with other numbers in {taken} tensors, and were given DataParallel's"
     yield from written_outside((pair.left[0], pair.right[0]))
     if files.of_libraries:
         yield f"not judged, as it only says how a library was started: {'; '.join(files.of_libraries)}"
-
-
-def _hidden_by_aligning(stage: Stage) -> Iterator[str]:
-    """Where the aligned runs are what is judged: faults that they show to nobody."""
-    if stage.aligned:
-        folder = Path(stage.aligned)
-        _, unlike = weights_taken(folder)
-        yield from unshared(folder)
-        yield from ([unlike_text(unlike)] if unlike else [])
 
 
 def _unseeded(stage: Stage) -> Iterator[str]:
@@ -169,17 +163,14 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
     return with_aligned(causes, aligned) if aligned else causes
 
 
-def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scratch: Path) -> Aligned:
-    """What a pair of aligned runs says, with the causes of what still differs.
-
-    `folder`: what they left (aligned_orders.py).
-    """
+def aligned_pair(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Aligned:
+    """What a pair of aligned runs says, with the causes of what still differs."""
     outside = Outside(subject, pair, server, scratch)
     reference, ranks = pair.traces
     compared = outside.stdout, outside.printing_ranks, outside.files
     evidence = Evidence(len(ranks), reference, ranks, pair.compared, *compared, random_only=False)
-    taken, unlike = weights_taken(folder)
-    return Aligned(pair.compared, unshared(folder), diagnose(evidence), unlike, taken, *compared)
+    drawn = own_draws(Path(str(pair.reference.stage.aligned)))
+    return Aligned(pair.compared, drawn.unshared, diagnose(evidence), drawn.unlike, drawn.taken, *compared)
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:

@@ -96,10 +96,10 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         every=subject.options.every,
         dtype=kind.dtype,
         nudged=kind.nudged,
-        aligned=str(order_folder(kind.dtype, world, scratch)) if kind.aligned else None,
+        aligned=str(scratch / f"order-{kind.dtype}-{world}") if kind.aligned else None,
         lockstep=str(scratch / f"lockstep-{world}") if kind.lockstep else None,
         rank_order=kind.dtype == "float32",
-        sample_streams=subject.sample_streams,
+        sample_streams=subject.rows_by_rank,
         seed=SEED,
         real=False,
         own_hashes=mode == "ddp" and subject.own_hashes,
@@ -124,11 +124,6 @@ def _files(subject: Subject, mode: Mode, converted: Path) -> dict[Path, bytes]:
 def _real(path: Path) -> Path:
     """Where a file is, whatever links lead to it; the helpers' name is not followed: another folder's may be behind."""
     return path.parent.resolve() / path.name if path.name == FILE else path.resolve()
-
-
-def order_folder(dtype: str, world: int, scratch: Path) -> Path:
-    """Where an aligned pair leaves the order of its batches."""
-    return scratch / f"order-{dtype}-{world}"
 
 
 def _name_of_converted(subject: Subject) -> str:

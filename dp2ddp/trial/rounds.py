@@ -7,7 +7,7 @@ so that the others have enough, gets a new scratch copy and comes again in a nex
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial.memory import Need, empty_need, expected_need, how_many_at_once, room_text
 from dp2ddp.trial.memory_watch import MemoryWatch
-from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept
+from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, reference_of, show, start
 from dp2ddp.trial.space import check_space, free_space
 from dp2ddp.trial.subject import Subject
@@ -50,12 +50,12 @@ class Rounds:
     server: Server
     scratch: Path
     progress: Progress
-    prepare: Callable[[RunKind], Prepared]
+    copies: ExitStack  # closes those of all runs, when all is compared
     peaks: dict[Mode, int] = field(default_factory=dict)  # bytes: the most that a run of a mode held
     memory: tuple[HeldMemory, ...] = ()  # of all runs
     in_turn: bool = False  # they did not all run at once
 
-    def run(self, kinds: Sequence[RunKind], *, together: bool = False) -> list[tuple[Prepared, Run]]:
+    def run(self, *kinds: RunKind, together: bool = False) -> list[tuple[Prepared, Run]]:
         """All these runs, in their order; RunError if one fails.
 
         together: each waits for the others, so all have to run at once.
@@ -82,6 +82,7 @@ class Rounds:
                 else:
                     self._note(run, memory_watch.peaks.get(folder, 0))
                     done[each.place] = ready, run
+        self.progress.begin("comparing")
         return [done[place] for place in range(len(kinds))]
 
     def _prepare(self, now: Sequence[_Waiting], copies: int) -> list[Prepared]:
@@ -89,9 +90,14 @@ class Rounds:
         self.progress.begin("copying the folder")
         check_space(self.scratch, 0, copies)
         before = free_space(self.scratch)
-        prepared = [self.prepare(now[0].kind)]
+        prepared = [self._copied(now[0].kind)]
         check_space(self.scratch, before - free_space(self.scratch), copies - 1)
-        return [*prepared, *(self.prepare(each.kind) for each in now[1:])]
+        return [*prepared, *(self._copied(each.kind) for each in now[1:])]
+
+    def _copied(self, kind: RunKind) -> Prepared:
+        prepared = prepare(self.subject, kind, self.world, self.scratch)
+        self.copies.callback(prepared.copies.close)
+        return prepared
 
     def _run_round(
         self, prepared: Sequence[Prepared], stages: Sequence[Stage], together: bool

@@ -116,9 +116,8 @@ def raise_or_report(
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         words = last_words(run)
-        if (
-            words and run.failure.kind == "crash"
-        ):  # a hang's own traceback would stand in front of where ranks wait
+        # a hang's own traceback would stand in front of where ranks wait
+        if words and run.failure.kind == "crash":
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None

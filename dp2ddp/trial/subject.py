@@ -35,9 +35,8 @@ class Version:
 
     data: bytes
     name: str
-    modules: Mapping[Path, bytes] = field(
-        default_factory=dict
-    )  # local ones converted with it, by their own places
+    # local ones converted with it, by their own places
+    modules: Mapping[Path, bytes] = field(default_factory=dict)
     launch: str = ""  # the line that starts it
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
@@ -57,15 +56,14 @@ class Subject:
     mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
     local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
     own_hashes: bool = True  # each rank has other hashes of strings, as under torchrun: the user has set none
-    sample_streams: bool = (
-        False  # each sample draws from a stream of its own (runtime/perturb/sample_streams.py)
-    )
+    # each rank may load and judge rows of its own, and still mean the same; what convert writes in DataParallel's place
+    # draws the same numbers, and has to show it
+    rows_by_rank: bool = False
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
     float32: bool = True  # trained in float32 as well, which shows what doubles hide
     port: Path | None = None  # the user's own version, which runs where it lies
-    hidden: tuple[
-        str, ...
-    ] = ()  # of a library that wraps by itself: what it does, and does otherwise on ranks
+    # of a library that wraps by itself: what it does, and does otherwise on ranks
+    hidden: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()  # arguments of another launcher, which the port asks for (launches.py)
     variables: tuple[tuple[str, str], ...] = ()  # and variables
     changed_since: Path | None = None  # a converted script that lies there, and is another one
@@ -74,14 +72,6 @@ class Subject:
     def worlds(self) -> tuple[int, ...]:
         """The numbers of devices that it is verified on."""
         return self.options.worlds or (self.version.world or 2,)
-
-    @property
-    def rows_by_rank(self) -> bool:
-        """Whether each rank may load and judge rows of its own, and still mean the same.
-
-        What convert writes in DataParallel's place draws the same numbers, and has to show it.
-        """
-        return bool(self.port or self.hidden)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -146,7 +136,7 @@ def subject_of(options: VerifyOptions) -> Subject:
         version=version,
         mended=mended_files_of(project, options.progress.warn),
         local_files=tuple(each.source.path.resolve() for each in project.modules if each.source.path),
-        sample_streams=port is not None or bool(hidden),
+        rows_by_rank=port is not None or bool(hidden),
         hidden=hidden,
         module=module,
         folder=folder_of(script),

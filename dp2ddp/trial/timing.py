@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
-from dp2ddp.costs.readings import RANK, Counted, Timed, read_counted, read_failures, read_timed
+from dp2ddp.costs.readings import RANK, Counted, Reading, Timed, read, read_failures
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
@@ -28,12 +28,12 @@ from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.report.counting import counted
 from dp2ddp.report.quantities import NAMES
-from dp2ddp.runtime.process.run import Run, Running
+from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.all_trials import how_it_ended
+from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
@@ -47,11 +47,9 @@ from dp2ddp.trial.runs import (
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
-from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
-Starter = Callable[[Stage, ExitStack], Running]
 
 
 def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
@@ -183,13 +181,8 @@ class _Bencher:
 
     def _count(self, subject: Subject, mode: Mode, world: int) -> tuple[Counted, ...]:
         self.progress.begin(f"{counted(world, 'device')}, {NAMES[mode]}: counting")
-        room, readings = self._room(), self._folder()
-        prepared = self._prepared(subject, mode, world, room)
         warm_up = min(BEFORE_COUNTED, self.options.warm_up)
-        stage = replace(prepared.stage, counted=str(readings), warm_up=warm_up, steps=COUNTED)
-        run = self._run(subject, prepared, stage, lambda stage, _: self.server.start(stage))
-        counts = read_counted(readings, stage.ranks)
-        self._check(run, room, readings, [reading.steps for reading in counts])
+        _, counts = self._measured(subject, mode, world, Counted, warm_up, COUNTED)
         self.progress.say(f"{counted(world, 'device')}, {NAMES[mode]}: counted")
         return counts
 
@@ -219,24 +212,43 @@ class _Bencher:
             return None
 
     def _timed(self, subject: Subject, mode: Mode, world: int) -> tuple[Timed, ...]:
-        room, readings = self._room(), self._folder()
-        prepared = self._prepared(subject, mode, world, room)
-        warm_up, steps = self.options.warm_up, self.options.steps - self.options.warm_up
-        stage = replace(prepared.stage, timed=str(readings), warm_up=warm_up, steps=steps)
-        run = self._run(
-            subject, prepared, stage, lambda stage, stack: start_alone(stage, users_environment(), stack)
-        )
-        timed = read_timed(readings, stage.ranks)
-        self._check(run, room, readings, [reading.steps for reading in timed])
+        warm_up = self.options.warm_up
+        run, timed = self._measured(subject, mode, world, Timed, warm_up, self.options.steps - warm_up)
         if any(not reading.seconds for reading in timed):
             raise RunError(self._too_few(run, timed))
         return timed
 
-    def _run(self, subject: Subject, prepared: Prepared, stage: Stage, start: Starter) -> Run:
+    def _measured(
+        self, subject: Subject, mode: Mode, world: int, kind: type[Reading], warm_up: int, steps: int
+    ) -> tuple[Run, tuple[Reading, ...]]:
+        """A run with copies of its own, and what each of its processes measured."""
+        self._rooms += 1
+        room, readings = (self.scratch / f"{name}{self._rooms}" for name in ("run", "readings"))
+        with full_disk_is_said():
+            check_space(self.scratch, 0, 1)
+            prepared = prepare(subject, RunKind(mode, "float32"), world, room)
+        stage = replace(
+            prepared.stage,
+            trace=None,
+            rank_order=False,
+            sample_streams=False,
+            timed=str(readings) if kind is Timed else None,
+            counted=str(readings) if kind is Counted else None,
+            warm_up=warm_up,
+            steps=steps,
+            real=not self.options.virtual,
+        )
+        run = self._run(subject, prepared, stage)
+        measured = read(readings, stage.ranks, kind)
+        self._check(run, room, readings, [reading.steps for reading in measured])
+        return run, measured
+
+    def _run(self, subject: Subject, prepared: Prepared, stage: Stage) -> Run:
         with ExitStack() as stack:
             stack.callback(prepared.copies.close)
             stack.enter_context(originals_kept([prepared]))
-            running = start(replace(stage, real=not self.options.virtual), stack)
+            alone = bool(stage.timed)
+            running = start_alone(stage, users_environment(), stack) if alone else self.server.start(stage)
             stack.callback(running.kill)
             memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
             (run,) = memory_watch.watch(
@@ -246,22 +258,6 @@ class _Bencher:
             )
         self._made += 1
         return run
-
-    def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
-        plain = replace(subject, sample_streams=False)
-        with full_disk_is_said():
-            check_space(self.scratch, 0, 1)
-            prepared = prepare(plain, RunKind(mode, "float32"), world, room)
-        return replace(prepared, stage=replace(prepared.stage, trace=None, rank_order=False))
-
-    def _room(self) -> Path:
-        """A new folder for a run."""
-        self._rooms += 1
-        return self.scratch / f"run{self._rooms}"
-
-    def _folder(self) -> Path:
-        """For its readings."""
-        return self.scratch / f"readings{self._rooms}"
 
     def _check(self, run: Run, room: Path, readings: Path, steps: Sequence[int]) -> None:
         """RunError where a rank left no reading, or took no step; then the copies go."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dp2ddp.costs.readings import Timed, read_timed
+from dp2ddp.costs.readings import Timed, read
 
 # each program is a child of one that has torch, and ends as the clock ends it, or by itself
 PROGRAM = """
@@ -72,7 +72,7 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Timed]:
         [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    return {found.name: read_timed(found, range(1))[0] for found in folder.iterdir()}
+    return {found.name: read(found, range(1), Timed)[0] for found in folder.iterdir()}
 
 
 def test_a_step_is_one_of_the_optimizer_that_steps_first(timed: dict[str, Timed]) -> None:

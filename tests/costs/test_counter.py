@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.costs.readings import Counted, Sent, read_counted
+from dp2ddp.costs.readings import Counted, Sent, read
 from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
@@ -87,7 +87,7 @@ def counted(server: Server, folder: Path, code: str, mode: Mode, **more: Any) ->
     )  # fmt: skip
     run = watch([server.start(stage)], 60)[0]
     assert run.failure is None, run.output(0, "err")
-    return read_counted(folder / "counted", stage.ranks)
+    return read(folder / "counted", stage.ranks, Counted)
 
 
 @pytest.fixture(scope="module")

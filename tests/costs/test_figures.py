@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2ddp.costs.figures import figures, spread, with_rows_of
-from dp2ddp.costs.readings import Counted, Sent, Timed, read_counted, read_timed, write
+from dp2ddp.costs.readings import Counted, Sent, Timed, read, write
 from dp2ddp.costs.result import Measured, Sameness
 
 PLAIN = Timed(
@@ -82,5 +82,5 @@ def test_readings_come_back_as_they_were_written(tmp_path: Path) -> None:
     counted = Counted(6, {"send": Sent(1, 2.5)}, {"weights": Sent(1, 4)}, 1.5, {"item": 0.5}, (1, 2), 44)
     write(counted, tmp_path / "counted", 0)
     write(PLAIN, tmp_path / "timed", 1)
-    assert read_counted(tmp_path / "counted", range(2)) == (counted,)
-    assert read_timed(tmp_path / "timed", range(2)) == (PLAIN,)
+    assert read(tmp_path / "counted", range(2), Counted) == (counted,)
+    assert read(tmp_path / "timed", range(2), Timed) == (PLAIN,)

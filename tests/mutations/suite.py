@@ -20,7 +20,7 @@ from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
 from dp2ddp.trial.pair import Pair
-from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, prepare
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import MODES
 from tests.diffs import Script, scripts
@@ -99,7 +99,7 @@ class Suite:
         kinds = [RunKind(mode, "float64", aligned=True) for mode in MODES]
         left, right = (self._run(subject, kind, room, copies) for kind in kinds)
         pair = Pair(left, right, FLOAT64, port=True)
-        return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
+        return aligned_pair(subject, pair, self._server, room)
 
     def reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:
@@ -138,5 +138,5 @@ def subject_of(change: Change) -> Subject:
         name="train.py",
         version=Version(change.text.encode(), "train_ddp.py"),
         folder=folder,
-        sample_streams=True,
+        rows_by_rank=True,
     )

@@ -109,7 +109,7 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
         name="train.py",
         version=Version(converted.read_bytes(), "train_ddp.py", starts_ranks=starts_its_ranks(converted)),
         folder=folder,
-        sample_streams=True,
+        rows_by_rank=True,
         torchrun=False,
         port=converted,
     )

@@ -14,7 +14,7 @@ import pytest
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.errors import SourceError
-from dp2ddp.report.bins import bins_of
+from dp2ddp.report.charts import bins_of
 from dp2ddp.report.report_files import check_target, write_report
 from dp2ddp.report.script_changes import diff_lines
 from tests.report.forms import markdown, page
@@ -143,21 +143,31 @@ def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
         assert markdown(failed).startswith("## \N{WARNING SIGN}")
 
 
-def test_learning_rates_of_all_groups_are_drawn_those_that_are_the_same_once() -> None:
+def test_learning_rates_are_told_in_a_sentence_and_each_stands_in_the_csv() -> None:
     verdict = same()
     assert verdict.float64.series is not None
     rates = verdict.float64.series.learning_rates
     grouped = dataclasses.replace(
-        verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 7], 2)
+        verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 8], 2)
     )
+    low, high = rates.min() / 8, rates.max()
     text = page(
         report(dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, series=grouped)))
     )
-    assert "DDP, rank 0, groups 0, 1" in text
-    assert "DDP, rank 0, group 2" in text
+    assert f"Learning rate: {low:.6g} to {high:.6g}, the same in both runs." in text
     assert "learning rate rank 0, group 2" in urllib.parse.unquote(text)
-    alone = page(report(same()))
-    assert "group 0" not in Elements(alone).text.replace("Learning rates under DataParallel: group 0", "")
+
+
+def test_a_script_whose_gradients_are_of_no_parameter_has_a_page() -> None:
+    """torch.autograd.grad with respect to the inputs: there are losses, and no parameter is furthest apart."""
+    verdict = same()
+    assert verdict.float64.series is not None
+    none = np.zeros((len(verdict.float64.series.steps), 0))
+    series = dataclasses.replace(verdict.float64.series, names=(), gradients=none, parameters=none)
+    text = page(
+        report(dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, series=series)))
+    )
+    assert "Difference at each step" in text
 
 
 def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:

@@ -52,14 +52,13 @@ def test_a_script_that_does_nothing_beside_its_trainer_is_its_own_ddp_version(
     assert (found.port, found.version.data.decode()) == (found.script, TRAINER.replace("ROWS", "16"))
     assert "transformers.Trainer wraps the model by itself" in found.remarks[0]
     assert "filled up" in found.remarks[1]
-    assert found.sample_streams
+    assert found.rows_by_rank
 
 
 def test_what_a_script_does_beside_it_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = subject(tmp_path, monkeypatch, TRAINER + "print('done')\n")
     assert found.port is None
     assert b"join_ranks()" in found.version.data
-    assert found.sample_streams
     assert found.rows_by_rank
 
 

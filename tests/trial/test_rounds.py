@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,15 +124,15 @@ def test_runs_that_were_ended_to_make_room_begin_anew(
 
 
 def test_what_does_not_fit_though_all_of_it_has_to_run_at_once_is_not_begun(
-    subject: Subject, machine: Machine, server: Server, tmp_path: Path
+    subject: Subject, machine: Machine, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.free = GB
-    made = rounds.Rounds(subject, 2, server, tmp_path, Heard(), prepare=lambda kind: pytest.fail("begun"))
+    monkeypatch.setattr(rounds, "prepare", lambda *arguments: pytest.fail("begun"))
     kinds = [rounds.RunKind("dp", "float64", lockstep=True), rounds.RunKind("ddp", "float64", lockstep=True)]
     with pytest.raises(
         RunError, match=r"2 runs have to run at once, and do not fit: 1.1 GB are free of the 34.4 GB"
     ):
-        made.run(kinds, together=True)
+        rounds.Rounds(subject, 2, server, tmp_path, Heard(), ExitStack()).run(*kinds, together=True)
 
 
 def test_a_script_that_asks_for_too_much_is_not_said_to_crash(

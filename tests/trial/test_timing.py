@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from dp2ddp.costs.readings import Timed, read_timed, write_or_say_why
+from dp2ddp.costs.readings import Timed, read, write_or_say_why
 from dp2ddp.costs.result import Sameness
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions, VerifyOptions
@@ -119,7 +119,7 @@ def test_why_there_is_no_reading_is_told_as_it_is(
         SILENT,
         count=9,
     )
-    steps = [reading.steps for reading in read_timed(folder, range(1))]
+    steps = [reading.steps for reading in read(folder, range(1), Timed)]
     with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
         bencher._check(run, tmp_path / "room", folder, steps)
 
@@ -139,7 +139,7 @@ def no_room(monkeypatch: pytest.MonkeyPatch, also_of_reason: bool) -> None:
 
 def test_a_reading_is_written_whole(tmp_path: Path) -> None:
     write_or_say_why(lambda: Timed(virtual=True, steps=9), tmp_path, 0)
-    assert [reading.steps for reading in read_timed(tmp_path, range(1))] == [9]
+    assert [reading.steps for reading in read(tmp_path, range(1), Timed)] == [9]
     assert unwritten_readings(tmp_path, timed_run(tmp_path / "run", ended=True)) == ""
 
 

@@ -1,25 +1,19 @@
 """Every cause that diagnosis knows, read from `entries/`: one Markdown file a cause, named by its code.
 
-A file begins with front matter, one `key: value` a line between two lines of `---`:
-
-    title   what is wrong, one sentence, in the user's words
-    family  one of FAMILIES
-    order   a whole number: its place in the family, for what comes first makes what comes later
-    rules   of the codemod, whose edits could bring the cause about in a conversion (may be left out)
-    brings  codes of causes that it makes look wrong as well (may be left out)
-
-and goes on with two sections of prose, `## Signature` and `## What to change`. `{W}` stands for the number of
-devices. The site has a page of them (`page.py`).
+A file begins with front matter, one `key: value` a line between two lines of `---`, and goes on with two sections of
+prose, `## Signature` and `## What to change`: the fields of a CatalogueEntry. The site has a page of them all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Annotated
 
-from dp2ddp.comparison.causes.cause import CatalogueEntry
+from msgspec import Meta, Struct, ValidationError, convert, field
+
 from dp2ddp.errors import SourceError
 
 # from cause to effect; the headings of the page
@@ -34,19 +28,30 @@ FAMILIES: Mapping[str, str] = {
     "computation": "The computation",
     "outside": "Outside",
 }
+Text = Annotated[str, Meta(min_length=1)]
+Family = Annotated[str, Meta(pattern=f"^({'|'.join(FAMILIES)})$")]
+Count = Annotated[int, Meta(ge=0)]
 
-_FRONT_MATTER = re.compile(r"---\n(.*?)^---\n(.*)", re.DOTALL | re.MULTILINE)
-_KEYS, _LISTS = ("title", "family", "order"), ("rules", "brings")
-_SECTIONS = ("Signature", "What to change")
+
+class CatalogueEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause as its file describes it; `{W}` stands for the number of devices."""
+
+    code: str
+    title: Text  # what is wrong, one sentence, in the user's words
+    family: Family
+    order: Count  # place in its family: what comes first makes what comes later
+    rules: tuple[str, ...] = ()  # of the codemod: whose edits could bring it about in a conversion of ours
+    brings: tuple[str, ...] = ()  # codes of what it makes look wrong as well
+    signature: Text = field(name="Signature")  # what is looked at, and when it fits
+    advice: Text = field(name="What to change")
 
 
 @cache
 def catalogue() -> Mapping[str, CatalogueEntry]:
     """Entries by code, from cause to effect. Read once, when the first one is needed."""
-    folder = files("dp2ddp.comparison.causes").joinpath("entries")
     entries = [
         parse_entry(file.name.removesuffix(".md"), file.read_text(encoding="utf-8"))
-        for file in folder.iterdir()
+        for file in files("dp2ddp.comparison.causes").joinpath("entries").iterdir()
         if file.name.endswith(".md")
     ]
     families = list(FAMILIES)
@@ -55,49 +60,49 @@ def catalogue() -> Mapping[str, CatalogueEntry]:
 
 
 def parse_entry(code: str, text: str) -> CatalogueEntry:
-    """The entry that a file `entries/CODE.md` holds.
-
-    Raises SourceError, in one line, when a key or a section is missing or unknown, or a value is none of its kind.
-    """
-    parts = _FRONT_MATTER.fullmatch(text)
-    if parts is None:
-        raise _error(code, "does not begin with front matter between two lines of ---")
-    pairs = [line.partition(":") for line in parts[1].splitlines()]
-    values = {key.strip(): value.strip() for key, _, value in pairs}
-    _check(code, values, "key", "", _KEYS, _LISTS)
-    _, *texts = re.split(r"^## (.*)$", parts[2], flags=re.MULTILINE)
+    """The entry that a file `entries/CODE.md` holds; SourceError, in one line, where it is none."""
+    head, _, prose = text.removeprefix("---\n").partition("\n---\n")
+    pairs = (line.partition(":") for line in head.splitlines() if line)
+    given = {key.strip(): value.strip() for key, _, value in pairs}
+    lists = {key: re.findall(r"[^\s,]+", given[key]) for key in given.keys() & {"rules", "brings"}}
+    _, *parts = re.split(r"^## (.*)$", prose, flags=re.MULTILINE)
     # as one line: what prints it breaks lines by itself
-    prose = {
-        title.strip(): " ".join(text.split()) for title, text in zip(texts[::2], texts[1::2], strict=True)
-    }
-    _check(code, prose, "section", "section: ", _SECTIONS)
-    if values["family"] not in FAMILIES:
-        raise _error(code, f"family is {values['family']}, and none of {', '.join(FAMILIES)}")
-    if not values["order"].isdecimal():
-        raise _error(code, f"order is {values['order']}, and no whole number")
-    rules, brings = (tuple(re.findall(r"[^\s,]+", values.get(key, ""))) for key in _LISTS)
-    signature, advice = (prose[title] for title in _SECTIONS)
-    return CatalogueEntry(
-        code, values["title"], signature, advice, values["family"], int(values["order"]), rules, brings
+    sections = {title: " ".join(text.split()) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+    try:
+        return convert({"code": code, **given, **lists, **sections}, CatalogueEntry, strict=False)
+    except ValidationError as error:
+        raise SourceError(f"comparison/causes/entries/{code}.md: {error}") from error
+
+
+def page() -> str:
+    """The catalogue as a page of the site (docs/conf.py), Markdown."""
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Causes"
+    yield ""
+    yield "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in"
+    yield "figures; the report shows them, and what to change. W is the number of devices."
+    for family, title in FAMILIES.items():
+        yield from ("", f"## {title}", "")
+        for entry in catalogue().values():
+            if entry.family == family:
+                yield from _entry(entry)
+
+
+def _entry(entry: CatalogueEntry) -> Iterator[str]:
+    title, signature, advice = (
+        each.replace("{W}", "W") for each in (entry.title, entry.signature, entry.advice)
     )
-
-
-def _check(
-    code: str,
-    given: Mapping[str, str],
-    what: str,
-    before: str,
-    needed: Sequence[str],
-    free: Sequence[str] = (),
-) -> None:
-    """SourceError if something is missing, or unknown."""
-    for name in needed:
-        if not given.get(name):
-            raise _error(code, f"has no {before}{name}")
-    for name in given:
-        if name not in (*needed, *free):
-            raise _error(code, f"has an unknown {what}: {name}")
-
-
-def _error(code: str, text: str) -> SourceError:
-    return SourceError(f"comparison/causes/entries/{code}.md {text}")
+    yield from (
+        f"### {entry.code}",
+        "",
+        title,
+        "",
+        f"- Signature: {signature}",
+        f"- What to change: {advice}",
+    )
+    if entry.rules:
+        yield f"- In a conversion of ours: {', '.join(entry.rules)}"
+    yield ""

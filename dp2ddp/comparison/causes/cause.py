@@ -21,20 +21,6 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class CatalogueEntry:
-    """A cause as its file in `entries/` describes it (catalogue.py); `{W}` stands for the number of devices."""
-
-    code: str
-    title: str
-    signature: str  # what is looked at, and when it fits
-    advice: str
-    family: str  # a key of catalogue.FAMILIES
-    order: int  # place in its family: what comes first makes what comes later
-    rules: tuple[str, ...] = ()  # of the codemod: whose edits could bring it about in a conversion of ours
-    brings: tuple[str, ...] = ()  # codes of what it makes look wrong as well
-
-
-@dataclass(frozen=True)
 class Finding:
     """What a family of signatures says: a code of the catalogue, how well it fits, and the figures."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.batch_signatures import batches_of, drawn
-from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.comparison.causes.cause import CatalogueEntry, Finding, finding
+from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
+from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import sum_text
 

@@ -13,40 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.runtime.collective_names import BETWEEN_TWO, COLLECTIVES
 from dp2ddp.runtime.hang.stacks import users_line
 from dp2ddp.taps import Inside, Taps
 
-COLLECTIVES = (
-    "all_gather",
-    "all_gather_coalesced",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_gather_single",
-    "all_reduce",
-    "all_reduce_coalesced",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "gather_object",
-    "gather_into_tensor",
-    "irecv",
-    "isend",
-    "monitored_barrier",
-    "recv",
-    "recv_object_list",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "reduce_scatter_single",
-    "scatter",
-    "scatter_object_list",
-    "send",
-    "send_object_list",
-)
 _OF_GROUPS = ("init_process_group", "new_group", "destroy_process_group")  # which all ranks have to call, too
 
 
@@ -108,8 +78,6 @@ def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 KEPT = 64
 _BYTES = 256  # of an entry
-# calls that only some ranks make, by design
-_BETWEEN_TWO = {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
 
 
 @dataclass(frozen=True)
@@ -128,8 +96,8 @@ class CollectiveCall:
 
     @property
     def meets_all(self) -> bool:
-        """Whether all ranks take part in it, and not a group of some."""
-        return not self.group and self.name not in _BETWEEN_TWO
+        """Whether all ranks take part in it, and not a group of some, or two."""
+        return not self.group and self.name not in BETWEEN_TWO.split()
 
 
 class CallRing:

@@ -35,11 +35,11 @@ import xxhash
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
 from dp2ddp.runtime.perturb.sample_streams import plain_index
+from dp2ddp.runtime.run_folder import write_whole
 from dp2ddp.taps import Taps
 from dp2ddp.trace import aligned_orders as orders
 from dp2ddp.trace.aligned_orders import Batch, Epoch, Order, Weights, leave, read_batches
@@ -236,9 +236,7 @@ def _all_agree(folder: Path, module: nn.Module, rank: int, world: int, attempt: 
     digest = xxhash.xxh3_64()
     for parameter in module.parameters():
         digest.update(as_bytes(parameter))
-    own = folder / f"weights-{rank}-{attempt}"
-    own.with_suffix(".new").write_text(digest.hexdigest(), encoding="utf-8")
-    own.with_suffix(".new").rename(own)
+    write_whole(folder / f"weights-{rank}-{attempt}", digest.hexdigest())
     paths = [folder / f"weights-{other}-{attempt}" for other in range(world)]
     until = time.monotonic() + _TIMEOUT
     while not all(path.exists() for path in paths):
@@ -279,8 +277,7 @@ def _moments(tensor: torch.Tensor) -> tuple[float, float, float]:
 def _tensors() -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and buffers of all models alive, by name, each once."""
     tables = {id(table): (name, table) for name, table in tensor_tables(living_roots())}
-    seen: set[int] = set()
+    first: dict[int, tuple[str, torch.Tensor]] = {}
     for name, tensor in named_tensors(tables.values()):
-        if not (id(tensor) in seen or tensor.is_meta or isinstance(tensor, UninitializedTensorMixin)):
-            seen.add(id(tensor))
-            yield name, tensor
+        first.setdefault(id(tensor), (name, tensor))
+    yield from first.values()

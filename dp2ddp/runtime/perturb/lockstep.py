@@ -22,6 +22,7 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from dp2ddp.runtime.processes import has_ended
+from dp2ddp.runtime.run_folder import write_whole
 from dp2ddp.trace.tensor_names import KnownOptimizer, living_roots, parameters_of
 from dp2ddp.trace.tensors import as_kind_of, as_real
 
@@ -53,9 +54,7 @@ class _Run:
         self._over: set[str] = set()
         self._looked_at: dict[str, float] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        note = folder / f"{name}.new"
-        note.write_text(str(os.getpid()))
-        note.rename(folder / f"{name}.pid")
+        write_whole(folder / f"{name}.pid", str(os.getpid()))
 
     def leave(self, optimizer: Any, followers: int) -> None:
         from safetensors.torch import save_file

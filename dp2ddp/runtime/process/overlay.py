@@ -119,12 +119,8 @@ def compiled_cells(name: str, text: str) -> list[CodeType]:
         for statement in inside:
             ast.increment_lineno(statement, -start)
         codes.append(compile(ast.Module(inside, []), place, "exec", flags, dont_inherit=True))
-        linecache.cache[place] = (
-            0,
-            None,
-            lines[start:end],
-            place,
-        )  # for tracebacks; nothing looks for such a file
+        # for tracebacks; nothing looks for such a file
+        linecache.cache[place] = (0, None, lines[start:end], place)
     return codes
 
 

@@ -46,7 +46,7 @@ _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
 _END = 10.0  # seconds more once the script is over on all ranks: the interpreter ends
 _LONG = 60.0  # seconds for which ranks may wait for one of them without a word
-_GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
+GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ def _passing_interrupts_on(process: Process) -> Iterator[None]:
     except KeyboardInterrupt:
         process.interrupt()
         with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(_GRACE)
+            process.wait(GRACE)
         raise
     finally:
         process.kill()

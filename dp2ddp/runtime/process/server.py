@@ -13,14 +13,13 @@ from typing import Any
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.process import launch_command
-from dp2ddp.runtime.process.run import rank_codes
+from dp2ddp.runtime.process.run import GRACE, rank_codes
 from dp2ddp.runtime.process.timeout import Timeout
 from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.run_folder import prepare_run_folder, read_status
 from dp2ddp.runtime.stage import Stage
 
 _LOOK = 0.005  # seconds between two looks
-_GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
 class Server:
@@ -149,7 +148,7 @@ class Forked:
             return tuple(None if rank in self._killed else code for rank, code in sorted(ended.items()))
         if any(ended.values()) and self._failed_at is None:
             self._failed_at = time.monotonic()
-        if self._failed_at is not None and time.monotonic() - self._failed_at > _GRACE:
+        if self._failed_at is not None and time.monotonic() - self._failed_at > GRACE:
             self.kill()
         return None
 

@@ -84,10 +84,8 @@ _OF_CUDA: dict[str, Any] = {
     "memory_snapshot": [],
     "host_memory_stats host_memory_stats_as_nested_dict": {},
 }
-_OF_NVTX = {  # marks for a profiler that is not there
-    "range_push range_pop range_start": 0,
-    "range_end mark": None,
-}
+# marks for a profiler that is not there
+_OF_NVTX = {"range_push range_pop range_start": 0, "range_end mark": None}
 
 
 def _answers(table: Mapping[str, Any]) -> Functions:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from dp2ddp.runtime.call_arguments import group_of, tensors_in
+from dp2ddp.runtime.collective_names import OF_OBJECTS, OF_TENSORS
 from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, place_of
 from dp2ddp.taps import Inside, Taps
 
@@ -123,17 +124,8 @@ class Done:
 
 
 # Any throughout: arguments and results of functions of torch.distributed, and its groups.
-_OF_TENSORS = (
-    "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single",
-    "broadcast", "gather", "gather_into_tensor", "gather_single", "reduce", "reduce_scatter", "reduce_scatter_single",
-    "reduce_scatter_tensor", "scatter",
-)  # fmt: skip
-_OF_OBJECTS = (
-    "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list",
-)  # fmt: skip
-_OF_ONE_TENSOR = (  # (output, input, ...); torch 2.14 calls them single
-    "all_gather_into_tensor", "all_gather_single", "reduce_scatter_single", "reduce_scatter_tensor",
-)  # fmt: skip
+# (output, input, ...); torch 2.14 calls them single
+_OF_ONE_TENSOR = "all_gather_into_tensor all_gather_single reduce_scatter_single reduce_scatter_tensor"
 
 
 class Nccl:
@@ -148,10 +140,10 @@ class Nccl:
     def install(self, taps: Taps) -> None:
         for names, call in (
             (_OF_ONE_TENSOR, self._with_numbers),
-            (_OF_TENSORS, self._with_tensors),
-            (_OF_OBJECTS, self._with_objects),
+            (OF_TENSORS, self._with_tensors),
+            (OF_OBJECTS, self._with_objects),
         ):
-            for name in filter(partial(hasattr, dist), names):
+            for name in filter(partial(hasattr, dist), names.split()):
                 taps.around(name, call, dist.distributed_c10d, dist)
         taps.around("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
         taps.around("register_comm_hook", self._with_hooks, torch.nn.parallel.DistributedDataParallel)
