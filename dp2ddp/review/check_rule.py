@@ -21,11 +21,11 @@ from dp2ddp.codemod.rule import (
     code_of,
 )
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
-from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
+from dp2ddp.review.ddp_script import DDPScript, Loader, Loop, Wrap
 from dp2ddp.review.own_file import inside, literal, values_of
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Loop", "Wrap"]
 __all__ += ["corrected", "inside", "literal", "mended", "right", "values_of", "wrong"]
 
 # What the scripts of examples begin with.

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places, stored_names
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
@@ -53,7 +53,7 @@ class Flow:
         return (
             isinstance(node, (ast.Name, ast.Attribute))
             and self.variable(value) == self.file.variable(node)
-            and (self.comes_after(node, value) or self._is_set_by_init(node, value))
+            and self.is_behind(node, value)
         )
 
     def holds(self, name: ast.AST | None, value: ast.AST) -> bool:
@@ -77,8 +77,12 @@ class Flow:
         is_attribute = isinstance(use, ast.Attribute)
         return not (is_attribute and has_own) and not any(self.comes_after(use, other) for other in others)
 
+    def is_behind(self, node: ast.AST, maker: ast.AST) -> bool:
+        """Whether a node is reached only behind another one, and its variable is the same still."""
+        return self.comes_after(node, maker) or self._is_set_by_init(node, maker)
+
     def comes_after(self, node: ast.AST, maker: ast.AST) -> bool:
-        """Whether a node is reached only behind the statement of another one, and its variable is the same still."""
+        """The same, where both stand in one function."""
         statement = self.module.statement(maker)
         if self.file.function_of(node) is not self.file.function_of(maker):
             return False
@@ -110,6 +114,19 @@ class Flow:
                 for store in self.stores(node)
             )
         )
+
+    def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
+        """The statement of a node, and those behind it that read what it makes (or names), and so on."""
+        own = self.module.statement(node)
+        read = stored_names(own).union(names)
+        turn = inside(self.file.turn_of(node), ast.stmt)
+        later = (
+            each for each in turn if not hasattr(each, "body") and each.lineno >= getattr(node, "lineno", 0)
+        )
+        for statement in sorted(later, key=lambda each: each.lineno):
+            if statement is own or any(each.id in read for each in inside(statement, ast.Name)):
+                yield statement
+                read |= stored_names(statement)
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
