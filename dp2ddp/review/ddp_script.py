@@ -13,7 +13,7 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import OwnFile, literal
+from dp2ddp.review.own_file import OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -61,9 +61,7 @@ class Wrap:
 
     def is_around(self, node: ast.AST) -> bool:
         """Whether a mention certainly is the model inside, by the name that this has beside the wrapper."""
-        model, file = self.model, self.flow.file
-        while isinstance(model, ast.Call) and getattr(model.func, "attr", "") in ("cuda", "to"):
-            model = model.func.value  # type: ignore[attr-defined]
+        model, file = unmoved(self.model), self.flow.file
         if not isinstance(model, (ast.Name, ast.Attribute)) or not isinstance(node, type(model)):
             return False
         statement = self.flow.module.statement(self.call.node)  # `net = DistributedDataParallel(net)`
@@ -214,15 +212,28 @@ class DDPScript:
         foreign = filter(self._is_foreign, self.module.calls)
         return any(SETS_UP.search((call.name or "").rpartition(".")[2]) for call in foreign)
 
-    def wrap_of(self, node: ast.AST, wraps: Collection[Wrap] | None = None) -> Wrap | None:
-        """The wrapper that a mention certainly is; of torch's own, unless others are given."""
-        return next((wrap for wrap in (self.wraps if wraps is None else wraps) if wrap.means(node)), None)
+    def wrap_of(self, node: ast.AST) -> Wrap | None:
+        """The wrapper that a mention certainly is: torch's, or of a script without that a helper's."""
+        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.means(node)), None)
 
-    def wrap_around(self, node: ast.AST, wraps: Collection[Wrap] | None = None) -> Wrap | None:
+    def wrap_around(self, node: ast.AST) -> Wrap | None:
         """The wrapper of a model that a mention certainly is: `wrapper.module`, or a name beside the wrapper's."""
         if isinstance(node, ast.Attribute) and node.attr == "module":
-            return self.wrap_of(node.value, wraps)
-        return next((wrap for wrap in (self.wraps if wraps is None else wraps) if wrap.is_around(node)), None)
+            return self.wrap_of(node.value)
+        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.is_around(node)), None)
+
+    @cached_property
+    def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
+        """What `requires_grad` is set of, and to what: `x.requires_grad = value`, `x.requires_grad_(value)`."""
+        told: list[tuple[ast.expr, object]] = []
+        for node in self.module.nodes(ast.Call, ast.Assign):
+            match node:
+                case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
+                    given = [*node.args, *(each.value for each in node.keywords)]
+                    told.append((owner, literal(given[0]) if given else True))
+                case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
+                    told.append((owner, literal(value)))
+        return tuple(told)
 
     def is_optimizer(self, node: ast.AST) -> bool:
         """Whether it may be an optimizer or a scheduler of torch's, which every rank has."""

@@ -340,6 +340,19 @@ RIGHT = {
         model.module.head = torch.nn.Linear(4, 4).cuda()
         model = DistributedDataParallel(model.module, device_ids=[local_rank])
     """,
+    "frozen and trained in turn behind the wrap": """
+        for p in frozen.parameters():
+            p.requires_grad = False
+        for step in range(9):
+            for p in model.parameters():
+                p.requires_grad = True
+            model.module.head.requires_grad_(False)
+    """,
+    "trained again, and then wrapped": """
+        net.requires_grad_(False)
+        net.head.requires_grad_(True)
+        other = DistributedDataParallel(net)
+    """,
     "a new layer without parameters": """
         model.module.head = torch.nn.Identity()
     """,

@@ -32,14 +32,11 @@ class LoadOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
             return
-        wraps = script.wraps or script.whole_batch_wraps
-        for call in script.module.calls if wraps else ():
+        for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
             condition = script.ranks.at(call.node).condition if call.method == "load_state_dict" else None
             if condition is None or not isinstance(call.node.func, ast.Attribute):
                 continue
             owner = call.node.func.value
-            wrap = script.wrap_of(owner, wraps) or script.wrap_around(owner, wraps)
-            if wrap is None and not script.is_optimizer(owner):
-                continue
-            if script.wraps or script.ranks.asks_now(condition.test):
+            is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
+            if is_of_all and (script.wraps or script.ranks.asks_now(condition.test)):
                 yield self.problem(call.node)
