@@ -12,21 +12,15 @@ from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.rule import (
-    DescribedRule,
-    Example,
-    Flags,
-    Rewrites,
-    Untouched,
-    code_of,
-)
+from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, code_of, diff
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
-from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
-from dp2ddp.review.own_file import inside, literal, values_of
+from dp2ddp.codemod.rule import flags as wrong
+from dp2ddp.review.ddp_script import DDPScript, Loader, Loop, Wrap
+from dp2ddp.review.own_file import inside, literal, unmoved, values_of
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
-__all__ += ["corrected", "inside", "literal", "mended", "right", "values_of", "wrong"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Loop", "Wrap"]
+__all__ += ["corrected", "inside", "literal", "mended", "right", "unmoved", "values_of", "wrong"]
 
 # What the scripts of examples begin with.
 ON_RANKS = """\
@@ -94,19 +88,13 @@ def _behind(start: str, example: Example) -> Example:
     return replace(example, before=start + example.before)
 
 
-def wrong(text: str) -> Flags:
-    """A script in which it is found; the first line, a comment, is what the problem's text holds."""
-    message, _, before = code_of(text).partition("\n")
-    return Flags(before, message.removeprefix("# "))
-
-
 def right(text: str) -> Untouched:
     """A script in which it is not found."""
     return Untouched(code_of(text))
 
 
 def corrected(text: str) -> tuple[Flags, Untouched]:
-    """What is wrong, and what to write, as a diff; the first line is that of `wrong`."""
-    message, _, lines = code_of(text).partition("\n")
-    both = mended(lines)
-    return Flags(both.before, message.removeprefix("# ")), Untouched(both.after)
+    """What is wrong, and what to write, as a diff; the first line is what the problem's text holds."""
+    found = wrong(text)
+    both = diff(found.before)
+    return replace(found, before=both.before), Untouched(both.after)

@@ -13,7 +13,7 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import OwnFile, literal
+from dp2ddp.review.own_file import OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -58,6 +58,16 @@ class Wrap:
     @property
     def model(self) -> ast.expr | None:
         return self.call.argument(0, "module")
+
+    def is_around(self, node: ast.AST) -> bool:
+        """Whether a mention certainly is the model inside, by the name that this has beside the wrapper."""
+        model, file = unmoved(self.model), self.flow.file
+        if not isinstance(model, (ast.Name, ast.Attribute)) or not isinstance(node, type(model)):
+            return False
+        statement = self.flow.module.statement(self.call.node)  # `net = DistributedDataParallel(net)`
+        is_kept = all(self.flow.module.statement(each) is not statement for each in self.flow.stores(model))
+        is_same = file.text_of(node) == file.text_of(model) and file.variable(node) == file.variable(model)
+        return is_kept and is_same and self.flow.is_behind(node, self.call.node)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,16 +168,23 @@ class DDPScript:
         return tuple(self._loader(call) for call, name in self.helper_calls.items() if name in LOADERS)
 
     @cached_property
-    def _samplers(self) -> tuple[Call, ...]:
+    def samplers(self) -> tuple[Call, ...]:
+        """The calls of DistributedSampler."""
         return tuple(self.file.calls_of(*SAMPLERS))
 
     def _loader(self, call: Call) -> Loader:
-        return Loader(call, self.flow, self._samplers)
+        return Loader(call, self.flow, self.samplers)
 
     @cached_property
     def collectives(self) -> tuple[Call, ...]:
         """The calls of functions of torch.distributed that all ranks of a group must make."""
         return tuple(self.file.calls_of(*COLLECTIVES))
+
+    @cached_property
+    def seedings(self) -> tuple[Call, ...]:
+        """The calls that seed something, by their names."""
+        words = ((call, (call.name or call.method).rpartition(".")[2]) for call in self.module.calls)
+        return tuple(call for call, word in words if "seed" in word)
 
     @cached_property
     def may_reduce(self) -> bool:
@@ -195,9 +212,34 @@ class DDPScript:
         foreign = filter(self._is_foreign, self.module.calls)
         return any(SETS_UP.search((call.name or "").rpartition(".")[2]) for call in foreign)
 
-    def wrap_of(self, node: ast.AST, wraps: Collection[Wrap] | None = None) -> Wrap | None:
-        """The wrapper that a mention certainly is; of torch's own, unless others are given."""
-        return next((wrap for wrap in (self.wraps if wraps is None else wraps) if wrap.means(node)), None)
+    def wrap_of(self, node: ast.AST) -> Wrap | None:
+        """The wrapper that a mention certainly is: torch's, or of a script without that a helper's."""
+        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.means(node)), None)
+
+    def wrap_around(self, node: ast.AST) -> Wrap | None:
+        """The wrapper of a model that a mention certainly is: `wrapper.module`, or a name beside the wrapper's."""
+        if isinstance(node, ast.Attribute) and node.attr == "module":
+            return self.wrap_of(node.value)
+        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.is_around(node)), None)
+
+    @cached_property
+    def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
+        """What `requires_grad` is set of, and to what: `x.requires_grad = value`, `x.requires_grad_(value)`."""
+        told: list[tuple[ast.expr, object]] = []
+        for node in self.module.nodes(ast.Call, ast.Assign):
+            match node:
+                case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
+                    given = [*node.args, *(each.value for each in node.keywords)]
+                    told.append((owner, literal(given[0]) if given else True))
+                case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
+                    told.append((owner, literal(value)))
+        return tuple(told)
+
+    def is_optimizer(self, node: ast.AST) -> bool:
+        """Whether it may be an optimizer or a scheduler of torch's, which every rank has."""
+        made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
+        own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
+        return any(not self.ranks.at(each).are_one for each in own)
 
     # --- converted scripts
 

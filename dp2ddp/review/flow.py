@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places, stored_names
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
+LISTS = re.compile("(?:named_)?(?:parameters|modules|children)")
 OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
 
 
@@ -53,7 +54,7 @@ class Flow:
         return (
             isinstance(node, (ast.Name, ast.Attribute))
             and self.variable(value) == self.file.variable(node)
-            and (self.comes_after(node, value) or self._is_set_by_init(node, value))
+            and self.is_behind(node, value)
         )
 
     def holds(self, name: ast.AST | None, value: ast.AST) -> bool:
@@ -70,15 +71,19 @@ class Flow:
         """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
         if not isinstance(use, (ast.Name, ast.Attribute)):
             return True
-        own, maker = self.module.statement(value), self.file.owner_class(value)
+        own, maker = self.module.statement(value), self._class_of(value)
         others = [each for each in self.stores(use) if self.module.statement(each) is not own]
-        home = self.file.owner_class(use)
-        has_own = home is not maker and any(self.file.owner_class(each) is home for each in others)
+        home = self._class_of(use)
+        has_own = home is not maker and any(self._class_of(each) is home for each in others)
         is_attribute = isinstance(use, ast.Attribute)
         return not (is_attribute and has_own) and not any(self.comes_after(use, other) for other in others)
 
+    def is_behind(self, node: ast.AST, maker: ast.AST) -> bool:
+        """Whether a node is reached only behind another one, and its variable is the same still."""
+        return self.comes_after(node, maker) or self._is_set_by_init(node, maker)
+
     def comes_after(self, node: ast.AST, maker: ast.AST) -> bool:
-        """Whether a node is reached only behind the statement of another one, and its variable is the same still."""
+        """The same, where both stand in one function."""
         statement = self.module.statement(maker)
         if self.file.function_of(node) is not self.file.function_of(maker):
             return False
@@ -95,14 +100,14 @@ class Flow:
 
     def _is_set_by_init(self, node: ast.AST, maker: ast.AST) -> bool:
         """Whether `self.model` was wrapped at the end of all that `__init__` makes of it, in the class of the node."""
-        init, own = self.file.function_of(maker), self.file.owner_class(maker)
+        init, own = self.file.function_of(maker), self._class_of(maker)
         statement = self.module.statement(maker)
         return (
             isinstance(node, ast.Attribute)
             and isinstance(init, NAMED_FUNCTIONS)
             and init.name == "__init__"
             and own is not None
-            and own is self.file.owner_class(node)
+            and own is self._class_of(node)
             and self.file.function_of(node) is not init
             and statement in init.body
             and all(
@@ -111,6 +116,19 @@ class Flow:
             )
         )
 
+    def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
+        """The statement of a node, and those behind it that read what it makes (or names), and so on."""
+        own = self.module.statement(node)
+        read = stored_names(own).union(names)
+        turn = inside(self.file.turn_of(node), ast.stmt)
+        later = (
+            each for each in turn if not hasattr(each, "body") and each.lineno >= getattr(node, "lineno", 0)
+        )
+        for statement in sorted(later, key=lambda each: each.lineno):
+            if statement is own or any(each.id in read for each in inside(statement, ast.Name)):
+                yield statement
+                read |= stored_names(statement)
+
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
         makers = (self.module.name(each.func) for each in self.values(node) if isinstance(each, ast.Call))
@@ -118,26 +136,52 @@ class Flow:
             return True
         return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
 
+    def _class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        return self.module.enclosing(node, ast.ClassDef)
+
+    def received(self, call: ast.Call, given: ast.AST) -> list[ast.Name]:
+        """Where a function of the file, that a call hands something to, names its parameter of it."""
+        function = self.file.definition(call.func)
+        if not isinstance(function, NAMED_FUNCTIONS):
+            return []
+        names = [each.arg for each, value in zip(places(function), call.args, strict=False) if value is given]
+        names += [each.arg for each in call.keywords if each.arg and each.value is given]
+        mentions = (each for name in names for each in self.module.by_word.get(name, ()))
+        return [
+            each
+            for each in mentions
+            if isinstance(each, ast.Name) and self.file.function_of(each) is function
+        ]
+
+    def wholes(self, part: ast.AST | None) -> Iterator[ast.AST]:
+        """An expression, and what it is part of: `net` of `net.fc[0]`, and of `p` in `for p in net.parameters()`."""
+        while part is not None:
+            yield part
+            match part:
+                case ast.Attribute(value=whole) | ast.Subscript(value=whole):
+                    part = whole
+                case _:
+                    part = self._listed_by(part)
+
+    def _listed_by(self, node: ast.AST) -> ast.expr | None:
+        """`net`, where a name is what a loop over its parameters or layers goes through."""
+        for loop in self.file.around(node, ast.For) if isinstance(node, ast.Name) else ():
+            match loop.iter:
+                case ast.Call(func=ast.Attribute(value=whole, attr=listed)) if LISTS.fullmatch(listed):
+                    if any(
+                        getattr(each, "id", None) == getattr(node, "id", "") for each in ast.walk(loop.target)
+                    ):
+                        return whole
+        return None
+
     # --- loops
 
     def loops_over(self, value: ast.Call) -> Iterator[tuple[ast.For, ast.AST]]:
         """The loops that run through a value, by its name or a parameter that it is handed to; where it is read."""
         for use in (value, *(use for use in self.uses(value) if self.may_mean(use, value))):
-            parent = self.module.parents[use]
-            function = self.file.definition(parent.func) if isinstance(parent, ast.Call) else None
-            if isinstance(parent, ast.Call) and isinstance(function, NAMED_FUNCTIONS):
-                yield from ((loop, use) for loop in self._loops_over_parameter(function, parent, use))
-            elif loop := self.loop_over(use):
-                yield loop, use
-
-    def _loops_over_parameter(self, function: ast.AST, call: ast.Call, given: ast.AST) -> Iterator[ast.For]:
-        by_place = zip(places(function), call.args, strict=False)
-        names = [each.arg for each, argument in by_place if argument is given]
-        names += [each.arg for each in call.keywords if each.arg and each.value is given]
-        for mention in self.module.by_word.get(names[0], ()) if names else ():
-            is_own = isinstance(mention, ast.Name) and self.file.function_of(mention) is function
-            if is_own and (loop := self.loop_over(mention)):
-                yield loop
+            parent = self.module.enclosing(use, ast.Call, ast.stmt)
+            inner = self.received(parent, use) if isinstance(parent, ast.Call) else []
+            yield from ((loop, use) for each in (use, *inner) if (loop := self.loop_over(each)))
 
     def loop_over(self, use: ast.AST) -> ast.For | None:
         """`for ... in use`, `for ... in enumerate(tqdm(use))`."""

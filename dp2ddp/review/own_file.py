@@ -12,7 +12,7 @@ from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call, Node
 from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, places
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Binds, Scope
+from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import pasted_lines
 from dp2ddp.source.projects import Project
@@ -147,8 +147,7 @@ class OwnFile:
 
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""
-        around = (each for each in self.module.around(node) if isinstance(each, (*FUNCTIONS, *LOOPS)))
-        nearest = next(around, None)
+        nearest = self.module.enclosing(node, *FUNCTIONS, *LOOPS)
         return nearest if isinstance(nearest, LOOPS) else None
 
     def turn_of(self, node: ast.AST) -> ast.AST:
@@ -156,23 +155,15 @@ class OwnFile:
         return self.loop_around(node) or self.function_of(node)
 
     def function_of(self, node: ast.AST) -> ast.AST:
-        """The function around a node, or the module."""
-        return self._scope_around(node, FUNCTIONS) or self.module.tree
-
-    def owner_class(self, node: ast.AST) -> ast.AST | None:
-        """The class whose body (methods included) holds a node."""
-        return self._scope_around(node, (ast.ClassDef,))
-
-    def _scope_around(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
-        scope: Scope | None = self.module.scope_of[node]
-        while scope is not None and not isinstance(scope.node, kinds):
+        """The function around a node, or the module; defaults and decorators stand in what is around theirs."""
+        scope = self.module.scope_of[node]
+        while scope.outer is not None and not isinstance(scope.node, FUNCTIONS):
             scope = scope.outer
-        return scope.node if scope else None
+        return scope.node
 
     def block_before(self, node: ast.AST) -> list[ast.stmt]:
-        """The statements above one in its block; none of what is no statement of a block."""
-        blocks = (getattr(self.module.parents[node], name, None) for name in ("body", "orelse", "finalbody"))
-        block = next((each for each in blocks if isinstance(each, list) and node in each), [])
+        """The statements above one in its block; none of what is no statement."""
+        block = self.module.block_of(node) if isinstance(node, ast.stmt) else []
         return block[: block.index(node)] if node in block else []
 
     def other_branch(self, condition: ast.AST, node: ast.AST) -> list[ast.stmt]:
@@ -234,6 +225,13 @@ class OwnFile:
 def inside(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
     """The nodes of a kind in a piece of code, itself included."""
     return (each for each in ast.walk(node) if isinstance(each, kind))
+
+
+def unmoved(node: ast.AST | None) -> ast.AST | None:
+    """`net` of `net.cuda()` and `net.to(device)`."""
+    while isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("cuda", "to"):
+        node = node.func.value  # type: ignore[attr-defined]
+    return node
 
 
 def values_of(call: ast.Call) -> list[ast.expr]:

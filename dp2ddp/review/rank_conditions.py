@@ -93,6 +93,10 @@ class RankConditions:
                 return True
         return RANK.search(last_name(node)) is not None
 
+    def has_rank(self, expression: ast.AST) -> bool:
+        """Whether the number of a rank stands in an expression, for certain."""
+        return any(map(self.is_rank, ast.walk(expression)))
+
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
         """The names of any kind that the process group is told as this process's rank."""

@@ -257,6 +257,105 @@ RIGHT = {
             wandb.init()
             mp.spawn(worker, nprocs=2)
     """,
+    "a seed of each rank for what is drawn, and one for the shares": """
+        torch.manual_seed(args.seed + local_rank)
+        split = torch.Generator().manual_seed(args.seed)
+        train, held_out = torch.utils.data.random_split(data, [9, 1], generator=split)
+        sampler = DistributedSampler(train, seed=args.seed)
+        loader = DataLoader(train, sampler=sampler)
+        for epoch in range(3):
+            sampler.set_epoch(epoch + args.first_rank_epoch)
+            for x in loader:
+                model(x).backward()
+    """,
+    "split before each rank is seeded": """
+        torch.manual_seed(args.seed)
+        train, held_out = torch.utils.data.random_split(data, [9, 1])
+        torch.manual_seed(args.seed + local_rank)
+        loader = DataLoader(train, sampler=DistributedSampler(train, shuffle=False))
+        for x in loader:
+            model(x).backward()
+    """,
+    "one share where there is one process, and all of the data in evaluation": """
+        sampler = DistributedSampler(data) if args.distributed else DistributedSampler(data, 1, 0)
+        whole = DataLoader(held_out, sampler=DistributedSampler(held_out, num_replicas=1, rank=0, shuffle=False))
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            for x in DataLoader(data, sampler=sampler):
+                model(x).backward()
+            with torch.no_grad():
+                outputs = [model.module(x) for x in whole]
+    """,
+    "an optimizer that the first rank has alone": """
+        if dist.get_rank() == 0:
+            probe = torch.optim.SGD(own.parameters(), lr=0.1)
+        for epoch in range(3):
+            train(model)
+            if dist.get_rank() == 0:
+                probe.step()
+    """,
+    "a loop that ends by what all ranks count alike, and a loss that is shown": """
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        steps = seen = 0
+        for x in loader:
+            loss = model(x).mean()
+            loss.backward()
+            steps += 1
+            seen += len(x)
+            if steps == 100 or seen > 5000:
+                break
+            if loss.item() > 10:
+                log(loss)
+                continue
+    """,
+    "a loss that ends everything": """
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        for x in loader:
+            loss = model(x).mean()
+            if not torch.isfinite(loss):
+                raise FloatingPointError
+            loss.backward()
+    """,
+    "the model beside its wrapper, and a copy": """
+        import copy
+        plain = make().cuda()
+        ddp = DistributedDataParallel(plain, device_ids=[local_rank])
+        average = copy.deepcopy(plain)
+        for x in batches:
+            loss = ddp(x).mean() + plain.penalty(x)
+            loss.backward()
+        with torch.no_grad():
+            outputs = plain(x)
+        average(x).mean().backward()
+    """,
+    "the name of the model is given away": """
+        plain = make().cuda()
+        ddp = DistributedDataParallel(plain, device_ids=[local_rank])
+        plain = make_teacher()
+        loss = plain(x).mean()
+        loss.backward()
+        plain.head = torch.nn.Linear(4, 4)
+    """,
+    "a new layer, and a new wrapper": """
+        model.module.head = torch.nn.Linear(4, 4).cuda()
+        model = DistributedDataParallel(model.module, device_ids=[local_rank])
+    """,
+    "frozen and trained in turn behind the wrap": """
+        for p in frozen.parameters():
+            p.requires_grad = False
+        for step in range(9):
+            for p in model.parameters():
+                p.requires_grad = True
+            model.module.head.requires_grad_(False)
+    """,
+    "trained again, and then wrapped": """
+        net.requires_grad_(False)
+        net.head.requires_grad_(True)
+        other = DistributedDataParallel(net)
+    """,
+    "a new layer without parameters": """
+        model.module.head = torch.nn.Identity()
+    """,
 }
 
 

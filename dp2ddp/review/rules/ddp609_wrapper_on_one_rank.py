@@ -15,8 +15,9 @@ https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues
 
 import ast
 import re
+from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, literal
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, literal
 
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 
@@ -35,14 +36,13 @@ class WrapperOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        wraps = script.wraps or script.whole_batch_wraps
-        for call in script.module.calls if wraps else ():
-            for place, mention in enumerate((call.node.func, *call.node.args)):
-                wrap = script.wrap_of(mention, wraps)
-                if wrap is None or call is wrap.call:
-                    continue
-                run = call.node if place == 0 else _run_in(script, call.node, place - 1)
-                if run and _one_waits(script, wrap, call.node, run, mention):
+        for call in script.module.calls:
+            for mention in (call.node.func, *call.node.args):
+                wrap = script.wrap_of(mention)
+                run = (
+                    next(_runs(script, call.node, mention), None) if wrap and call is not wrap.call else None
+                )
+                if wrap and run and _one_waits(script, wrap, call.node, run, mention):
                     yield self.problem(call.node, name=script.file.text_of(mention))
 
 
@@ -65,10 +65,9 @@ def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, mention
     return any(not others.isdisjoint(script.module.around(each)) for each in script.file.alike(mention))
 
 
-def _run_in(script: DDPScript, call: ast.Call, place: int) -> ast.Call | None:
-    """Where a function of the file calls the parameter at a position."""
-    function = script.file.definition(call.func)
-    if not isinstance(function, ast.FunctionDef) or place >= len(function.args.args):
-        return None
-    name = function.args.args[place].arg
-    return next((each for each in inside(function, ast.Call) if getattr(each.func, "id", "") == name), None)
+def _runs(script: DDPScript, call: ast.Call, wrapper: ast.expr) -> Iterator[ast.Call]:
+    """A call of the wrapper itself, or where a function of the file calls the parameter that it is handed as."""
+    for mention in (wrapper, *script.flow.received(call, wrapper)):
+        match script.module.parents[mention]:
+            case ast.Call(func=function) as run if function is mention:
+                yield run

@@ -1,59 +1,120 @@
-"""Each rank steps ReduceLROnPlateau with the loss of its own share of the data.
+"""Ranks step differently: their rates and weights drift apart.
 
-Finds `ReduceLROnPlateau.step(x)` where `x` comes from a loop over a loader with a `DistributedSampler`, in a file that
-neither reduces nor gathers.
+Finds `step()` and `zero_grad()` of an optimizer or a scheduler, and the clipping of gradients, where one rank alone
+comes by. And, in a file that neither reduces nor gathers, what each rank decides by the loss of its own share of the
+data, in a loop over a loader with a `DistributedSampler`: `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, and
+`continue` above the backward pass.
 
-The losses of two ranks differ, and one day so do their decisions: one rank lowers its learning rate, the other does
-not. Gradients are the same still, so the weights of the ranks drift apart, and nothing says so.
+Gradients are the same on all ranks still. A rank that steps by another rate, or not at all, has other weights from then
+on, and nothing says so. One that leaves a backward pass out sums another step's gradients with the others from then on;
+one that leaves the loop makes them wait.
 
-Silent where any name of the file has `reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside.
+Silent where any name of the file has `reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside;
+and for an optimizer that one rank alone has.
 
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """
 
 import ast
+from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside
+from dp2ddp.codemod.model.nodes import stored_names
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Loop, corrected, inside
+
+CLIPS = ("clip_grad_norm_", "clip_grad_value_")
+ALONE = "one rank alone does this part of the step: rates and weights drift apart"
+BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
+LEAVES = "each rank leaves, or skips a step, by the loss of its own share: the ranks drift apart, or wait"
+ALIKE = "all_reduce() the loss first, so that all ranks decide alike"
 
 
 class LocalDecision(CheckRule):
-    message = "each rank decides by the loss of its own share: rates and weights drift apart"
-    advice = "all_reduce() the loss first, so that all ranks decide alike"
-    examples = corrected("""
-        # drift apart
-          from torch.optim.lr_scheduler import ReduceLROnPlateau
-          from torch.utils.data import DistributedSampler
-          model = DistributedDataParallel(net)
-          scheduler = ReduceLROnPlateau(optimizer)
-          loader = DataLoader(data, sampler=DistributedSampler(data))
-          for epoch in range(10):
-              total = torch.zeros(1)
-              for x, y in loader:
-                  total += step(model, x, y).item()
-        +     dist.all_reduce(total)
-              scheduler.step(total)
-    """)
+    message = "{what}"
+    advice = "{how}"
+    examples = (
+        *corrected("""
+            # drift apart
+              from torch.optim.lr_scheduler import ReduceLROnPlateau
+              from torch.utils.data import DistributedSampler
+              model = DistributedDataParallel(net)
+              scheduler = ReduceLROnPlateau(optimizer)
+              loader = DataLoader(data, sampler=DistributedSampler(data))
+              for epoch in range(10):
+                  total = torch.zeros(1)
+                  for x, y in loader:
+                      total += step(model, x, y).item()
+            +     dist.all_reduce(total)
+                  scheduler.step(total)
+        """),
+        *corrected("""
+            # one rank alone
+              model = DistributedDataParallel(net)
+              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+              scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)
+              for epoch in range(90):
+                  train(model, optimizer)
+            -     if dist.get_rank() == 0:
+            -         scheduler.step()
+            +     scheduler.step()
+        """),
+    )
 
     def find(self, script: DDPScript) -> Found:
-        if not script.trains_on_ranks or script.may_reduce:
+        if not script.trains_on_ranks:
             return
-        for maker in script.file.calls_of("torch.optim.lr_scheduler.ReduceLROnPlateau"):
-            for use in script.flow.uses(maker.node):
-                match list(script.module.around(use))[:2]:
-                    case [ast.Attribute(attr="step"), ast.Call(args=[value, *_]) as call] if _is_of_a_shard(
-                        script, value
-                    ):
-                        yield self.problem(call)
+        for call in script.module.calls:
+            if _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one:
+                yield self.problem(call.node, what=ALONE, how="let all ranks do it")
+        if script.may_reduce:
+            return
+        for loop in (loop for loader in script.loaders if loader.sampler for loop in loader.loops):
+            for node, what in (*_plateaus(script, loop), *_exits(script, loop)):
+                yield self.problem(node, what=what, how=ALIKE)
 
 
-def _is_of_a_shard(script: DDPScript, value: ast.expr) -> bool:
-    """Whether a name in it, or in what that is set to, is added up in a loop over a DistributedSampler's data."""
+def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
+    """`optimizer.step()`, `scaler.step(optimizer)`, `clip_grad_norm_(model.parameters(), 1)`."""
+    if call.method in ("step", "zero_grad") and isinstance(call.node.func, ast.Attribute):
+        return any(map(script.is_optimizer, (call.node.func.value, *call.node.args)))
+    return (call.name or "").startswith("torch.nn.utils.") and (call.name or "").endswith(CLIPS)
+
+
+def _plateaus(script: DDPScript, loop: Loop) -> Iterator[tuple[ast.AST, str]]:
+    """Where ReduceLROnPlateau is given what a loop adds up, or differentiates."""
+    added = {node.target.id for node in inside(loop.node, ast.AugAssign) if isinstance(node.target, ast.Name)}
+    for maker in script.file.calls_of("torch.optim.lr_scheduler.ReduceLROnPlateau"):
+        for use in script.flow.uses(maker.node):
+            match list(script.module.around(use))[:2]:
+                case [ast.Attribute(attr="step"), ast.Call(args=[value, *_]) as call]:
+                    if _speaks_of(script, value, loop, added | _losses(loop)):
+                        yield call, BY_LOSS
+
+
+def _exits(script: DDPScript, loop: Loop) -> Iterator[tuple[ast.AST, str]]:
+    """Where a condition on a loss ends a loop, or the one around it, or leaves out a backward pass."""
+    for node in inside(script.file.turn_of(loop.node), ast.If):
+        is_within, last = script.file.loop_around(node) is loop.node, node.body[-1]
+        skips = isinstance(last, ast.Continue) and any(map(script.flow.trains_in, script.module.behind(node)))
+        is_exit = isinstance(last, ast.Break) or is_within and (isinstance(last, ast.Return) or skips)
+        is_own = is_within or script.file.loop_around(node) is script.file.loop_around(loop.node)
+        if is_exit and is_own and _speaks_of(script, node.test, loop, _losses(loop)):
+            yield node, LEAVES
+
+
+def _losses(loop: Loop) -> set[str]:
+    """The names that are differentiated in a loop, and those of what is made of them there."""
+    methods = (call.func for call in inside(loop.node, ast.Call) if isinstance(call.func, ast.Attribute))
+    names = {name for each in methods if each.attr == "backward" for name in _names(each.value)}
+    made = (each for each in inside(loop.node, ast.stmt) if isinstance(each, (ast.Assign, ast.AugAssign)))
+    return names.union(*(stored_names(each) for each in made if _names(each.value) & names))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in inside(node, ast.Name)}
+
+
+def _speaks_of(script: DDPScript, value: ast.expr, loop: Loop, names: set[str]) -> bool:
+    """Whether one of these names of a loop's function is in a value, or in what a name in it is set to."""
     behind = (each for name in inside(value, ast.Name) for each in script.file.values(name) if each)
-    words = {node.id for each in (value, *behind) for node in inside(each, ast.Name)}
-    loops = [loop.node for loader in script.loaders if loader.sampler for loop in loader.loops]
-    return any(
-        isinstance(node.target, ast.Name) and node.target.id in words
-        for loop in loops
-        if script.file.function_of(loop) is script.file.function_of(value)
-        for node in inside(loop, ast.AugAssign)
-    )
+    is_beside = script.file.function_of(loop.node) is script.file.function_of(value)
+    return is_beside and any(_names(each) & names for each in (value, *behind))

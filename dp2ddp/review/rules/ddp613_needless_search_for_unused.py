@@ -14,9 +14,18 @@ https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/S
 
 import ast
 import re
-from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right
+from dp2ddp.codemod.model.nodes import all_from
+from dp2ddp.review.check_rule import (
+    CheckWarning,
+    DDPScript,
+    Found,
+    corrected,
+    inside,
+    literal,
+    right,
+    unmoved,
+)
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -56,7 +65,7 @@ class NeedlessSearchForUnused(CheckWarning):
             given = wrap.call.keyword("find_unused_parameters")
             if given is None or literal(given.value) is not True or wrap.model is None:
                 continue
-            makers = list(_makers(script, wrap.model))
+            makers = _makers(script, wrap.model)
             if makers and all(_uses_everything(script, maker) for maker in makers):
                 yield self.problem(given.value)
 
@@ -67,19 +76,16 @@ def _looks_inside(script: DDPScript) -> bool:
     return any(isinstance(script.module.parents[each], ast.Attribute) for each in mentions)
 
 
-def _makers(script: DDPScript, node: ast.AST, seen: tuple[str, ...] = ()) -> Iterator[ast.AST]:
+def _makers(script: DDPScript, model: ast.AST) -> list[ast.AST]:
     """The expressions that make a model, through `.cuda()`, `.to(device)` and names."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=owner, attr="cuda" | "to")):
-            yield from _makers(script, owner, seen)
-        case ast.Name(id=name):
-            wraps = [wrap.call.node for wrap in script.wraps]
-            values = [] if name in seen else script.flow.values(node)  # `net = net.cuda()` says nothing new
-            for value in values:
-                if value not in wraps:
-                    yield from _makers(script, value, (*seen, name))
-        case _:
-            yield node
+    wraps = [wrap.call.node for wrap in script.wraps]
+
+    def behind(node: ast.AST) -> list[ast.AST]:
+        moved = [] if unmoved(node) is node else [unmoved(node)]
+        return [each for each in (*moved, *script.flow.values(node)) if each and each not in wraps]
+
+    found = all_from([model], behind)
+    return [each for each in found if unmoved(each) is each and not isinstance(each, ast.Name)]
 
 
 def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:

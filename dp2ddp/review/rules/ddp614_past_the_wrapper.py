@@ -1,7 +1,7 @@
 """The model trains past its wrapper: gradients are not summed over the ranks.
 
-Finds a forward of `wrapper.module` (or a method of it) whose result is differentiated, in a function that never calls
-the wrapper.
+Finds a forward of `wrapper.module`, or of the model by its own name (`model = DistributedDataParallel(net)`, `net(x)`),
+whose result is differentiated, in a function that never calls the wrapper; and methods that compute.
 
 The wrapper's forward is what prepares the sum. Without it each rank steps with the gradients of its own batch, and the
 ranks' weights drift apart (measured with two ranks: different gradients from the first pass on).
@@ -15,8 +15,7 @@ https://github.com/k2-fsa/icefall/issues/226.
 import ast
 import re
 
-from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected
 
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
@@ -39,36 +38,25 @@ class PastTheWrapper(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        for call in script.module.calls:
-            wrapper = _wrapper_of(call.node.func)
-            if wrapper is None or not script.wrap_of(wrapper) or script.flow.is_without_gradient(call.node):
+        for call in script.module.calls if script.wraps else ():
+            wrapper = _wrapper_past(script, call)
+            if wrapper is None or script.flow.is_without_gradient(call.node):
                 continue
-            trains = _is_differentiated(script, call)
+            trains = any(map(script.flow.trains_in, script.flow.readers(call.node)))
             if trains and not _calls(script, call, wrapper) and not _reduces(script):
                 yield self.problem(call.node, name=script.file.text_of(wrapper))
 
 
-def _wrapper_of(function: ast.expr) -> ast.expr | None:
-    """`model` of `model.module(x)` and of `model.module.loss(x)`."""
-    match function:
-        case ast.Attribute(value=wrapper, attr="module"):
-            return wrapper
-        case ast.Attribute(value=ast.Attribute(value=wrapper, attr="module"), attr=name):
-            return None if OF_MODULES.fullmatch(name) else wrapper
+def _wrapper_past(script: DDPScript, call: Call) -> ast.expr | None:
+    """`model` of `model.module(x)`, of `model.module.loss(x)`, and of `net(x)` behind `model = ...(net)`."""
+    function = call.node.func
+    computes = isinstance(function, ast.Attribute) and not OF_MODULES.fullmatch(function.attr)
+    for inner in (function, function.value) if computes else (function,):  # type: ignore[attr-defined]
+        if wrap := script.wrap_around(inner):
+            match inner, script.module.parents[wrap.call.node]:
+                case (ast.Attribute(value=wrapper, attr="module"), _) | (_, ast.Assign(targets=[wrapper])):
+                    return wrapper
     return None
-
-
-def _is_differentiated(script: DDPScript, call: Call) -> bool:
-    """Whether `.backward()` is called on what comes out, or on what the next statements make of it."""
-    names = stored_names(script.module.statement(call.node))
-    turn = inside(script.file.turn_of(call.node), ast.stmt)
-    later = (each for each in turn if not hasattr(each, "body") and each.lineno >= call.node.lineno)
-    for statement in sorted(later, key=lambda each: each.lineno):
-        if any(node.id in names for node in inside(statement, ast.Name)):
-            if script.flow.trains_in(statement):
-                return True
-            names |= stored_names(statement)
-    return False
 
 
 def _calls(script: DDPScript, call: Call, wrapper: ast.expr) -> bool:

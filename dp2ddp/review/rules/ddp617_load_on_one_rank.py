@@ -1,9 +1,9 @@
-"""One rank alone loads weights into a model that is wrapped already.
+"""One rank alone loads weights into a model that is wrapped already, or the state of an optimizer.
 
-Finds `load_state_dict` on a wrapper, or on the model inside, under `if rank == 0:`.
+Finds `load_state_dict` on a wrapper, on the model inside, or on an optimizer of torch's, under `if rank == 0:`.
 
-The wrapper sends rank 0's parameters to the others once, when it is made. Whatever is loaded afterwards stays where it
-was loaded, and the ranks train different models.
+The wrapper sends rank 0's parameters to the others once, when it is made, and an optimizer's state never. Whatever else
+is loaded stays where it was loaded, and the ranks train different models.
 
 Silent where the file broadcasts or synchronizes anything itself.
 
@@ -19,10 +19,8 @@ SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
 
 class LoadOnOneRank(CheckRule):
-    message = (
-        "one rank alone loads these weights: the other ranks keep what they had when the model was wrapped"
-    )
-    advice = "load on every rank, or on rank 0 before wrapping"
+    message = "one rank alone loads this, behind the wrap: the other ranks keep what they had"
+    advice = "load on every rank; weights may come on rank 0 alone before wrapping"
     examples = corrected("""
         # other ranks
           model = DistributedDataParallel(net)
@@ -34,13 +32,11 @@ class LoadOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
             return
-        wraps = script.wraps or script.whole_batch_wraps
-        for call in script.module.calls if wraps else ():
-            match call.node.func:
-                case (
-                    ast.Attribute(value=ast.Attribute(value=owner, attr="module"), attr="load_state_dict")
-                    | ast.Attribute(value=owner, attr="load_state_dict")
-                ):
-                    wrap, condition = script.wrap_of(owner, wraps), script.ranks.at(call.node).condition
-                    if wrap and condition and (not wrap.helper or script.ranks.asks_now(condition.test)):
-                        yield self.problem(call.node)
+        for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
+            condition = script.ranks.at(call.node).condition if call.method == "load_state_dict" else None
+            if condition is None or not isinstance(call.node.func, ast.Attribute):
+                continue
+            owner = call.node.func.value
+            is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
+            if is_of_all and (script.wraps or script.ranks.asks_now(condition.test)):
+                yield self.problem(call.node)

@@ -18,7 +18,7 @@ import re
 import sys
 
 from dp2ddp.codemod.edits import InsertAfter
-from dp2ddp.codemod.model.nodes import DEFINITIONS
+from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
 from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, literal, mended, right, wrong
 
 TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
@@ -91,8 +91,9 @@ def _is_out_of_sight(script: DDPScript, function: ast.AST) -> bool:
 
 def _guard(script: DDPScript) -> ast.If | None:
     """`if __name__ == "__main__":`."""
-    conditions = (node for node in script.module.tree.body if isinstance(node, ast.If))
-    return next((node for node in conditions if "__name__" in script.file.text_of(node.test)), None)
+    return next(
+        (node for node in script.module.tree.body if isinstance(node, ast.If) and is_main_guard(node)), None
+    )
 
 
 def _fix(script: DDPScript, group: Call) -> tuple[InsertAfter, ...]:

@@ -1,21 +1,22 @@
 """Every rank trains on all of the data.
 
 Finds a shuffling `DataLoader` without a sampler whose loop trains, in a file that makes a process group and wraps a
-model, and names no sampler at all.
+model, and names no sampler at all; or makes a `DistributedSampler` of the same data and never gives it to a loader.
 
 An epoch has W times as many steps as it should, each on W batches of the same data set. The ranks' batches are even the
 same ones where all have the same seed, and then W GPUs do the work of one.
 
-Silent where anything is called a sampler, the data set is iterable or asks for a rank, each rank seeds itself or takes
-its rows of a batch, or a framework owns the loop.
+Silent where anything else is called a sampler, the data set is iterable or asks for a rank, each rank seeds itself or
+takes its rows of a batch, or a framework owns the loop.
 
 https://github.com/openvla/openvla/issues/125, https://github.com/innnky/so-vits-svc/issues/70.
 """
 
 import ast
 import re
+from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, literal
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal
 
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 
@@ -34,22 +35,30 @@ class NoDistributedSampler(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if not script.trains_on_ranks or not script.groups or script.file.says(SHARES):
+        if not script.trains_on_ranks or not script.groups:
             return
-        if any(_is_seeded_by_rank(script, call) for call in script.module.calls):
+        idle = {script.file.text_of(data) for data in _without_loader(script)}
+        if script.file.says(SHARES) and not idle:
             return
+        if any(map(script.ranks.may_ask, (each for call in script.seedings for each in call.node.args))):
+            return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
             if literal(loader.shuffle) is not True or data is None or script.ranks.may_ask(data):
+                continue
+            if idle and script.file.text_of(data) not in idle:
                 continue
             if loader.trains and not any(_cuts_by_rank(script, loop.node) for loop in loader.loops):
                 yield self.problem(loader.call.node)
 
 
-def _is_seeded_by_rank(script: DDPScript, call: Call) -> bool:
-    """`torch.manual_seed(seed + rank)`: ranks draw different batches on purpose."""
-    word = (call.name or call.method).rpartition(".")[2]
-    return "seed" in word and any(map(script.ranks.may_ask, call.node.args))
+def _without_loader(script: DDPScript) -> Iterator[ast.expr]:
+    """The data of samplers of which nothing but `set_epoch` is ever asked."""
+    for sampler in script.samplers:
+        data, uses = sampler.argument(0, "dataset"), script.flow.uses(sampler.node)
+        around = [script.module.parents[use] for use in uses]
+        if data and uses and all(getattr(each, "attr", "") == "set_epoch" for each in around):
+            yield data
 
 
 def _cuts_by_rank(script: DDPScript, loop: ast.For) -> bool:

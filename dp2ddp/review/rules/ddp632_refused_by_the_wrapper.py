@@ -16,7 +16,6 @@ https://github.com/pytorch/pytorch/issues/105723.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import places
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, inside, literal, right, wrong
 
 # What templates/ddp.py says.
@@ -27,12 +26,7 @@ TWICE = "a step has two forwards, or two backwards"
 SECOND = "gradients of gradients are wanted"
 
 COPIES = ("copy.copy", "copy.deepcopy", "pickle.dump", "pickle.dumps", "torch.save")
-# What hangs a hook on parts of a model, and how these are listed.
-HOOKS = {
-    "register_backward_hook": "modules",
-    "register_full_backward_hook": "modules",
-    "register_hook": "parameters",
-}
+HOOKS = ("register_backward_hook", "register_full_backward_hook", "register_hook")
 CONVERTED = """\
 import torch
 from ddp_helpers import WholeBatchDDP, WholeBatchParallel, init_distributed, save_on_rank0
@@ -78,32 +72,25 @@ class _Wrapped:
         self.mentions: set[ast.AST] = {
             use for wrap in wraps for use in script.flow.uses(wrap.call.node) if wrap.means(use)
         }
-        self.mentions |= {use for call in self.module.calls for use in self._in_function(call)}
-
-    def _in_function(self, call: Call) -> Iterator[ast.AST]:
-        """The parameter of a function that is called with the wrapper, where it is read."""
-        function = self.file.definition(call.node.func)
-        for argument, given in zip(places(function), call.node.args, strict=False) if function else ():
-            if given in self.mentions:
-                uses = self.module.by_word.get(argument.arg, ())
-                own = [use for use in uses if self.file.function_of(use) is function]
-                if all(isinstance(use.ctx, ast.Load) for use in own):
-                    yield from (use for use in own if isinstance(use, ast.Name))
+        for call in self.module.calls:
+            for given in self.mentions.intersection(call.node.args):
+                uses = script.flow.received(call.node, given)
+                self.mentions.update(uses if all(isinstance(use.ctx, ast.Load) for use in uses) else ())
 
     def refused(self) -> Iterator[tuple[ast.AST, str]]:
         """The places, and what the wrapper says."""
         for call in self.module.calls:
             if reason := self._refused_call(call):
                 yield call.node, reason
-        told = [*self._told_to_train()]
-        if all(literal(value) is False for _, value in told):  # none may be trained again
-            yield from ((owner, FROZEN) for owner, _ in told if self._is_part(owner, "parameters"))
+        told = self.script.told_to_train
+        if all(value is False for _, value in told):  # none may be trained again
+            yield from ((owner, FROZEN) for owner, _ in told if self._is_part(owner))
 
     def _refused_call(self, call: Call) -> str | None:
         is_saved = call.name in COPIES or self.script.helper_calls.get(call) == "save_on_rank0"
         if is_saved and call.node.args and self._holds_whole(call.node.args[0]):
             return WHOLE
-        if call.method in HOOKS and self._is_part(getattr(call.node.func, "value", None), HOOKS[call.method]):
+        if call.method in HOOKS and self._is_part(getattr(call.node.func, "value", None)):
             return HOOKED
         if call.method != "backward" or not (runs := self._runs_before(call)):
             return None
@@ -133,29 +120,9 @@ class _Wrapped:
         attributes = ([part.attr for part in inside(each, ast.Attribute)] for each in double)
         return is_kept or any(not any(each.startswith("detach") for each in names) for names in attributes)
 
-    def _told_to_train(self) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-        """`x.requires_grad = value`, `x.requires_grad_(value)`."""
-        for call in self.module.calls:
-            if call.method == "requires_grad_" and isinstance(call.node.func, ast.Attribute):
-                yield call.node.func.value, call.argument(0, "requires_grad")
-        for node in self.module.all(ast.Assign):
-            match node.targets:
-                case [ast.Attribute(value=owner, attr="requires_grad")]:
-                    yield owner, node.value
-
-    def _is_part(self, node: ast.AST | None, listed: str) -> bool:
-        """Whether it is the model, a part of it, or one of those that a loop over `model.parameters()` goes through."""
-        while isinstance(node, (ast.Attribute, ast.Subscript)) and node not in self.mentions:
-            node = node.value
-        if not isinstance(node, ast.Name) or node in self.mentions:
-            return node in self.mentions
-        for loop in self.file.around(node, ast.For):
-            match loop.iter:
-                case ast.Call(func=ast.Attribute(value=owner, attr=name)):
-                    is_target = any(getattr(each, "id", "") == node.id for each in ast.walk(loop.target))
-                    if name.removeprefix("named_") == listed and is_target and self._is_part(owner, listed):
-                        return True
-        return False
+    def _is_part(self, node: ast.AST | None) -> bool:
+        """Whether it is the model, or a part of it."""
+        return not self.mentions.isdisjoint(self.script.flow.wholes(node))
 
     def _holds_whole(self, thing: ast.AST) -> bool:
         """`model`, `{"model": model}`."""

@@ -29,3 +29,60 @@ def main():
             running += float(step(x, y))
         s.step(running / len(data))
 main()
+# ---
+# wrapped
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 90)
+for e in range(90):
+    train(model, optimizer)
+    if dist.get_rank() == 0:
+        print(e)
+        schedule.step()
+# ---
+class T:
+    def __init__(self, net):
+        self.model = DDP(net)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scaler = torch.amp.GradScaler()
+    def step(self, loss):
+        self.scaler.scale(loss).backward()
+        if dist.get_rank() != 0:
+            return
+        self.scaler.step(self.optimizer)
+# ---
+# wrapped
+for x in batches:
+    model(x).backward()
+    if local_rank == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    step()
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
+for e in range(9):
+    for x in loader:
+        loss = model(x).mean()
+        loss.backward()
+    s.step(loss.item())
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+for x in loader:
+    loss = model(x).mean()
+    if torch.isnan(loss):
+        print('skipped')
+        continue
+    loss.backward()
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+for e in range(9):
+    total = 0.0
+    for x in loader:
+        loss = model(x).mean()
+        loss.backward()
+        total += loss.item()
+    mean = total / len(loader)
+    if mean < 0.01:
+        break

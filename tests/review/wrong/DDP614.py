@@ -25,3 +25,17 @@ net = DDP(net, device_ids=[local_rank])
 for x, y in batches:
     loss = criterion(net.module(x), y)
     loss.backward()
+# ---
+net = net.cuda()
+ddp_net = DDP(net)
+for x in batches:
+    loss = criterion(net(x))
+    loss.backward()
+# ---
+class T:
+    def __init__(self, net):
+        self.net = net
+        self.model = DDP(self.net.cuda())
+    def fit(self, batches):
+        for x in batches:
+            self.net.loss(x).backward()

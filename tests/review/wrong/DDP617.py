@@ -11,3 +11,12 @@ if is_main:
 # wrapped
 if os.path.exists('a.pt') and local_rank == 0:
     model.load_state_dict(torch.load('a.pt', map_location='cpu'))
+# ---
+model = DDP(net.cuda())
+if dist.get_rank() == 0:
+    net.load_state_dict(torch.load('a.pt', map_location='cpu'))
+# ---
+# wrapped
+optimizer = torch.optim.Adam(model.parameters())
+if local_rank == 0 and os.path.exists('a.pt'):
+    optimizer.load_state_dict(torch.load('a.pt', map_location='cpu')['optimizer'])

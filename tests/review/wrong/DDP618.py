@@ -7,3 +7,25 @@ model = nn.SyncBatchNorm.convert_sync_batchnorm(DDP(net))
 # wrapped
 from torch.nn import SyncBatchNorm as Sync
 model = Sync.convert_sync_batchnorm(model).cuda()
+# ---
+# wrapped
+model.module.fc = nn.Linear(512, 10).cuda()
+# ---
+net = resnet()
+model = DDP(net)
+net.heads.last = torch.nn.modules.Linear(512, 10)
+# ---
+net.stem.requires_grad_(False)
+model = DDP(net.cuda())
+for e in range(9):
+    if e == 3:
+        for p in model.module.stem.parameters():
+            p.requires_grad = True
+    train(model)
+# ---
+for p in net.parameters():
+    p.requires_grad = False
+net.fc.weight.requires_grad = True
+model = DDP(net)
+train(model)
+net[0].requires_grad_()

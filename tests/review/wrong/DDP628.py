@@ -20,3 +20,11 @@ class T:
     def run(self):
         for x, y in self.loader:
             self.model(x).sum().backward()
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, 32, shuffle=True)
+for epoch in range(9):
+    sampler.set_epoch(epoch)
+    for x in loader:
+        model(x).backward()
