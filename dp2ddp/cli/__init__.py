@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         _end_in_order()
         try:
-            with _errors_told(shows_traceback=ctx.params.get("traceback", False)):
+            with _errors_shown(shows_traceback=ctx.params.get("traceback", False)):
                 return super().invoke(ctx)
         except OSError as error:
             if ctx.params.get("traceback") and error.errno != errno.EPIPE:
@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
 
 
 @contextlib.contextmanager
-def _errors_told(shows_traceback: bool) -> Iterator[None]:
+def _errors_shown(shows_traceback: bool) -> Iterator[None]:
     """What could not be done, in a line, and as an exit code."""
     try:
         yield
