@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dp2ddp.errors import OptionError, RunError
-from dp2ddp.options import BenchOptions, CheckOptions, VerifyOptions, by_keyword
-from dp2ddp.progress import SILENT, Progress, Within
+from dp2ddp.options import BenchOptions, CheckOptions, ConvertOptions, VerifyOptions, WriteOptions, by_keyword
+from dp2ddp.progress import Within
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.costs.result import Benchmark
     from dp2ddp.report.comparison import Report
     from dp2ddp.review.checking import CheckResult
-
-Helpers = Literal["beside", "in the script", "package"]
 
 
 class VerificationError(RunError):
@@ -36,26 +33,11 @@ class BenchmarkError(RunError):
         self.benchmark = benchmark
 
 
-def convert(
-    script: str | Path,
-    *,
-    output: str | Path | None = None,
-    as_module: bool = False,
-    style: str = "exact",
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    accept: Sequence[str] = (),
-    helpers: Helpers = "beside",
-    renew_helpers: bool = False,
-    progress: Progress = SILENT,
-) -> Conversion:
+@by_keyword(ConvertOptions)
+def convert(options: ConvertOptions) -> Conversion:
     """Convert a DataParallel script, and the local modules that it imports; nothing is imported, run or written.
 
-    script: a file, a notebook, "-" for stdin; with `as_module`, a module as `python -m` takes it.
-    output: the file that it will be written to, if it is not NAME_ddp.py beside it; helpers are looked for there.
-    style: "exact" trains the same, "idiomatic" is what a tutorial would write.
-    select, ignore: codes of rules or of their families, "DDP5"; all but the selected, or the ignored, are left out.
-    accept: answers to hazards, "DDP503:41", as `--accept` takes them.
+    script: also a notebook, or "-" for stdin. output: only looked at here: helpers are looked for beside it.
     helpers: a module beside the script, or pasted "in the script" (beside it all the same, where other modules change,
     too), or imported from the "package" dp2ddp.
     renew_helpers: write a module of helpers that is there already anew, whoever changed it.
@@ -64,40 +46,31 @@ def convert(
     Raises SourceError for what cannot be read, ConversionError for what cannot be carried out, UnmatchedAcceptanceError
     for an answer to no hazard, OptionError (a ValueError) for options that do not go together or do not exist.
     """
-    from dp2ddp.codemod.choices import EXACT, STYLES
     from dp2ddp.codemod.conversion import Options
     from dp2ddp.codemod.convert import convert as convert_project
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.codemod.plans.acceptance import accept_option
     from dp2ddp.codemod.result_files import names_file, refuse_other_files
     from dp2ddp.codemod.rule import UnknownRuleError
     from dp2ddp.source.entries import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
-    if style not in STYLES:
-        raise OptionError(f"style={style!r}: one of {', '.join(STYLES)}")
-    if helpers != "beside" and style != EXACT:
-        raise OptionError(f"--one-file or --import is of the exact style: --style {style} has no helpers")
-    try:
-        answers = tuple(map(accept_option, accept))
-    except ValueError as error:
-        raise OptionError(str(error)) from error
-    options = Options(
-        style=style,
-        select=tuple(select),
-        ignore=tuple(ignore),
-        accept=answers,
-        helpers=HelperPlace(helpers),
-        renew_helpers=renew_helpers,
+    script, output, progress = str(options.script), options.output, options.progress
+    how = Options(
+        style=options.style,
+        select=tuple(options.select),
+        ignore=tuple(options.ignore),
+        accept=options.answers,
+        helpers=HelperPlace(options.helpers),
+        renew_helpers=options.renew_helpers,
     )
     progress.begin(f"reading {script}")
-    project = read_project(str(module_file(str(script))) if as_module else script, as_module)
+    project = read_project(module_file(script) if options.as_module else script, options.as_module)
     if output is not None and not str(output).endswith(".ipynb"):  # which write_conversion judges
         refuse_other_files(str(output), project.entry)
     if output is not None and names_file(str(output), project.entry):
         project = project.written_to(Path(output))
     try:
-        conversion = convert_project(project, options, Within(progress, f"converting {script}").begin)
+        conversion = convert_project(project, how, Within(progress, f"converting {script}").begin)
     except UnknownRuleError as error:
         raise OptionError(str(error)) from error
     if conversion.is_project:
@@ -107,25 +80,12 @@ def convert(
     return conversion
 
 
-def write_conversion(
-    conversion: Conversion,
-    output: str | Path | None = None,
-    *,
-    in_place: bool = False,
-    notebook: bool = False,
-    force: bool = False,
-    link: Sequence[str] = (),
-    copy: Sequence[str] = (),
-    remark: Callable[[str], None] = SILENT.warn,
-) -> str | None:
+@by_keyword(WriteOptions)
+def write_conversion(options: WriteOptions) -> str | None:
     """Write a conversion, all its files or none of them.
 
     output: a file for the script, as it was given to `convert`; NAME_ddp.py beside the original by default. A folder
     gets a converted copy of the whole project, which is needed where local modules change.
-    in_place: change the files themselves; those of which git keeps no copy only with `force`.
-    notebook: write a notebook that writes the script and starts it.
-    force: overwrite what is there.
-    link, copy: what a copy of the project links to, and what it holds itself, whatever it is: names or patterns.
     remark: gets a line for what is worth knowing beside it.
 
     Returns the script to start; None if nothing changes. `conversion.launch_of` tells how. Raises SourceError if
@@ -134,25 +94,16 @@ def write_conversion(
     from dp2ddp.codemod import result_files
     from dp2ddp.copies.project import Wishes
 
-    output = None if output is None else str(output)
-    if in_place and (output or not conversion.before.path):
-        raise OptionError("--in-place writes SRC itself: no -o, and no SRC from stdin")
-    if (link or copy) and (in_place or notebook or not output):
-        raise OptionError("--link and --copy say how a folder is copied: name one with -o")
-    if notebook:
-        if in_place or not conversion.before.cells:
-            raise OptionError("--notebook makes a new notebook out of a notebook")
-        if output and not output.endswith(".ipynb"):
-            raise OptionError("--notebook writes a notebook: name a file that ends in .ipynb")
+    conversion, force, remark = options.conversion, options.force, options.remark
+    output = None if options.output is None else str(options.output)
+    if options.notebook:
         return result_files.write_notebook(conversion, output, force=force, remark=remark)
-    if output and output.endswith(".ipynb"):
-        raise OptionError("a script is written; --notebook writes a notebook")
-    if in_place:
+    if options.in_place:
         return result_files.write_in_place(conversion, force=force, remark=remark)
     if output:
         result_files.refuse_other_files(output, conversion.before)
-    wishes = Wishes(tuple(link), tuple(copy)) if link or copy else None
-    return result_files.write(conversion, output, force=force, remark=remark, wishes=wishes)
+    wishes = Wishes(tuple(options.link), tuple(options.copy)) if options.link or options.copy else None
+    return result_files.write(conversion, output, wishes=wishes, force=force, remark=remark)
 
 
 def write_report(

@@ -2,7 +2,8 @@
 
 The command line makes click's options of the fields (cli/_options.py), a function of `import dp2ddp` takes them as
 keywords (`by_keyword`), and whoever does what is asked for holds them as they were given; what they mean is a property.
-Groups of fields that commands share come in the order of `--help`: those of the last base class first.
+Groups of fields that commands share come in the order of `--help`: those of the last base class first. What only one
+command of the command line has is declared beside that command.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from dp2ddp.errors import OptionError
 from dp2ddp.progress import SILENT, Progress
+from dp2ddp.styles import EXACT, STYLES
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.conversion import Conversion
     from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 _Keywords = ParamSpec("_Keywords")
@@ -31,7 +34,8 @@ def option(default: _Default, help: str, *spellings: str, **how: Any) -> _Defaul
     """A field that is an option of the command line, too.
 
     spellings: where they are others than the field's name. how: what its type does not say: `least`, `most`, `choices`,
-    `metavar`, `path` (what it must be), `codes` (of rules).
+    `metavar`, `path` (what it must be), `codes` (of whose rules), `typed` (what it does that [tool.dp2ddp] in
+    somebody's pyproject.toml may not ask for: it stands on the command line alone).
     """
     metadata = {"help": help, "spellings": spellings, **how}
     made: Any = dataclasses.field(default=default, metadata=metadata)  # for type checkers it is the default
@@ -77,21 +81,30 @@ def _help(how: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class _Script:
+class Script:
     script: str | Path = dataclasses.field(metadata=argument("The script, which uses DataParallel."))
     _: KW_ONLY
-    as_module: bool = option(False, "SCRIPT is a module, package.train, as `python -m` takes it.", "-m")
+    as_module: bool = option(
+        False,
+        "SCRIPT is a module, package.train, as `python -m` takes it.",
+        "-m",
+        typed="says what SCRIPT is",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Given:
+class Arguments:
+    arguments: Sequence[str] = dataclasses.field(default=(), metadata=argument("The script's own arguments."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Accepting:
     accept: Sequence[str] = option(
         (),
         "Answer a hazard that you have looked at: CODE:LINE, CODE:FILE:LINE, a notebook's CODE:CELL:LINE; "
         "a reason may follow a blank. May be given several times.",
         metavar="CODE:LINE",
     )
-    arguments: Sequence[str] = dataclasses.field(default=(), metadata=argument("The script's own arguments."))
 
     @property
     def answers(self) -> tuple[AcceptOption, ...]:
@@ -101,7 +114,103 @@ class _Given:
         try:
             return tuple(map(accept_option, self.accept))
         except ValueError as error:
-            raise OptionError(str(error)) from error
+            raise OptionError(f"--accept: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given(Arguments, _Accepting):
+    """What a conversion that is run is given."""
+
+
+Helpers = Literal["beside", "in the script", "package"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Converted(Script):
+    output: str | Path | None = option(
+        None,
+        "Where to write the result: a file that ends in .py (default: NAME_ddp.py beside SCRIPT), or - for stdout. "
+        "Where local modules change too: a folder for a copy of the whole project.",
+        "-o",
+        "--output",
+        typed="says where to write",
+    )
+    style: str = option(
+        EXACT,
+        "exact trains the same; idiomatic is what a tutorial would write, and lists what is no longer the same.",
+        choices=STYLES,
+    )
+    select: Sequence[str] = option(
+        (), "Use only these rules (codes or families: DDP5,DDP201).", codes="conversion"
+    )
+    ignore: Sequence[str] = option((), "Leave these rules out.", codes="conversion")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(_Accepting, _Converted):
+    """What to convert, and how. Raises OptionError if two options do not go together."""
+
+    helpers: Helpers = "beside"  # the script, in a module
+    renew_helpers: bool = False  # write that module anew, whoever changed it
+    progress: Progress = SILENT
+
+    def __post_init__(self) -> None:
+        _ = self.answers
+        if self.style not in STYLES:
+            raise OptionError(f"style={self.style!r}: one of {', '.join(STYLES)}")
+        if self.helpers != "beside" and self.style != EXACT:
+            raise OptionError(
+                f"--one-file or --import is of the exact style: --style {self.style} has no helpers"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How to write a conversion."""
+
+    in_place: bool = option(
+        False, "Change SCRIPT and its local modules themselves.", typed="overwrites files"
+    )
+    notebook: bool = option(
+        False, "Write NAME_ddp.ipynb, whose cells write the script and start it, instead of a script."
+    )
+    force: bool = option(
+        False,
+        "Overwrite what is there already; change files in place that git does not keep.",
+        typed="overwrites files",
+    )
+    link: Sequence[str] = option(
+        (),
+        "With -o FOLDER: link what has this name or pattern, relative to the project, instead of copying it.",
+        metavar="NAME",
+        typed="lets a copy of the project reach into the original",
+    )
+    copy: Sequence[str] = option(
+        (), "With -o FOLDER: copy what has this name or pattern, whatever it takes.", metavar="NAME"
+    )
+
+
+@dataclass(frozen=True)
+class WriteOptions(Writing):
+    """What to write, and how. Raises OptionError if two options do not go together."""
+
+    conversion: Conversion
+    output: str | Path | None = None
+    _: KW_ONLY
+    remark: Callable[[str], None] = SILENT.warn
+
+    def __post_init__(self) -> None:
+        if self.in_place and (self.output or not self.conversion.before.path):
+            raise OptionError("--in-place writes SCRIPT itself: no -o, and no SCRIPT from stdin")
+        if (self.link or self.copy) and (self.in_place or self.notebook or not self.output):
+            raise OptionError("--link and --copy say how a folder is copied: name one with -o")
+        if self.notebook and (self.in_place or not self.conversion.before.cells):
+            raise OptionError("--notebook makes a new notebook out of a notebook")
+        is_notebook = str(self.output or "").endswith(".ipynb")
+        if self.notebook and self.output and not is_notebook:
+            raise OptionError("--notebook writes a notebook: name a file that ends in .ipynb")
+        if is_notebook and not self.notebook:
+            raise OptionError("a script is written; --notebook writes a notebook")
 
 
 MOST_DEVICES = 1024  # a process for each: a slip of the keyboard must not start a hundred thousand
@@ -110,7 +219,7 @@ _VIRTUAL = "Virtual devices on the CPU, even where there are real ones."
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run(_Script):
+class _Run(Script):
     mode: Literal["dp", "ddp"] = dataclasses.field(
         metadata={"help": "One process, or one for each device.", "choices": ("dp", "ddp")}
     )
@@ -123,7 +232,10 @@ class _Run(_Script):
         most=MOST_DEVICES,
     )
     trace: Path | None = option(
-        None, "Record every optimizer step in this folder.", path={"file_okay": False}
+        None,
+        "Record every optimizer step in this folder.",
+        path={"file_okay": False},
+        typed="writes into a folder",
     )
     steps: int | None = option(None, "End the script after so many optimizer steps (with --trace).", least=1)
     timeout: float | None = option(None, _NO_PROGRESS)
@@ -136,17 +248,21 @@ class RunOptions(_Given, _Run):
     virtual: bool = option(False, _VIRTUAL)
 
     def __post_init__(self) -> None:
+        _ = self.answers
         if self.steps and not self.trace:
             raise OptionError("--steps needs --trace: the recorder counts the steps")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Versions(_Script):
-    converted: str | Path | None = option(None, "A converted version; without it SCRIPT is converted.")
+class _Versions(Script):
+    converted: str | Path | None = option(
+        None, "A converted version; without it SCRIPT is converted.", typed="says what is started"
+    )
     converted_arguments: Sequence[str] | None = option(
         None,
         "Its arguments, where they are others: '--distributed --local_rank {local_rank}'.",
         metavar="TEXT",
+        typed="is handed to what is started",
     )
     devices: int | Sequence[int] | None = option(
         None, "Numbers of devices [default: as many as device_ids names, or 2].", "-n", "--devices"
@@ -173,6 +289,7 @@ class _Watched:
         None,
         "What starts the --converted version [default: python if it starts its ranks itself].",
         choices=("torchrun", "python"),
+        typed="says what is started",
     )
     progress: Progress = SILENT  # who is told, from Python
 
@@ -254,14 +371,18 @@ class CheckOptions:
         default=".", metadata=argument("Files, folders and notebooks.")
     )
     _: KW_ONLY
-    select: Sequence[str] = option((), "Report these only (codes or families: DDP6,DDP201).", codes=True)
-    ignore: Sequence[str] = option((), "Leave these out.", codes=True)
-    fix: bool = option(False, "Mend what can be mended without changing any training.")
+    select: Sequence[str] = option((), "Report these only (codes or families: DDP6,DDP201).", codes="check")
+    ignore: Sequence[str] = option((), "Leave these out.", codes="check")
+    fix: bool = option(
+        False, "Mend what can be mended without changing any training.", typed="overwrites files"
+    )
     diff: bool = option(False, "Show what --fix would change, and change nothing.")
     baseline: str | Path | None = option(
         None, "Report only what is not known in this file.", path={"dir_okay": False}
     )
-    write_baseline: bool = option(False, "Keep what is found in the --baseline file, as known.")
+    write_baseline: bool = option(
+        False, "Keep what is found in the --baseline file, as known.", typed="overwrites a file"
+    )
     text: str | None = (
         None  # what the one path has in it, instead of what lies on the disk: an editor's buffer
     )

@@ -123,14 +123,28 @@ def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
     assert "train.py" in caught.value.report
 
 
-@pytest.mark.parametrize("name", ["verify", "bench", "check"])
+WRITING = {"in_place", "notebook", "force", "link", "copy"}
+CONVERT_ALONE = {"diff", "check", "one_file", "imports", *WRITING}
+
+
+def test_a_conversion_is_written_as_the_command_writes_it() -> None:
+    command = importlib.import_module("dp2ddp.cli.convert").command
+    keywords = inspect.signature(dp2ddp.write_conversion).parameters
+    assert list(keywords)[:2] == ["conversion", "output"]
+    assert keywords.keys() - {"conversion", "output", "remark"} == WRITING
+    assert {each.name for each in command.params} >= WRITING
+
+
+@pytest.mark.parametrize("name", ["convert", "verify", "bench", "check"])
 def test_a_function_takes_what_its_command_takes_and_says_what_it_means(name: str) -> None:
     """Options are declared once (dp2ddp/options.py); what only shapes the output is the command's own."""
     function = getattr(dp2ddp, name)
     command = importlib.import_module(f"dp2ddp.cli.{name}").command
-    of_output = {"as_json", "targets", "opens", "form", "each", "stdin_filename"}
+    of_output = {"as_json", "targets", "opens", "format", "all", "stdin_filename"}
+    of_output |= CONVERT_ALONE if name == "convert" else set()
     keywords = inspect.signature(function).parameters
-    assert {each.name for each in command.params} - of_output == keywords.keys() - {"progress", "text"}
+    of_python = {"progress", "text", "helpers", "renew_helpers"}
+    assert {each.name for each in command.params} - of_output == keywords.keys() - of_python
     assert [each for each in keywords if f"    {each}: " not in function.__doc__] == ["progress"]
     with pytest.raises(TypeError, match="stepz"):
         function("train.py", stepz=3)

@@ -11,10 +11,12 @@ import contextlib
 import errno
 import importlib
 import os
+import select
 import shlex
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
@@ -65,28 +67,10 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))  # from the table: --help imports no command
 
-    def invoke(self, ctx: click.Context) -> Any:
-        _end_in_order()
+    def main(self, *arguments: Any, **how: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("dp2ddp: interrupted", err=True)
-            sys.exit(130)
-        except HazardError as error:
-            click.echo(error.report, err=True, nl=False)
-            click.echo(f"dp2ddp: {error}", err=True)
-            sys.exit(1)
-        except UnmatchedAcceptanceError as error:
-            click.echo(f"dp2ddp: {error}", err=True)
-            sys.exit(2)
-        except Dp2DdpError as error:
-            if ctx.params.get("traceback"):
-                raise
-            click.echo(f"dp2ddp: {error}", err=True)
-            sys.exit(3)
-        except OSError as error:
-            if ctx.params.get("traceback") and error.errno != errno.EPIPE:
-                raise
+            return super().main(*arguments, **how)
+        except BrokenPipeError as error:  # while click told a usage error
             end_without_output(error)
 
     def make_context(
@@ -97,15 +81,60 @@ class LazyGroup(click.Group):
         except OSError as error:  # --help and --version are printed in here
             end_without_output(error)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        _end_in_order()
+        try:
+            with _errors_shown(shows_traceback=ctx.params.get("traceback", False)):
+                return super().invoke(ctx)
+        except OSError as error:
+            if ctx.params.get("traceback") and error.errno != errno.EPIPE:
+                raise
+            end_without_output(error)
+
+
+@contextlib.contextmanager
+def _errors_shown(shows_traceback: bool) -> Iterator[None]:
+    """What could not be done, in a line, and as an exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("dp2ddp: interrupted", err=True)
+        sys.exit(130)
+    except HazardError as error:
+        click.echo(error.report, err=True, nl=False)
+        click.echo(f"dp2ddp: {error}", err=True)
+        sys.exit(1)
+    except UnmatchedAcceptanceError as error:
+        click.echo(f"dp2ddp: {error}", err=True)
+        sys.exit(2)
+    except Dp2DdpError as error:
+        if shows_traceback:
+            raise
+        click.echo(f"dp2ddp: {error}", err=True)
+        sys.exit(3)
+
 
 def end_without_output(error: OSError) -> NoReturn:
     """End where something cannot be written: a full disk, a folder that is closed to us, a reader that has gone."""
     if error.errno == errno.EPIPE:
-        with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has nowhere to go
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            try:
+                stream.flush()
+            except (OSError, ValueError):  # what is left in the buffer has nowhere to go
+                with contextlib.suppress(OSError, ValueError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
     click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
     sys.exit(3)
+
+
+def refuse_to_write_to_nobody() -> None:
+    """A BrokenPipeError if somebody read our output, and has gone (`| head -1`)."""
+    pipes = select.poll()
+    for number in (1, 2):
+        pipes.register(number, 0)
+    if any(event & select.POLLERR for _, event in pipes.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _meant(name: str) -> str:

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.rule import DescribedRule
 
 
-def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Whatever files there are: for arguments that are no plain paths, since "-" is stdin."""
-    return [CompletionItem(incomplete, type="file")]
-
-
 def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Codes of rules of the conversion and of the check, with what each is about."""
     from dp2ddp.review.rule_list import described_rules

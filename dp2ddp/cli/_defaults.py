@@ -1,7 +1,8 @@
 """`[tool.dp2ddp.verify]` and the like in pyproject.toml: other defaults for the options of a command.
 
 The file may be a stranger's, of a repository that was cloned a minute ago. So it says how something is done, and never
-makes a plain command overwrite, write, open or start what it would not without it: that stands on the command line.
+makes a plain command overwrite, write, open or start what it would not without it: that stands on the command line
+(`typed` of an option says so, and why).
 """
 
 from __future__ import annotations
@@ -13,47 +14,9 @@ from typing import Any
 
 import click
 
+from dp2ddp.cli._options import Option
 from dp2ddp.errors import SourceError, did_you_mean
 from dp2ddp.source.pyproject import FILE, find_table, path_below, says_unread
-
-# By command, the options that the file may set, by their long names. What is in none of the two tables is refused, too.
-FROM_FILE: Mapping[str, frozenset[str]] = {
-    "convert": frozenset(
-        {
-            *("diff", "check", "notebook", "json", "style"),
-            *("select", "ignore", "accept", "copy", "one-file", "import"),
-        }
-    ),
-    "run": frozenset({"mode", "devices", "steps", "timeout", "accept", "virtual"}),
-    "verify": frozenset(
-        {"devices", "aligned", "steps", "every", "only-gradients", "timeout", "accept", "json"}
-    ),
-    "launch": frozenset({"gpus", "nodes", "restarts", "time", "cpus", "image", "operator"}),
-    "bench": frozenset(
-        {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"}
-    ),
-    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "all"}),
-    "doctor": frozenset({"json", "timeout"}),
-}
-# What stands on the command line alone, and what it does.
-TYPED: Mapping[str, str] = {
-    "force": "overwrites files",
-    "in-place": "overwrites files",
-    "fix": "overwrites files",
-    "write-baseline": "overwrites a file",
-    "link": "lets a copy of the project reach into the original",
-    "output": "says where to write",
-    "report": "writes a file",
-    "trace": "writes into a folder",
-    "open": "starts a browser",
-    "on": "says where something is started",
-    "rendezvous": "says what is connected to",
-    "launcher": "says what is started",
-    "converted": "says what is started",
-    "converted-arguments": "is handed to what is started",
-    "m": "says what SCRIPT is",
-    "stdin-filename": "says what is read",
-}
 
 
 def read_defaults(
@@ -85,36 +48,29 @@ def read_defaults(
     }
 
 
-def long_name(option: click.Option) -> str:
-    """`devices` of -n, --devices; the letter of an option that has no more."""
-    return max(option.opts, key=len).lstrip("-")
-
-
-def _options(command: click.Command) -> dict[str, click.Option]:
+def _options(command: click.Command) -> dict[str, Option]:
     """By each way to spell them."""
     return {
         spelling.lstrip("-"): parameter
         for parameter in command.params
-        if isinstance(parameter, click.Option)
+        if isinstance(parameter, Option)
         for spelling in (*parameter.opts, *parameter.secondary_opts)
     }
 
 
-def _refuse(path: Path, name: str, key: str, options: Mapping[str, click.Option]) -> None:
+def _refuse(path: Path, name: str, key: str, options: Mapping[str, Option]) -> None:
     """An error, and no silence: who wrote it there would wait for what never comes."""
-    allowed = FROM_FILE.get(name, frozenset())
     if key not in options:
+        allowed = [spelling for spelling, option in options.items() if not option.typed]
         meant = did_you_mean(key, allowed)
         raise SourceError(
             f"{path}: dp2ddp {name} has no option {key!r}{meant}; see [tool.dp2ddp.{name}] in {FILE}"
         )
-    option = long_name(options[key])
-    if option not in allowed:
-        why = TYPED.get(option, "is no default of a project")
+    if options[key].typed:
         spelling = max(options[key].opts, key=len)
         raise SourceError(
-            f"{path}: [tool.dp2ddp.{name}] {key}: {spelling} {why}, so it counts on the command line only; "
-            "take it out of this file"
+            f"{path}: [tool.dp2ddp.{name}] {key}: {spelling} {options[key].typed}, so it counts on the command line "
+            "only; take it out of this file"
         )
 
 

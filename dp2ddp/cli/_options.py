@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2ddp.cli._completion import rule_codes
+from dp2ddp.cli._completion import conversion_codes, rule_codes
 from dp2ddp.errors import OptionError
-from dp2ddp.options import MOST_DEVICES, VerifyOptions, declared
+from dp2ddp.options import MOST_DEVICES, declared
 from dp2ddp.review.settings import UnknownCodeError, checked_codes
 
 if TYPE_CHECKING:
@@ -65,35 +65,39 @@ class Words(_Words):
             self.fail(f"{value!r}: {str(error).lower()}", param, ctx)
 
 
-def _answers(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """As they are written, once each is known to be one."""
-    from dp2ddp.codemod.plans.acceptance import accept_option
+class Option(click.Option):
+    """`typed`: what it does that a pyproject.toml may not ask for (_defaults.py); empty: it may."""
 
-    try:
-        return tuple(accept_option(value).text for value in values)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+    def __init__(self, *spellings: Any, typed: str = "", **how: Any) -> None:
+        super().__init__(*spellings, **how)
+        self.typed = typed
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(code.strip().upper() for code in (value or "").split(",") if code.strip())
+
+
+def _codes_of_check(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     try:
-        return checked_codes((value or "").split(","))
+        return checked_codes(_codes(context, parameter, value))
     except UnknownCodeError as error:
         raise click.BadParameter(str(error)) from error
 
 
 def options(family: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command these options; it is called with the object made of them, and with its other parameters."""
+    """Gives a command these options; it is called with the object made of them, and with its other parameters.
+
+    The objects of several families come in the order of `--help`.
+    """
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def with_options(**given: Any) -> None:
+        def with_options(*others: Any, **given: Any) -> None:
             own = {each.name: given.pop(each.name) for each in declared(family)}
             try:
-                built = family(**own)
+                command(*others, family(**own), **given)
             except OptionError as error:
                 raise click.UsageError(str(error)) from error
-            command(built, **given)
 
         made: Callable[..., None] = with_options
         for each in reversed(list(declared(family))):
@@ -108,38 +112,43 @@ def _parameter(each: dataclasses.Field[Any]) -> Callable[[Callable[..., None]], 
     if "is_argument" in how:
         return click.argument(each.name, **_ARGUMENTS[each.name])
     spellings = how.get("spellings") or (f"--{each.name.replace('_', '-')}",)
-    keywords = {**_by_type(each), "metavar": how.get("metavar"), "help": how["help"]}
+    keywords = {**_by_type(each), **{name: how[name] for name in ("metavar", "help", "typed") if name in how}}
     if each.default is dataclasses.MISSING:
         keywords["required"] = True
     elif each.default not in (None, ()) and each.default is not False:
         keywords["default"] = each.default
         keywords["show_default"] = "[default" not in how["help"]
-    return click.option(*spellings, each.name, **keywords)
+    return click.option(*spellings, each.name, cls=Option, **keywords)
 
 
 def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
     """What click has to know of a type, which is text here (PEP 563)."""
     how = each.metadata
     if "codes" in how:
-        return {"callback": _codes, "shell_complete": rule_codes}
+        return _CODES[how["codes"]]
     if "choices" in how:
         return {"type": click.Choice(how["choices"])}
-    words = {"type": Words()} if each.default is None else {"multiple": True, "callback": _answers}
+    words = {"type": Words()} if each.default is None else {"multiple": True}
     types: dict[str, Mapping[str, Any]] = {
         "bool": {"is_flag": True},
         "int": {"type": click.IntRange(how.get("least"), how.get("most"))},
         "float": {"type": Seconds()},
+        "str": {},
         "Path": {"type": click.Path(path_type=Path, **how.get("path", {}))},
+        "str | Path": {"type": click.Path(**how.get("path", {}))},  # as it is written: `there/` is a folder
+        "Sequence[Path]": {"type": click.Path(path_type=Path), "multiple": True},
         "int | Sequence[int]": {"type": Worlds()},
         "Sequence[str]": words,
     }
-    return types[str(each.type).removesuffix(" | None").removeprefix("str | ")]
+    return types[str(each.type).removesuffix(" | None")]
 
 
+_CODES: Mapping[str, Mapping[str, Any]] = {
+    "check": {"callback": _codes_of_check, "shell_complete": rule_codes},
+    "conversion": {"callback": _codes, "shell_complete": conversion_codes},
+}
 _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
-    "script": {"type": click.Path(path_type=Path)},
+    "script": {"type": click.Path(readable=False)},  # whoever reads it says better why it cannot
     "arguments": {"nargs": -1, "type": click.UNPROCESSED},
     "paths": {"nargs": -1, "metavar": "[PATHS]..."},
 }
-
-(accept_option,) = (_parameter(each) for each in declared(VerifyOptions) if each.name == "accept")

@@ -7,58 +7,61 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from dp2ddp.options import option
 
 if TYPE_CHECKING:
     from dp2ddp.costs.result import Benchmark
     from dp2ddp.report.comparison import Report
     from dp2ddp.report.conversion_report import ConversionReport
 
-json_option = click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
-report_option = click.option(
-    "--report",
-    "targets",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Write a report: .html to read, .md for a pull request; may be given several times.",
-)
-open_option = click.option(
-    "--open",
-    "opens",
-    is_flag=True,
-    help="Open the report in the browser; without --report FILE.html it lies in a temporary folder.",
-)
 
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """How the command line gives what was found."""
 
-def check_targets(targets: Sequence[Path]) -> None:
-    """Before anything runs: a SourceError if a report cannot be written where it is asked for."""
-    if targets:
-        from dp2ddp.report.report_files import check_target
+    as_json: bool = option(False, "The result as JSON (docs/json.md).", "--json")
+    targets: Sequence[Path] = option(
+        (),
+        "Write a report: .html to read, .md for a pull request; may be given several times.",
+        "--report",
+        metavar="FILE",
+        typed="writes a file",
+    )
+    opens: bool = option(
+        False,
+        "Open the report in the browser; without --report FILE.html it lies in a temporary folder.",
+        "--open",
+        typed="starts a browser",
+    )
 
-        for target in targets:
-            check_target(target)
+    def check_targets(self) -> None:
+        """Before anything runs: a SourceError if a report cannot be written where it is asked for."""
+        if self.targets:
+            from dp2ddp.report.report_files import check_target
 
+            for target in self.targets:
+                check_target(target)
 
-def write_reports(
-    result: ConversionReport | Report | Benchmark, targets: Sequence[Path], opens: bool, command: str
-) -> None:
-    """Write what is asked for, say where it lies, and open the page."""
-    if not targets and not opens:
-        return
-    from dp2ddp.report.report_files import PAGES, write_report
+    def write_reports(self, result: ConversionReport | Report | Benchmark, command: str) -> None:
+        """Write what is asked for, say where it lies, and open the page."""
+        if not self.targets and not self.opens:
+            return
+        from dp2ddp.report.report_files import PAGES, write_report
 
-    pages = [target for target in targets if target.suffix.lower() in PAGES]
-    if opens and not pages:
-        pages = [Path(tempfile.mkdtemp(prefix="dp2ddp-")) / f"{command}.html"]
-    for target in dict.fromkeys([*targets, *pages]):
-        write_report(result, target)
-        click.echo(f"report: {target}", err=True)
-    if opens:
-        open_page(pages[0], os.environ)
+        pages = [target for target in self.targets if target.suffix.lower() in PAGES]
+        if self.opens and not pages:
+            pages = [Path(tempfile.mkdtemp(prefix="dp2ddp-")) / f"{command}.html"]
+        for target in dict.fromkeys([*self.targets, *pages]):
+            write_report(result, target)
+            click.echo(f"report: {target}", err=True)
+        if self.opens:
+            open_page(pages[0], os.environ)
 
 
 def open_page(page: Path, variables: Mapping[str, str]) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
 from dp2ddp.cli import ScriptCommand
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import shown
-from dp2ddp.cli._reports import check_targets, json_option, open_option, report_option, write_reports
+from dp2ddp.cli._reports import Results
 from dp2ddp.options import BenchOptions
 
 
 @click.command(cls=ScriptCommand)
 @options(BenchOptions)
-@json_option
-@report_option
-@open_option
-def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], opens: bool) -> None:
+@options(Results)
+def command(options: BenchOptions, results: Results) -> None:
     """Time SCRIPT under DataParallel and its conversion under torchrun, with the same batches.
 
     Tells what a step takes, moves, sends and holds in both, and whether both train the same.
@@ -30,7 +27,7 @@ def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], ope
     """
     from dp2ddp.trial.scripts import ready_to_run
 
-    check_targets(targets)  # not after an hour
+    results.check_targets()  # not after an hour
     ready_to_run("bench", options.script, options.as_module, options.port)
     from dp2ddp.report.bench_json import as_document
     from dp2ddp.report.bench_report import bench_document
@@ -39,10 +36,10 @@ def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], ope
 
     with shown() as progress:
         benchmark, failure = bench(replace(options, progress=progress))
-    if as_json:
+    if results.as_json:
         click.echo(as_document(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
         print_document(bench_document(benchmark, whole=False))
-    write_reports(benchmark, targets, opens, "bench")
+    results.write_reports(benchmark, "bench")
     if failure:
         raise failure

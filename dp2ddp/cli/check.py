@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,7 @@ import click
 
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import shown
-from dp2ddp.errors import OptionError
-from dp2ddp.options import CheckOptions
+from dp2ddp.options import CheckOptions, option
 
 if TYPE_CHECKING:
     from dp2ddp.review.checking import CheckResult
@@ -21,18 +20,24 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "sarif", "github", "gitlab")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What is read and written other than by `dp2ddp.check`."""
+
+    format: str = option("text", "Of the output.", choices=FORMATS)
+    stdin_filename: str | None = option(
+        None,
+        "Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
+        metavar="FILE",
+        typed="says what is read",
+    )
+    all: bool = option(False, "List what text tells once, with a count (DDP620, DDP624).")
+
+
 @click.command("check")
 @options(CheckOptions)
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the output."
-)
-@click.option(
-    "--stdin-filename",
-    metavar="FILE",
-    help="Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
-)
-@click.option("--all", "each", is_flag=True, help="List what text tells once, with a count (DDP620, DDP624).")
-def command(options: CheckOptions, form: str, stdin_filename: str | None, each: bool) -> None:
+@options(Form)
+def command(options: CheckOptions, form: Form) -> None:
     """Look through files, folders and notebooks (default: the current folder) without running or importing them.
 
     Reports what stands in the way of DistributedDataParallel in DataParallel code, and what is wrong in code that uses
@@ -41,20 +46,17 @@ def command(options: CheckOptions, form: str, stdin_filename: str | None, each: 
     """
     from dp2ddp.api import check
 
-    paths = options.names
-    if ("-" in paths) != (stdin_filename is not None) or ("-" in paths and len(paths) > 1):
+    paths, name = options.names, form.stdin_filename
+    if ("-" in paths) != (name is not None) or ("-" in paths and len(paths) > 1):
         raise click.UsageError("a script from stdin is `-` and nothing else, with its --stdin-filename")
-    text = _stdin() if stdin_filename else None
+    text = _stdin() if name else None
     with shown() as progress:
-        requested = replace(options, paths=stdin_filename or paths or ".", text=text, progress=progress)
-        try:
-            result = check(**vars(requested))
-        except OptionError as error:
-            raise click.UsageError(str(error)) from error
+        requested = replace(options, paths=name or paths or ".", text=text, progress=progress)
+        result = check(**vars(requested))
     if options.diff:
         click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
     else:
-        click.echo(_writer(form, each)(result), nl=False)
+        click.echo(_writer(form)(result), nl=False)
     sys.exit(1 if result.fails else 0)
 
 
@@ -64,11 +66,11 @@ def _stdin() -> str:
     return read_source("-").text
 
 
-def _writer(form: str, each: bool) -> Callable[[CheckResult], str]:
-    if form == "text":
+def _writer(form: Form) -> Callable[[CheckResult], str]:
+    if form.format == "text":
         from dp2ddp.report.check_text import check_text
 
-        return partial(check_text, each=each)
+        return partial(check_text, each=form.all)
     from dp2ddp.report import check_formats
 
     writers = {
@@ -77,4 +79,4 @@ def _writer(form: str, each: bool) -> Callable[[CheckResult], str]:
         "github": check_formats.check_github,
         "gitlab": check_formats.check_gitlab,
     }
-    return writers[form]
+    return writers[form.format]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
 import sys
 import textwrap
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from dp2ddp.cli._options import Seconds
+from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import is_terminal
+from dp2ddp.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +25,15 @@ MARKS = {"good": ("ok", "green"), "remark": ("look", "yellow"), "bad": ("no", "r
 NAME_WIDTH = 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    as_json: bool = option(False, "The answers as JSON.", "--json")
+    timeout: float = option(30.0, "Seconds for torch, and for two ranks, before the doctor gives up.")
+
+
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
-@click.option("--timeout", type=Seconds(), default=30.0, show_default=True,
-              help="Seconds for torch, and for two ranks, before the doctor gives up.")  # fmt: skip
-def command(as_json: bool, timeout: float) -> None:
+@options(DoctorOptions)
+def command(options: DoctorOptions) -> None:
     """Ask this machine whether training with several processes can work on it.
 
     Looks at Python, torch, CUDA, NCCL, gloo, GPUs, memory, limits, ports and settings, and starts two ranks that add
@@ -38,13 +43,13 @@ def command(as_json: bool, timeout: float) -> None:
     from dp2ddp.doctor.examine import examine
 
     answers: list[Answer] = []
-    for answer in examine(timeout, waiting):
+    for answer in examine(options.timeout, waiting):
         waiting("")
         answers.append(answer)
-        if not as_json:
+        if not options.as_json:
             click.echo(text_of(answer))
     works = all(answer.state != "bad" for answer in answers)
-    click.echo(document(answers, works) if as_json else verdict(answers), nl=not as_json)
+    click.echo(document(answers, works) if options.as_json else verdict(answers), nl=not options.as_json)
     sys.exit(0 if works else 1)
 
 
@@ -87,5 +92,5 @@ def verdict(answers: Sequence[Answer]) -> str:
 
 def document(answers: Sequence[Answer], works: bool) -> str:
     """Everything as JSON (docs/launch.md)."""
-    entries = [dataclasses.asdict(answer) for answer in answers]
+    entries = [asdict(answer) for answer in answers]
     return json.dumps({"works": works, "answers": entries}, indent=2) + "\n"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,11 +17,14 @@ import click
 from click.core import ParameterSource
 
 from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._options import options
 from dp2ddp.cli._scripts import warn
 from dp2ddp.doctor.torch_answers import may_have_gpus
-from dp2ddp.errors import RunError, SourceError
-from dp2ddp.launch.job import Job
+from dp2ddp.errors import OptionError, RunError, SourceError
+from dp2ddp.launch.job import Job, with_port
+from dp2ddp.launch.slurm import time_limit
 from dp2ddp.launch.targets import TARGETS, Given, Launcher, Target
+from dp2ddp.options import Arguments, Script, option
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.readiness import Readiness
@@ -29,37 +32,86 @@ if TYPE_CHECKING:
 DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions(Arguments, Script):
+    """What to start, and where; the last five are of one place alone. Raises OptionError for what does not fit."""
+
+    on: str = option(
+        "local",
+        "Where: this machine, several by torchrun, or a cluster.",
+        choices=tuple(TARGETS),
+        typed="says where something is started",
+    )
+    gpus: int | None = option(
+        None,
+        "GPUs of a node, a rank for each [default here: as many as torchrun counts].",
+        "-n",
+        "--gpus",
+        least=1,
+    )
+    nodes: int = option(1, "Nodes.", "-N", "--nodes", least=1)
+    output: str | None = option(
+        None,
+        "Write the launch file (- is stdout), and start nothing.",
+        "-o",
+        "--output",
+        metavar="FILE",
+        typed="says where to write",
+    )
+    force: bool = option(False, "Overwrite FILE.", typed="overwrites files")
+    restarts: int = option(
+        0,
+        "Start the ranks again, so many times, when one has failed: for a script that goes on from its own checkpoint.",
+        least=0,
+    )
+    rendezvous: str | None = option(
+        None,
+        "torchrun: the node at which all meet.",
+        metavar="HOST[:PORT]",
+        typed="says what is connected to",
+    )
+    time: str = option("24:00:00", "slurm: the time limit.", metavar="LIMIT")
+    cpus: int = option(8, "slurm: CPUs of a rank and its loader's workers.", least=1)
+    image: str | None = option(None, "kubernetes: the image, with the script and what it needs in it.")
+    operator: str = option(
+        "v2", "kubernetes: a TrainJob (Kubeflow Trainer) or the older PyTorchJob.", choices=("v2", "v1")
+    )
+
+    @property
+    def place(self) -> Target:
+        return TARGETS[self.on]
+
+    @property
+    def of_place(self) -> Given:
+        """The options of this place alone."""
+        return {name: getattr(self, name) for name in self.place.options}
+
+    def __post_init__(self) -> None:
+        for name, meaning in (("time", time_limit), ("rendezvous", with_port)):
+            value = getattr(self, name)
+            try:
+                _ = value is None or meaning(value)
+            except ValueError as error:
+                raise OptionError(f"--{name} {error}") from error
+        if self.on == "local" and self.nodes > 1:
+            raise OptionError(
+                "several nodes need --on torchrun (the same command on each of them), slurm, kubernetes or ray"
+            )
+        if self.place.is_cluster and self.gpus is None:
+            raise OptionError(f"--on {self.on} needs -n: how many GPUs to ask for on each node")
+        if self.on == "kubernetes" and not self.image:
+            raise OptionError(
+                "--on kubernetes needs --image: the container image with the script and what it needs in it"
+            )
+        if self.on == "torchrun" and self.nodes > 1 and not self.output and self.rendezvous is None:
+            raise OptionError(
+                "several nodes need --rendezvous HOST: one of them, by a name that all of them know; the same on each"
+            )
+
+
 @click.command(cls=ScriptCommand)
-@click.argument("script", type=click.Path(path_type=Path))
-@click.option(
-    "-m", "as_module", is_flag=True, help="SCRIPT is a module, package.train, as `python -m` takes it."
-)
-@click.option("--on", "target", type=click.Choice(tuple(TARGETS)), default="local", show_default=True,
-              help="Where: this machine, several by torchrun, or a cluster.")  # fmt: skip
-@click.option("-n", "--gpus", type=click.IntRange(min=1),
-              help="GPUs of a node, a rank for each [default here: as many as torchrun counts].")  # fmt: skip
-@click.option("-N", "--nodes", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Nodes.")  # fmt: skip
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write the launch file (- is stdout), and start nothing."
-)
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--restarts", type=click.IntRange(min=0), default=0, show_default=True,
-              help="Start the ranks again, so many times, when one has failed: for a script that goes on from its own "
-              "checkpoint.")  # fmt: skip
-@click.option("--rendezvous", metavar="HOST[:PORT]", help="torchrun: the node at which all meet.")
-@click.option("--time", metavar="LIMIT", help="slurm: the time limit [default: 24:00:00].")
-@click.option(
-    "--cpus", type=click.IntRange(min=1), help="slurm: CPUs of a rank and its loader's workers [default: 8]."
-)
-@click.option("--image", help="kubernetes: the image, with the script and what it needs in it.")
-@click.option("--operator", type=click.Choice(("v2", "v1")),
-              help="kubernetes: a TrainJob (Kubeflow Trainer) or the older PyTorchJob [default: v2].")  # fmt: skip
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(
-    script: Path, as_module: bool, target: str, gpus: int | None, nodes: int, output: str | None, force: bool,
-    restarts: int, arguments: tuple[str, ...], **of_target: str | int | None,
-) -> None:  # fmt: skip
+@options(LaunchOptions)
+def command(options: LaunchOptions) -> None:
     """Start the converted SCRIPT with a rank on each GPU; with -o only write the file that starts it.
 
     A script that still uses DataParallel is converted on the way where it is started by torchrun, with its local
@@ -70,76 +122,53 @@ def command(
     Ends with 2 for options that do not fit, with 1 if SCRIPT could not be converted, with 3 if nothing could be
     started.
     """
-    place = TARGETS[target]
-    given = {
-        name: value
-        for name, value in of_target.items()
-        if value is not None and (name in place.options or _is_typed(name))
-    }
-    _check_options(target, gpus, nodes, given, output)
-    job, wrapped = _job(script, as_module, arguments, gpus, nodes, restarts, place)
+    _refuse_options_of_others(options.on)
+    place, given, output = options.place, options.of_place, options.output
+    job, wrapped = _job(options)
     if output and output != "-":
         _check_place(Path(output), Path(job.script))  # before a conversion is written for nothing
     if wrapped and output not in (None, "-"):
-        job = _converted_beside(job, as_module, wrapped, force)
+        job = _converted_beside(job, options, wrapped)
     elif wrapped and (output or not place.launcher):
         raise _unconverted(job, wrapped)
     if output:
-        _write(place.text(job, given), output, force, place, Path(job.script))
+        _write(place.text(job, given), output, options, Path(job.script))
     elif place.launcher:
-        _become(job, given, place.launcher, _converted(job, as_module, wrapped) if wrapped else job)
+        started = _converted(job, options.as_module, wrapped) if wrapped else job
+        _become(job, given, place.launcher, started)
     else:
         _hand_over(list(place.takes_file), place.text(job, given))
 
 
-def _is_typed(option: str) -> bool:
-    """Whether it stands on the command line, and is no default of pyproject.toml, which holds for all places."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+def _refuse_options_of_others(target: str) -> None:
+    """A usage error for what would do nothing; a default of pyproject.toml holds for all places."""
+    source = click.get_current_context().get_parameter_source
+    for owner, place in TARGETS.items():
+        for name in place.options:
+            if owner != target and source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name} is of --on {owner}, not of --on {target}")
 
 
-def _check_options(target: str, gpus: int | None, nodes: int, given: Given, output: str | None) -> None:
-    """Usage errors: what is missing, and what would do nothing."""
-    for name in given:
-        if name not in TARGETS[target].options:
-            owner = next(other for other, place in TARGETS.items() if name in place.options)
-            raise click.UsageError(f"--{name} is of --on {owner}, not of --on {target}")
-    if target == "local" and nodes > 1:
-        raise click.UsageError(
-            "several nodes need --on torchrun (the same command on each of them), slurm, kubernetes or ray"
-        )
-    if TARGETS[target].is_cluster and gpus is None:
-        raise click.UsageError(f"--on {target} needs -n: how many GPUs to ask for on each node")
-    if target == "kubernetes" and "image" not in given:
-        raise click.UsageError(
-            "--on kubernetes needs --image: the container image with the script and what it needs in it"
-        )
-    if target == "torchrun" and nodes > 1 and not output and "rendezvous" not in given:
-        raise click.UsageError(
-            "several nodes need --rendezvous HOST: one of them, by a name that all of them know; the same on each"
-        )
-
-
-def _job(
-    script: Path, as_module: bool, arguments: tuple[str, ...], gpus: int | None, nodes: int, restarts: int,
-    place: Target,
-) -> tuple[Job, str | None]:  # fmt: skip
+def _job(options: LaunchOptions) -> tuple[Job, str | None]:
     """What to start, and the place where it must be converted first, if any."""
     from dp2ddp.codemod.readiness import readiness
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import module_of, script_file
 
-    path = script_file(script, as_module)
+    path = script_file(options.script, options.as_module)
     if path.suffix == ".ipynb":
         raise SourceError(
             f"{path}: torchrun starts scripts; `dp2ddp convert {shlex.quote(str(path))}` makes one of it"
         )
-    ready = readiness(read_project(path, as_module))
-    module = module_of(path if as_module else script, as_module)
+    ready = readiness(read_project(path, options.as_module))
     settings = {
-        name: value for name, value in ready.settings.items() if not place.is_cluster or name != DEVICES
+        name: value
+        for name, value in ready.settings.items()
+        if not options.place.is_cluster or name != DEVICES
     }
-    job = Job(str(path), module, arguments, gpus, nodes, restarts, settings)
-    for remark in _remarks(path, ready, job, place):
+    words, module = tuple(options.arguments), module_of(path, options.as_module)
+    job = Job(str(path), module, words, options.gpus, options.nodes, options.restarts, settings)
+    for remark in _remarks(path, ready, job, options.place):
         warn(f"{path}: {remark}")
     return job, None if job.world == 1 or ready.joins else ready.still_wrapped
 
@@ -170,14 +199,16 @@ def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
     return replace(job, script=started, module=None, arguments=(start, *job.arguments))
 
 
-def _converted_beside(job: Job, as_module: bool, wrapped: str, force: bool) -> Job:
+def _converted_beside(job: Job, options: LaunchOptions, wrapped: str) -> Job:
     """The same with the conversion in its place, which is written as `dp2ddp convert` writes it."""
     from dp2ddp.codemod.result_files import write
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import conversion_of
 
-    conversion = conversion_of(read_project(Path(job.script), as_module), renews_helpers=force)
-    script = write(conversion, None, force=force, remark=warn)
+    conversion = conversion_of(
+        read_project(Path(job.script), options.as_module), renews_helpers=options.force
+    )
+    script = write(conversion, None, force=options.force, remark=warn)
     if script is None:
         raise _unconverted(job, wrapped)
     warn(f"{job.script}: converted into {script}, which the launch file starts")
@@ -205,7 +236,7 @@ def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[
         yield "nothing in it was found to join a process group; if nothing does, each rank trains alone"
 
 
-def _write(text: str, output: str, force: bool, place: Target, script: Path) -> None:
+def _write(text: str, output: str, options: LaunchOptions, script: Path) -> None:
     from dp2ddp.source.writing import refuse_to_overwrite, write_atomically
 
     if output == "-":
@@ -213,9 +244,9 @@ def _write(text: str, output: str, force: bool, place: Target, script: Path) -> 
         return
     path = Path(output)
     _check_place(path, script)
-    refuse_to_overwrite(path, text.encode(), force=force)
+    refuse_to_overwrite(path, text.encode(), force=options.force)
     write_atomically(path, text.encode())
-    click.echo(f"written: {output}; {place.started_by} {shlex.quote(output)}", err=True)
+    click.echo(f"written: {output}; {options.place.started_by} {shlex.quote(output)}", err=True)
 
 
 def _check_place(path: Path, script: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli import ScriptCommand, refuse_to_write_to_nobody
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import is_terminal
 from dp2ddp.errors import RunError
@@ -48,6 +48,8 @@ def command(options: RunOptions) -> None:
         real=not options.virtual,
     )  # fmt: skip
     if run.failure:
+        if run.failure.text.startswith("BrokenPipeError"):
+            refuse_to_write_to_nobody()
         from dp2ddp.report.failure_text import failure_text
 
         raise RunError(failure_text(run))

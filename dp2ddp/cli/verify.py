@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
 from dp2ddp.cli import ScriptCommand
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import shown
-from dp2ddp.cli._reports import check_targets, json_option, open_option, report_option, write_reports
+from dp2ddp.cli._reports import Results
 from dp2ddp.options import VerifyOptions
 
 
 @click.command(cls=ScriptCommand)
 @options(VerifyOptions)
-@json_option
-@report_option
-@open_option
-def command(options: VerifyOptions, as_json: bool, targets: tuple[Path, ...], opens: bool) -> None:
+@options(Results)
+def command(options: VerifyOptions, results: Results) -> None:
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
     Both run on virtual devices, in scratch copies of the current folder: nothing of yours is changed.
@@ -29,7 +26,7 @@ def command(options: VerifyOptions, as_json: bool, targets: tuple[Path, ...], op
     """
     from dp2ddp.trial.scripts import ready_to_run
 
-    check_targets(targets)  # not after a month
+    results.check_targets()  # not after a month
     ready_to_run("verify", options.script, options.as_module, options.port)
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
@@ -37,11 +34,11 @@ def command(options: VerifyOptions, as_json: bool, targets: tuple[Path, ...], op
 
     with shown() as progress:
         report, failure = verify(replace(options, progress=progress))
-    if as_json:
+    if results.as_json:
         click.echo(as_document(report))
     elif report.verdicts:  # what was found before a failure is worth knowing
         print_report(report)
-    write_reports(report, targets, opens, "verify")
+    results.write_reports(report, "verify")
     if failure:
         raise failure
     sys.exit(0 if report.same else 1)

@@ -9,7 +9,6 @@ from pathlib import Path
 import libcst as cst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
-from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.conversion import MENTION, Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
@@ -20,6 +19,7 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import is_helper_module
 from dp2ddp.source.projects import Project, read_project
 from dp2ddp.source.writing import alone_in, write_together
+from dp2ddp.styles import STYLES
 
 
 class ConvertDataParallel(CodemodCommand):

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
@@ -30,6 +29,7 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
+from dp2ddp.styles import EXACT
 
 # Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
 OF_OTHERS = ("DDP902", "DDP912")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.convert import OF_OTHERS, convert
 from dp2ddp.codemod.launch import settings_of
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
@@ -17,6 +16,7 @@ from dp2ddp.codemod.plans.plan import plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import rules_of_style
 from dp2ddp.source.projects import Project
+from dp2ddp.styles import EXACT
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
 
-from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, Replace, TextEdit
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.errors import ConversionError, did_you_mean
+from dp2ddp.styles import STYLES
 
 # Where the rules of each style are: a rule exists by being a file there.
 PACKAGES = {"exact": "dp2ddp.codemod.rules", "idiomatic": "dp2ddp.codemod.idiomatic"}

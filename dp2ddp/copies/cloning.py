@@ -1,4 +1,4 @@
-"""Copies of files that take no space until one side writes (btrfs, xfs, ...)."""
+"""Files that take no space until one side writes (btrfs, xfs, ...), and folders like those of the user's."""
 
 from __future__ import annotations
 
@@ -20,3 +20,9 @@ def clone(source: Path, target: Path) -> bool:
         return False
     shutil.copystat(source, target)
     return True
+
+
+def make_like(folder: Path, place: Path) -> None:
+    """Make a folder with the rights of another one, in which we may write in any case."""
+    place.mkdir(parents=True, exist_ok=True)
+    place.chmod(folder.stat().st_mode | 0o700)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.copies.disguise import is_stand_in, link
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.links_out import links_out
 from dp2ddp.copies.originals import Original, changed, look_at
-from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.left_out import is_below_left_out, is_left_out
 from dp2ddp.source.survey import EntryKind, FolderEntry, survey
 
 LARGE_COPIED = 8 * 2**20  # bytes of a file above survey.SMALL that is copied all the same
@@ -32,17 +32,17 @@ SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".txt", ".sh", ".
 class LinkedCopy:
     """A copy of a folder, what was in it at the start, and what of it are links to the user's files."""
 
-    original: Path
+    original: Path  # the user's
     folder: Path
     before: Mapping[str, tuple[int, int]]  # path -> size and time of the last change, of files and links
     folders: frozenset[str]
     linked: tuple[Original, ...]
-    # folders of the user's where nothing is written: the original, and where links lead to
+    # folders of the user's that the run could write to: the original, and where links lead to
     kept: tuple[Path, ...]
 
     @property
     def inside(self) -> tuple[Path, ...]:
-        """Where the run has it."""
+        """Where the run has it: what it writes below is caught."""
         return (self.folder,)
 
     def here(self, argument: str) -> str:
@@ -133,9 +133,7 @@ class _Making:
         return self.folder / path.relative_to(self.original)
 
     def _folder(self, entry: FolderEntry) -> None:
-        place = self.place(entry.path)
-        place.mkdir()
-        place.chmod(entry.path.stat().st_mode | 0o700)
+        make_like(entry.path, self.place(entry.path))
 
     def _copy(self, entry: FolderEntry) -> None:
         try:
@@ -166,7 +164,7 @@ class _Making:
     def _follow(self, entry: FolderEntry) -> None:
         """A link within the folder leads to the same place of the copy, one out of it to where it led."""
         there = Path(os.path.realpath(entry.path))
-        if there.is_relative_to(self.original) and not _is_below_left_out(there, self.original):
+        if there.is_relative_to(self.original) and not is_below_left_out(there, self.original):
             there = self.place(there)
         else:
             self.linked.append(entry.path)
@@ -186,15 +184,8 @@ def _beside_its_neighbours(original: Path, room: Path, without: set[Path]) -> Pa
                 if Path(entry.path) not in {own, *without}:
                     link(entry.path, place / entry.name)
     folder = here / original.name
-    folder.mkdir()
-    folder.chmod(original.stat().st_mode | 0o700)
+    make_like(original, folder)
     return folder
-
-
-def _is_below_left_out(path: Path, root: Path) -> bool:
-    return any(
-        is_left_out(str(each)) for each in (path, *path.parents) if each != root and each.is_relative_to(root)
-    )
 
 
 def _replace(place: Path, data: bytes) -> None:

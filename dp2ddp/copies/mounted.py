@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp.copies import namespace
+from dp2ddp.copies.cloning import make_like
 from dp2ddp.copies.disguise import is_stand_in
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.links_out import LinksOut, links_out
@@ -203,10 +204,8 @@ def _layers(folder: Path, out: LinksOut, room: Path) -> list[Layer]:
     places = [folder, *(each for each in out.folders if os.access(each, os.W_OK))]
     for number, point in enumerate(each for place in places for each in (place, *_mounted_below(place))):
         layer = Layer(str(point), str(room / f"{number}"), str(room / f"{number}.work"))
-        os.makedirs(layer.upper)
+        make_like(point, Path(layer.upper))
         os.mkdir(layer.work)
-        shutil.copymode(point, layer.upper)
-        os.chmod(layer.upper, os.stat(layer.upper).st_mode | 0o700)
         layers.append(layer)
     return layers
 
@@ -232,9 +231,7 @@ def _put(path: Path, data: bytes, layers: Sequence[Layer]) -> None:
     for name in path.relative_to(layer.folder).parent.parts:
         place /= name
         if not place.exists():
-            place.mkdir()
-            shutil.copymode(Path(layer.folder) / place.relative_to(layer.upper), place)
-            place.chmod(place.stat().st_mode | 0o700)
+            make_like(Path(layer.folder) / place.relative_to(layer.upper), place)
     (place / path.name).write_bytes(data)
 
 

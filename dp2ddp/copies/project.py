@@ -18,11 +18,11 @@ from fnmatch import fnmatch
 from itertools import count, islice
 from pathlib import Path
 
-from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.errors import SourceError
 from dp2ddp.source.folders import project_root
 from dp2ddp.source.git import as_typed
-from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.left_out import is_below_left_out
 from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
 
 COPIED = 2**20  # bytes of a file that is copied, whatever it is
@@ -194,8 +194,7 @@ class _Copying:
             self._put[entry.kind](entry, place)
 
     def _folder(self, entry: FolderEntry, place: Path) -> None:
-        (self.whole / place).mkdir(parents=True, exist_ok=True)
-        (self.whole / place).chmod(entry.path.stat().st_mode | 0o700)
+        make_like(entry.path, self.whole / place)
 
     def _copy(self, entry: FolderEntry, place: Path) -> None:
         try:
@@ -282,7 +281,7 @@ class _Copying:
         here, there = self.whole / place, Path(os.path.realpath(path))
         if not there.exists():
             here.symlink_to(os.readlink(path))
-        elif there.is_relative_to(self.root) and not self._leads_to_left_out(there):
+        elif there.is_relative_to(self.root) and self._is_copied(there):
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
         elif self._needs_contents(there, place, outside):
             self._put_contents(there, place, outside)
@@ -290,6 +289,9 @@ class _Copying:
             self._put_result(there, place)
         elif there != self.target and not there.is_relative_to(self.target):
             here.symlink_to(there)
+
+    def _is_copied(self, there: Path) -> bool:
+        return not there.is_relative_to(self.target) and not is_below_left_out(there, self.root)
 
     def _needs_contents(self, there: Path, place: Path, outside: list[Path]) -> bool:
         """Whether a converted file lies behind a link, or one that the script writes to."""
@@ -304,12 +306,6 @@ class _Copying:
         else:
             (self.whole / place).mkdir()
             self._leave_out(place, f"a link to {there}")
-
-    def _leads_to_left_out(self, there: Path) -> bool:
-        above = (parent for parent in (there, *there.parents) if parent.is_relative_to(self.root))
-        return any(
-            parent == self.target or is_left_out(str(parent)) for parent in above if parent != self.root
-        )
 
     def _put_contents(self, there: Path, place: Path, outside: list[Path]) -> None:
         """Behind a link out of the project lies what is converted or written: the copy gets files of its own."""

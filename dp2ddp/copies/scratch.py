@@ -5,42 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from dp2ddp.copies.leavings import FilesLeft
-from dp2ddp.copies.linked import copy_by_links
-from dp2ddp.copies.mounted import Holder, can_mount, mount
+from dp2ddp.copies.linked import LinkedCopy, copy_by_links
+from dp2ddp.copies.mounted import Holder, MountedCopy, can_mount, mount
 from dp2ddp.errors import RunError
 from dp2ddp.source.folders import kept_root
 
-
-class Workspace(Protocol):
-    """A copy of a folder."""
-
-    @property
-    def original(self) -> Path:
-        """The user's folder."""
-
-    @property
-    def folder(self) -> Path:
-        """Where we find what the run has in its place."""
-
-    @property
-    def inside(self) -> tuple[Path, ...]:
-        """Where the run has it: what it writes below is caught."""
-
-    @property
-    def kept(self) -> tuple[Path, ...]:
-        """Folders of the user's that the run could write to."""
-
-    def here(self, argument: str) -> str:
-        """An argument of the script, for the run."""
-
-    def left_behind(self) -> FilesLeft:
-        """What the run wrote and removed."""
-
-    def changed_originals(self) -> tuple[Path, ...]:
-        """Files of the user's that are not as they were, though they should be."""
+Workspace = MountedCopy | LinkedCopy  # a copy of a folder: both answer the same questions
 
 
 @dataclass(frozen=True)

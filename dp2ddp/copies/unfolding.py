@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.copies.disguise import link
 
 _MOST_LINKS = 40  # as many as the kernel follows
@@ -107,12 +107,10 @@ def _target(path: str) -> str | None:
 
 
 def _link_entries(target: Path, fresh: Path) -> None:
-    fresh.mkdir()
+    make_like(target, fresh)
     with os.scandir(target) as entries:
         for entry in entries:
             link(entry.path, fresh / entry.name)
-    shutil.copymode(target, fresh)
-    fresh.chmod(fresh.stat().st_mode | 0o700)
 
 
 def _copy(target: Path, fresh: Path, empty: bool) -> None:

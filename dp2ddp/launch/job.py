@@ -82,5 +82,10 @@ def command_line(words: Sequence[str], settings: Mapping[str, str]) -> str:
 
 
 def with_port(host: str) -> str:
-    """HOST:PORT of what may be a HOST alone; an IPv6 address in brackets."""
-    return host if re.search(r":\d+$", host) and (host.count(":") == 1 or "]" in host) else f"{host}:{PORT}"
+    """HOST:PORT of what may be a HOST alone; a ValueError for what is none of both."""
+    match = re.fullmatch(r"(\w[\w.-]*|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?", host)
+    if not match or not 0 < int(match[2] or PORT) < 2**16:
+        raise ValueError(
+            f"{host!r}: HOST or HOST:PORT, with an IPv6 address in brackets, and a port from 1 to 65535"
+        )
+    return f"{match[1]}:{match[2] or PORT}"

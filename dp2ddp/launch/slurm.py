@@ -8,16 +8,23 @@ for each of them.
 
 from __future__ import annotations
 
+import re
+
 from dp2ddp.launch.job import Job, rendezvous_words
 from dp2ddp.launch.shell import Raw, command, comment, exports
-
-CPUS = 8  # of a rank, where nothing is said: its own and its loader's workers
 
 _TORCHRUN_ENDS = 30  # seconds that torchrun gives ranks between SIGTERM and SIGKILL (its --shutdown-timeout)
 
 
-def sbatch_file(job: Job, cpus: int | None = None, time: str = "24:00:00") -> str:
-    """`cpus`: of a rank. `time`: the limit, as sbatch takes it."""
+def time_limit(text: str) -> str:
+    """A limit as sbatch takes it; a ValueError for what is none."""
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}|unlimited|infinite", text, re.IGNORECASE):
+        raise ValueError(f"{text!r}: minutes, hours:minutes:seconds, days-hours, or UNLIMITED")
+    return text
+
+
+def sbatch_file(job: Job, cpus: int, time: str) -> str:
+    """`cpus`: of a rank, with its loader's workers. `time`: the limit."""
     gpus = job.gpus or 1
     step = command(
         ["srun", "--cpus-per-task", Raw('"$SLURM_CPUS_PER_TASK"'), "--kill-on-bad-exit=1"],
@@ -35,8 +42,8 @@ def sbatch_file(job: Job, cpus: int | None = None, time: str = "24:00:00") -> st
 #SBATCH --nodes={job.nodes}
 #SBATCH --ntasks-per-node=1  # one torchrun a node: it starts the ranks
 #SBATCH --gpus-per-node={gpus}
-#SBATCH --cpus-per-task={(cpus or CPUS) * gpus}  # for all ranks of a node, and the workers of their loaders
-#SBATCH --time={comment(time)}
+#SBATCH --cpus-per-task={cpus * gpus}  # for all ranks of a node, and the workers of their loaders
+#SBATCH --time={time_limit(time)}
 #SBATCH --output=%x-%j.out
 {_requeue_lines(job)}
 set -euo pipefail

@@ -13,7 +13,7 @@ from dp2ddp.launch.slurm import sbatch_file
 from dp2ddp.launch.torchrun import local_file, nodes_file
 from dp2ddp.masks import masked
 
-Given = Mapping[str, str | int]  # the options that are of one target alone
+Given = Mapping[str, str | int | None]  # the options that are of one target alone
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,17 @@ def _torchrun(words: list[str]) -> list[str]:
 
 
 def _agent(job: Job, given: Given) -> list[str]:
-    host = given.get("rendezvous")
-    return agent_words(job, with_port(str(host))) if host else standalone_words(job)
+    endpoint = _endpoint(given)
+    return agent_words(job, endpoint) if endpoint else standalone_words(job)
 
 
 def _endpoint(given: Given) -> str | None:
-    return with_port(str(given["rendezvous"])) if "rendezvous" in given else None
+    host = given.get("rendezvous")
+    return with_port(str(host)) if host else None
 
 
 def _manifest(job: Job, given: Given) -> str:
-    manifest = pytorch_job if given.get("operator") == "v1" else train_job
+    manifest = pytorch_job if given["operator"] == "v1" else train_job
     return manifest(job, str(given["image"]))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
@@ -22,6 +21,7 @@ from dp2ddp.report.script_changes import changes_of
 from dp2ddp.report.surroundings import conversion_surroundings, surroundings_facts
 from dp2ddp.report.text_form import document_text
 from dp2ddp.source.entries import OtherEntry
+from dp2ddp.styles import EXACT
 
 OF_MISSING = (
     "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "

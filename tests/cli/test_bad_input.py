@@ -266,11 +266,32 @@ class TestOutput:
         os.close(writing)
         assert (process.returncode, process.stderr) == (141, "")
 
+    @pytest.mark.parametrize("command", ["run missing.py", "run --nonsense", "check missing", "--nonsense"])
+    def test_the_same_where_an_error_is_told(self, tmp_path: Path, command: str) -> None:
+        result = shell(tmp_path, f"{command} 2>&1 | true; exit ${{PIPESTATUS[0]}}")
+        assert (result.returncode, result.stdout, result.stderr) == (141, "", "")
+
+    @pytest.mark.torchrun
+    @pytest.mark.parametrize("mode", ["dp", pytest.param("ddp", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("streams", ["", "2>&1"], ids=["stdout", "both"])
+    def test_a_script_that_prints_to_nobody(self, tmp_path: Path, mode: str, streams: str) -> None:
+        script(tmp_path, "for line in range(100_000):\n    print(line)\n")
+        result = shell(tmp_path, f"run train.py --mode {mode} {streams} | head -1; exit ${{PIPESTATUS[0]}}")
+        assert (result.returncode, result.stdout) == (141, "0\n")
+        assert "failed in" not in result.stderr
+
+    @pytest.mark.torchrun
+    def test_a_pipe_of_the_script_s_own_is_its_failure(self, tmp_path: Path) -> None:
+        script(tmp_path, "raise BrokenPipeError('mine')\n")
+        result = shell(tmp_path, "run train.py --mode dp")
+        assert result.returncode == 3
+        assert "failed in dp mode on 2 devices: BrokenPipeError: mine" in result.stderr
+
 
 def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         f"{sys.executable} -m dp2ddp {command}",
-        cwd=folder, shell=True, env=variables(), capture_output=True, text=True, check=False,
+        cwd=folder, shell=True, executable="/bin/bash", env=variables(), capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.choices import STYLES
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
@@ -14,6 +13,7 @@ from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
+from dp2ddp.styles import STYLES
 from tests.codemod.programs import program
 from tests.codemod.scripts import converted, project_of
 

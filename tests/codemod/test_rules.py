@@ -9,7 +9,6 @@ import sys
 import libcst
 import pytest
 
-from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.document import pages_of_rules, rule_page, rule_text
 from dp2ddp.codemod.looks.wrapper import Choice
 from dp2ddp.codemod.plans.plan import FilePlan, plan_file
@@ -29,6 +28,7 @@ from dp2ddp.codemod.rule import (
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.rule_list import check_rules
+from dp2ddp.styles import EXACT
 from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.programs import module
 

@@ -263,6 +263,9 @@ class TestWriting:
             assert result.stderr == "written: job.sbatch; sbatch job.sbatch\n"
 
 
+ON_SLURM, MEETING = ["--on", "slurm", "-n", "2"], ["--on", "torchrun", "-N", "2", "--rendezvous"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -270,6 +273,16 @@ class TestWriting:
         pytest.param(["--on", "slurm"], "--on slurm needs -n", id="no number of GPUs"),
         pytest.param(["--on", "kubernetes", "-n", "2"], "needs --image", id="no image"),
         pytest.param(["--on", "torchrun", "-N", "2"], "need --rendezvous HOST", id="no place to meet"),
+        pytest.param(["--on", "kubernetes", "-n", "2", "--image", ""], "needs --image", id="an image without a name"),
+        pytest.param([*ON_SLURM, "--time", "tomorrow"], "--time 'tomorrow': minutes, hours:", id="no limit"),
+        pytest.param([*ON_SLURM, "--time", "1:2:3:4"], "--time '1:2:3:4': minutes", id="too many colons"),
+        pytest.param([*ON_SLURM, "--time", "1\n#SBATCH --wrap=x"], "--time '1", id="a line more"),
+        pytest.param([*MEETING, "http://node0"], "--rendezvous 'http://node0': HOST or HOST:PORT", id="an address"),
+        pytest.param([*MEETING, "node0:"], "--rendezvous 'node0:'", id="no port behind the colon"),
+        pytest.param([*MEETING, "node0:70000"], "a port from 1 to 65535", id="no such port"),
+        pytest.param([*MEETING, "node0:0"], "a port from 1 to 65535", id="any port"),
+        pytest.param([*MEETING, "::1"], "an IPv6 address in brackets", id="no brackets"),
+        pytest.param([*MEETING, ""], "--rendezvous ''", id="nowhere"),
         pytest.param(["--image", "x"], "--image is of --on kubernetes, not of --on local", id="of another target"),
         pytest.param(["--epochs", "1"], "the script's own stand behind --: -- --epochs 1", id="the script's own"),
     ],
@@ -280,6 +293,18 @@ def test_what_does_not_fit_is_said(
     result = launch(tmp_path, monkeypatch, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "limit", ["90", "90:30", "12:00:00", "2-0", "2-12:30", "2-12:30:00", "0", "unlimited"]
+)
+def test_every_limit_that_sbatch_takes_is_written(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        f"#SBATCH --time={limit}\n"
+        in launch(tmp_path, monkeypatch, *ON_SLURM, "--time", limit, "-o", "-").stdout
+    )
 
 
 def test_defaults_for_one_place_do_not_hinder_another(

@@ -6,7 +6,6 @@ a person must decide, and the report lists what is no longer the same.
 
 from functools import lru_cache
 
-from dp2ddp.codemod.choices import IDIOMATIC
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.idiomatic.ddp707_idiomatic_strategy import LibraryStrategy
 from dp2ddp.codemod.idiomatic.new_names import make_header
@@ -25,6 +24,7 @@ from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
 from dp2ddp.codemod.rules.ddp911_notebook_only import NotebookOnly
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.projects import Project
+from dp2ddp.styles import IDIOMATIC
 
 
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
