@@ -40,6 +40,7 @@ SHARED_BY_FILE = {
     "tests/test_packaging.py",
     "tests/test_scale.py",
     "tests/test_site.py",
+    "tests/trackers/test_trackers.py",
     "tests/trace/test_observers.py",
     "tests/trial/test_aligned.py",
     "tests/trial/test_lockstep.py",

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from ranks import arguments_of
 
 from dp2ddp.runtime.process.server import Server
-from tests.cli.forked import forked
+from tests.cli.forked import WITHOUT_TORCHRUN, forked
 from tests.cli.scripts import dp2ddp
 
 pytestmark = pytest.mark.torchrun
@@ -44,10 +44,6 @@ CELLS = (
 )
 FAILED = "AssertionError: the training failed or was interrupted, see above"
 NAME = "Copy of {new} train"  # as Colab calls them; IPython puts variables into braces
-WITHOUT_TORCHRUN = (  # which the launching cell starts from the kernel
-    "import dataclasses, dp2ddp\nfrom dp2ddp.trial import all_trials\nsubject_of = all_trials.subject_of\n"
-    "all_trials.subject_of = lambda *given: dataclasses.replace(subject_of(*given), torchrun=False)"
-)
 SECONDS = 240  # for a cell, on a machine with much else to do
 
 
@@ -194,7 +190,7 @@ class TestCellByCell:
         assert "ZeroDivisionError" in started.run("def f():\n    return 1 / 0\nf()").error
         assert "invalid literal for int()" in started.run(f'%env EPOCHS=many\n%run "{NAME}_ddp.py"').text
 
-        started.run(f"%env EPOCHS=1\n{WITHOUT_TORCHRUN}")
+        started.run(f"%env EPOCHS=1\n{WITHOUT_TORCHRUN}\nimport dp2ddp")
         answer = started.run(f"report = dp2ddp.verify('{NAME}.ipynb', devices=2, steps=2)\nreport.same")
 
         assert answer.error == ""
