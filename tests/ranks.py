@@ -33,10 +33,11 @@ def run_program(
     real torchrun.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        request = {"words": [*map(str, words)], "folder": str(folder), "ranks": ranks, "output": scratch}
+        program = [*map(str, words)]
+        request = {"words": program, "folder": str(folder), "ranks": ranks, "output": scratch}
         code = server.call("builtins:exec", CALL.format(root=str(ROOT), request=request), timeout=600)
         out, err = ((Path(scratch) / name).read_text() for name in ("out", "err"))
-    return subprocess.CompletedProcess(request["words"], -1 if code is None else code, out, err)
+    return subprocess.CompletedProcess(program, -1 if code is None else code, out, err)
 
 
 def found_on_ranks(

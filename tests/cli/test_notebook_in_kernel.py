@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def executed(path: Path) -> list[Any]:
-    """The code cells of a notebook with what they put out, run from top to bottom by nbclient."""
+    """The code cells of a notebook with what they put out, run from top to bottom by nbclient in a kernel."""
     document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(document, timeout=SECONDS, resources=resources).execute()
@@ -153,17 +153,6 @@ def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
     assert all(name.startswith("module.") for name in state)
 
 
-def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_rounding(
-    dp_losses: list[str], folder: Path
-) -> None:
-    """In a kernel without GPUs DataParallel is the model itself: whole batches, added otherwise."""
-    losses = losses_in(text_of(executed(folder / f"{NAME}.ipynb")[-1]))
-
-    assert [float.fromhex(loss) for loss in losses] == pytest.approx(
-        [float.fromhex(loss) for loss in dp_losses], rel=1e-12, abs=0
-    )
-
-
 class TestCellByCell:
     """In one kernel: the tests come in this order."""
 
@@ -184,6 +173,17 @@ class TestCellByCell:
 
         assert len(first) == len(dp_losses)
         assert second == first  # in a process that has joined already
+
+    def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_rounding(
+        self, folder: Path, started: Kernel, dp_losses: list[str]
+    ) -> None:
+        """In a kernel without GPUs DataParallel is the model itself: whole batches, added otherwise."""
+        *_, trained = (started.run(cell).text for cell in sources(folder / f"{NAME}.ipynb"))
+        losses = losses_in(trained)
+
+        assert [float.fromhex(loss) for loss in losses] == pytest.approx(
+            [float.fromhex(loss) for loss in dp_losses], rel=1e-12, abs=0
+        )
 
     def test_dp2ddp_works_there_even_behind_a_traceback(self, started: Kernel) -> None:
         """IPython reads the files of a traceback as trees, and hangs something of its own on nodes that all share."""
