@@ -55,6 +55,15 @@ class SharedRuns(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
+    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+        """Those of the groups given out last; xdist's own counts all that one process has done, behind each test."""
+        pending = 0
+        for group in reversed(workload.values()):
+            if all(group.values()):
+                break
+            pending += [*group.values()].count(False)
+        return pending
+
 
 def group_of(nodeid: str) -> str:
     """The file, the parameter (`cifar_bn` of `...::test_it[cifar_bn]`), or the test alone."""
