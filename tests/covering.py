@@ -12,12 +12,13 @@ Item = TypeVar("Item", bound=Hashable)
 
 def covering(items: Sequence[Item], features: Callable[[Item], set[Hashable]]) -> list[Item]:
     """Greedy: what adds most comes next, of equals the first; so it is the same set every time."""
-    missing = {feature for item in items for feature in features(item)}
+    shown = [(item, features(item)) for item in items]
+    missing = {feature for _, some in shown for feature in some}
     chosen: list[Item] = []
     while missing:
-        best = max(items, key=lambda item: len(missing & features(item)))
+        best, of_best = max(shown, key=lambda each: len(missing & each[1]))
         chosen.append(best)
-        missing -= features(best)
+        missing -= of_best
     return chosen
 
 

@@ -18,7 +18,7 @@ CHECKS = (
     ("formatting", ["ruff", "format", "--check"]),
     ("lint", ["ruff", "check"]),
     ("types", ["mypy"]),
-    ("tests", ["pytest", "-n", "3"]),  # of three one often waits
+    ("tests", ["pytest", "-p", "xdist", "-n", "3"]),  # of three one often waits
 )
 
 
@@ -40,8 +40,9 @@ def start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
     environment.say(f"{name}: {' '.join(command)}")
     variables = {
         **os.environ,
-        "OMP_NUM_THREADS": "1",
-    }  # two ranks a test, three tests at once, often two cores
+        "OMP_NUM_THREADS": "1",  # two ranks a test, three tests at once, often two cores
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # each process would rewrite the asserts of all of hypothesis: 1 s
+    }
     return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=variables)
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import dp2ddp
+from dp2ddp.runtime.process.server import Server
+from tests.cli.forked import fork_trials
 from tests.cli.scripts import TRAIN, script, variables
 from tests.heard import Heard
 
@@ -179,7 +181,10 @@ def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path)
 
 
 @pytest.mark.torchrun
-def test_a_run_that_fails_leaves_what_was_found(folder: Path) -> None:
+def test_a_run_that_fails_leaves_what_was_found(
+    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_trials(monkeypatch, server)
     (folder / "train.py").write_text(SCRIPT + "raise KeyError('gone')\n")
     heard = Heard()
     with pytest.raises(dp2ddp.VerificationError, match="gone") as caught:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from ranks import FORKED
+from click.testing import CliRunner
+from ranks import run_program
+
+from dp2ddp.cli import main
+from dp2ddp.runtime.process.server import Server
 
 # What the owner writes into script and conversion alike, behind the loop over the loader of the conversion.
 EDITS = {
@@ -83,8 +85,7 @@ def both(folder: Path, workers: int, wrapper: str) -> tuple[str, str]:
     """The script and its conversion, each with the edits."""
     script = SCRIPT.replace("WORKERS", str(workers)).replace("PENALTY", PENALTIES[wrapper])
     (folder / "train.py").write_text(script)
-    command = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    assert CliRunner().invoke(main, ["convert", str(folder / "train.py")]).exit_code == 0
     text = (folder / "train_ddp.py").read_text()
     assert f"= {wrapper}(" in text
     if workers:
@@ -93,18 +94,12 @@ def both(folder: Path, workers: int, wrapper: str) -> tuple[str, str]:
     return script.replace("# later", edits), text.replace("# later", edits)
 
 
-def ended(folder: Path, texts: tuple[str, str]) -> list[subprocess.CompletedProcess[str]]:
+def ended(folder: Path, server: Server, texts: tuple[str, str]) -> list[subprocess.CompletedProcess[str]]:
     """The script in one process, and the conversion on two ranks."""
-    commands = [sys.executable, "train.py"], [sys.executable, FORKED, "2", "train_ddp.py"]
     found = []
-    for command, text in zip(commands, texts, strict=True):
-        (folder / command[-1]).write_text(text)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        found.append(
-            subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-            )
-        )
+    for name, ranks, text in zip(("train.py", "train_ddp.py"), (0, 2), texts, strict=True):
+        (folder / name).write_text(text)
+        found.append(run_program(server, folder, name, ranks=ranks))
     assert found[0].returncode == 0, found[0].stderr
     return found
 
@@ -119,8 +114,8 @@ def ended(folder: Path, texts: tuple[str, str]) -> list[subprocess.CompletedProc
         pytest.param(0, "WholeBatchParallel", marks=pytest.mark.slow),
     ],
 )
-def test_all_that_the_owner_adds_is_right(tmp_path: Path, workers: int, wrapper: str) -> None:
-    alone, ranks = ended(tmp_path, both(tmp_path, workers, wrapper))
+def test_all_that_the_owner_adds_is_right(tmp_path: Path, server: Server, workers: int, wrapper: str) -> None:
+    alone, ranks = ended(tmp_path, server, both(tmp_path, workers, wrapper))
     assert ranks.returncode == 0, ranks.stderr
     assert ranks.stdout == alone.stdout
     assert len(alone.stdout.splitlines()) >= 11

@@ -13,6 +13,7 @@ from dp2ddp.errors import HazardError, OptionError, RunError
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.testing import assert_trains_the_same
 from tests.cli.forked import fork_trials
+from tests.ranks import run_program
 
 TRAIN = """\
 import sys, torch
@@ -77,15 +78,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def save_checkpoint(folder: Path) -> None:
+def save_checkpoint(folder: Path, server: Server) -> None:
     """In a process of its own, as a run before would have: with the names that DataParallel gives."""
-    code = (
+    (folder / "before.py").write_text(
         "import torch\nfrom torch import nn\nmodel = nn.DataParallel(nn.Linear(3, 2))\n"
         "optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)\n"
         "model(torch.ones(1, 3)).sum().backward()\noptimizer.step()\n"
         "torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, 'ckpt.pt')"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+    run_program(server, folder, "before.py").check_returncode()
+    (folder / "before.py").unlink()
 
 
 def test_importing_it_loads_neither_torch_nor_pytest() -> None:
@@ -103,8 +105,8 @@ def test_a_script_that_cannot_be_converted_raises_and_shows_why(folder: Path) ->
 
 @pytest.mark.torchrun
 @pytest.mark.slow
-def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path) -> None:
-    save_checkpoint(folder)
+def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path, server: Server) -> None:
+    save_checkpoint(folder, server)
     report = assert_trains_the_same(
         "train.py", converted="train_ddp.py", devices=2, arguments=["ckpt.pt"], steps=5, every=2
     )
@@ -116,8 +118,8 @@ def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path) -> None:
 
 @pytest.mark.torchrun
 @pytest.mark.usefixtures("forked")
-def test_a_checkpoint_that_one_side_does_not_take_is_found_at_the_start(folder: Path) -> None:
-    save_checkpoint(folder)
+def test_a_checkpoint_that_one_side_does_not_take_is_found_at_the_start(folder: Path, server: Server) -> None:
+    save_checkpoint(folder, server)
     (folder / "train_ddp.py").write_text(LENIENT)
     with pytest.raises(AssertionError, match="DIFFERENT train_ddp.py") as raised:
         assert_trains_the_same(
@@ -150,6 +152,7 @@ def test_a_script_without_a_step_has_no_gradients_to_judge(folder: Path) -> None
 
 
 @pytest.mark.torchrun
+@pytest.mark.usefixtures("forked")
 def test_a_port_that_fails_is_no_difference(folder: Path) -> None:
     (folder / "train_ddp.py").write_text("raise ValueError('no data')\n")
     with pytest.raises(RunError, match="failed in ddp mode on rank . of 2: ValueError: no data"):

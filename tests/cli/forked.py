@@ -22,6 +22,11 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.subject import Subject, subject_of
 
+WITHOUT_TORCHRUN = (  # for a process of its own
+    "import dataclasses\nfrom dp2ddp.trial import all_trials\nsubject_of = all_trials.subject_of\n"
+    "all_trials.subject_of = lambda *given: dataclasses.replace(subject_of(*given), torchrun=False)"
+)
+
 
 def forked(server: Server, folder: Path, *arguments: object) -> Result:
     """`verify`, `run` or `bench` in a folder; of `bench` the timed runs of DDP are torchrun's all the same."""

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from ranks import arguments_of
 
 from dp2ddp.runtime.process.server import Server
-from tests.cli.forked import forked
+from tests.cli.forked import WITHOUT_TORCHRUN, forked
 from tests.cli.scripts import dp2ddp
 
 pytestmark = pytest.mark.torchrun
@@ -44,10 +44,6 @@ CELLS = (
 )
 FAILED = "AssertionError: the training failed or was interrupted, see above"
 NAME = "Copy of {new} train"  # as Colab calls them; IPython puts variables into braces
-WITHOUT_TORCHRUN = (  # which the launching cell starts from the kernel
-    "import dataclasses, dp2ddp\nfrom dp2ddp.trial import all_trials\nsubject_of = all_trials.subject_of\n"
-    "all_trials.subject_of = lambda *given: dataclasses.replace(subject_of(*given), torchrun=False)"
-)
 SECONDS = 240  # for a cell, on a machine with much else to do
 
 
@@ -73,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def executed(path: Path) -> list[Any]:
-    """The code cells of a notebook with what they put out, run from top to bottom by nbclient."""
+    """The code cells of a notebook with what they put out, run from top to bottom by nbclient in a kernel."""
     document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(document, timeout=SECONDS, resources=resources).execute()
@@ -157,17 +153,6 @@ def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
     assert all(name.startswith("module.") for name in state)
 
 
-def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_rounding(
-    dp_losses: list[str], folder: Path
-) -> None:
-    """In a kernel without GPUs DataParallel is the model itself: whole batches, added otherwise."""
-    losses = losses_in(text_of(executed(folder / f"{NAME}.ipynb")[-1]))
-
-    assert [float.fromhex(loss) for loss in losses] == pytest.approx(
-        [float.fromhex(loss) for loss in dp_losses], rel=1e-12, abs=0
-    )
-
-
 class TestCellByCell:
     """In one kernel: the tests come in this order."""
 
@@ -189,12 +174,23 @@ class TestCellByCell:
         assert len(first) == len(dp_losses)
         assert second == first  # in a process that has joined already
 
+    def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_rounding(
+        self, folder: Path, started: Kernel, dp_losses: list[str]
+    ) -> None:
+        """In a kernel without GPUs DataParallel is the model itself: whole batches, added otherwise."""
+        *_, trained = (started.run(cell).text for cell in sources(folder / f"{NAME}.ipynb"))
+        losses = losses_in(trained)
+
+        assert [float.fromhex(loss) for loss in losses] == pytest.approx(
+            [float.fromhex(loss) for loss in dp_losses], rel=1e-12, abs=0
+        )
+
     def test_dp2ddp_works_there_even_behind_a_traceback(self, started: Kernel) -> None:
         """IPython reads the files of a traceback as trees, and hangs something of its own on nodes that all share."""
         assert "ZeroDivisionError" in started.run("def f():\n    return 1 / 0\nf()").error
         assert "invalid literal for int()" in started.run(f'%env EPOCHS=many\n%run "{NAME}_ddp.py"').text
 
-        started.run(f"%env EPOCHS=1\n{WITHOUT_TORCHRUN}")
+        started.run(f"%env EPOCHS=1\n{WITHOUT_TORCHRUN}\nimport dp2ddp")
         answer = started.run(f"report = dp2ddp.verify('{NAME}.ipynb', devices=2, steps=2)\nreport.same")
 
         assert answer.error == ""

@@ -15,6 +15,7 @@ import pytest
 from dp2ddp.cli._progress import Estimates, RunLine
 from dp2ddp.progress import SILENT, RunState, Within, clock
 from dp2ddp.trial.all_trials import how_far
+from tests.cli.forked import WITHOUT_TORCHRUN
 from tests.cli.scripts import TRAIN, script, variables
 from tests.heard import Heard
 
@@ -199,7 +200,7 @@ def test_what_is_over_at_once_shows_nothing(tmp_path: Path) -> None:
 @pytest.mark.torchrun
 def test_verify_shows_its_runs_on_a_terminal_and_nothing_but_the_result_on_stdout(tmp_path: Path) -> None:
     script(tmp_path, TRAIN)
-    code = "from dp2ddp.cli import _progress, main\n_progress.DELAY = 0\nmain()"
+    code = f"from dp2ddp.cli import _progress, main\n{WITHOUT_TORCHRUN}\n_progress.DELAY = 0\nmain()"
     terminal = Terminal(tmp_path, "-c", code, "verify", "train.py", "-n", "2")
     output = terminal.end()
     assert terminal.process.returncode == 0

@@ -190,12 +190,12 @@ class TestFailures:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    return {mode: ran(tmp_path_factory.mktemp(mode), mode) for mode in ("dp", "ddp")}
+def runs(tmp_path_factory: pytest.TempPathFactory, server: Server) -> dict[str, Ran]:
+    return {mode: ran(server, tmp_path_factory.mktemp(mode), mode) for mode in ("dp", "ddp")}
 
 
 class TestTraining:
-    """A project, in each mode once as a person starts it; its files lie where they would without us."""
+    """A project, under torchrun as a person starts it; its files lie where they would without us."""
 
     pytestmark = torchrun
 
@@ -242,12 +242,16 @@ class Ran:
     before: dict[str, bytes]
 
 
-def ran(folder: Path, mode: str) -> Ran:
+def ran(server: Server, folder: Path, mode: str) -> Ran:
     project(folder)
     before = contents(folder / "src")
-    options = ("--mode", mode, "-n", 2, "--trace", "t", "--", "--lr", "0.5")
-    result = dp2ddp(folder, "run", "src/train.py", *options)
-    assert result.returncode == 0, result.stderr
+    words = ("run", "src/train.py", "--mode", mode, "-n", 2, "--trace", "t", "--", "--lr", "0.5")
+    if mode == "ddp":
+        started = dp2ddp(folder, *words)
+        assert started.returncode == 0, started.stderr
+        return Ran(folder, started.stdout, before)
+    result = forked(server, folder, *words)
+    assert result.exit_code == 0, result.stderr
     return Ran(folder, result.stdout, before)
 
 

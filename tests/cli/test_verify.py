@@ -1,7 +1,7 @@
 """`dp2ddp verify`: the same is told from different, on every rank, in what is printed and in what is left behind.
 
-As a person starts it, with processes of its own, it is run here once (a crash of a rank under torchrun), and on a
-terminal (test_progress.py); an example with torchrun, too (tests/test_examples.py).
+As a person starts it, with processes of its own, it is run here once (a crash of a rank under torchrun), and of an
+example (tests/test_examples.py); on a terminal without torchrun (test_progress.py).
 """
 
 from __future__ import annotations

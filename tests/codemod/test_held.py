@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.runtime.process.server import Server
 from tests.codemod.programs import WRAP, converted, said
 from tests.ranks import found_on_ranks
 
@@ -16,9 +17,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> list[dict[str, Any]]:
     """What each rank found."""
-    return found_on_ranks(HERE / "held_program.py", tmp_path_factory.mktemp("ranks"), "2")[2]
+    return found_on_ranks(server, HERE / "held_program.py", tmp_path_factory.mktemp("ranks"), "2")[2]
 
 
 @pytest.mark.torchrun

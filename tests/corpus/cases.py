@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import shutil
@@ -86,17 +87,18 @@ def read_case(path: Path) -> Case:
     )
 
 
-def all_cases() -> list[Case]:
+@functools.cache
+def all_cases() -> tuple[Case, ...]:
     """Every script of the corpus, by group and name; a project has a folder of its own."""
     groups = [HERE / group for group in GROUPS]
-    return [
+    return tuple(
         read_case(path)
         for one in groups
         for path in (
             *sorted([*one.glob("*.py"), *one.glob("*.ipynb")]),
             *(_started(each) for each in _folders(one)),
         )
-    ]
+    )
 
 
 def _folders(group: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from dp2ddp.new.copy import NAMES, write_new
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp, variables
+from tests.ranks import run_program
 
 FOLDER = Path(__file__).resolve().parents[2] / "dp2ddp" / "new" / "folder"
 
@@ -108,12 +109,8 @@ def run(folder: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.torchrun
-def test_a_batch_that_cannot_be_shared_evenly_is_refused(written: Path) -> None:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train_ddp.py"]
-    result = subprocess.run(
-        [sys.executable, *torchrun, "--batch-size", "33"],
-        cwd=written, env=variables(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def test_a_batch_that_cannot_be_shared_evenly_is_refused(written: Path, server: Server) -> None:
+    result = run_program(server, written, "train_ddp.py", "--batch-size", "33", ranks=2)
     assert result.returncode != 0
     assert "--batch-size 33 cannot be shared evenly by 2 ranks" in result.stderr
 

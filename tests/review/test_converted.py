@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
-from ranks import FORKED
+from click.testing import CliRunner
+from ranks import run_program
 
 from dp2ddp.api import convert
+from dp2ddp.cli import main
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.checking import check
 from dp2ddp.review.files import may_matter
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
+from dp2ddp.runtime.process.server import Server
 from tests.living.test_living import EDITS, diffs, edited
 from tests.review.finding import found_in
 
@@ -159,23 +160,15 @@ class TestWhatTheWrapperRefuses:
         assert "DDP632" not in found_in(self.script(round_))
 
     @pytest.mark.torchrun
-    def test_the_wrapper_does_refuse_it_and_takes_the_rest(self, tmp_path: Path) -> None:
+    def test_the_wrapper_does_refuse_it_and_takes_the_rest(self, tmp_path: Path, server: Server) -> None:
         """All of them on two ranks, each with a wrapper of its own; the next forward may be what is refused."""
         (tmp_path / "train.py").write_text(
             "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
             "for x in []:\n    net.zero_grad()\n    net(x).sum().backward()\n"
         )
-        convert_to_folder = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
-        subprocess.run(convert_to_folder, cwd=tmp_path, check=True, capture_output=True)
+        assert CliRunner().invoke(main, ["convert", str(tmp_path / "train.py")]).exit_code == 0
         (tmp_path / "tries.py").write_text(TRIES.format(tries=[*REFUSED.values(), *ALLOWED.values()]))
-        result = subprocess.run(
-            [sys.executable, FORKED, "2", "tries.py"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        result = run_program(server, tmp_path, "tries.py", ranks=2)
         assert result.returncode == 0, result.stderr
         refused = ["WholeBatchParallel" in line for line in result.stdout.splitlines()]
         assert refused == [True] * len(REFUSED) + [False] * len(ALLOWED), result.stdout

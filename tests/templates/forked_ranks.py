@@ -1,8 +1,4 @@
-"""Ranks without an agent, and with torch imported once: saves 3 s a rank.
-
-`python tests/templates/forked_ranks.py RANKS SCRIPT [ARGUMENTS]`, or FORKED of ranks.py, runs a script as torchrun
-does. A rank that fails ends none of the others: what a test says of endings is said under a real torchrun.
-"""
+"""Ranks without an agent, forked from a process that has torch (`run_program` of ranks.py)."""
 
 from __future__ import annotations
 
@@ -55,17 +51,21 @@ def find_on_ranks(find: Callable[[int, int], Any], folder: Path, worlds: str) ->
             sys.exit(1)
 
 
-def main(world: int, words: list[str]) -> int:
-    """Run a script with its arguments; what it raises is told as always, by sys.excepthook."""
+def main(request: dict[str, Any]) -> None:
+    """A program of the tests (`run_program` of ranks.py), alone or on ranks; what it raises ends it as always."""
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = os.open(os.path.join(request["output"], name), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, descriptor)
+    os.chdir(request["folder"])
+    sys.argv = words = request["words"]
+    sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+    world = request["ranks"]
 
     def run(rank: int) -> None:
         os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))
-        sys.argv = words
-        sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
         runpy.run_path(words[0], run_name="__main__")
 
-    return int(not fork_ranks(world, run))
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    if not world:
+        runpy.run_path(words[0], run_name="__main__")
+    elif not fork_ranks(world, run):
+        sys.exit(1)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from dp2ddp.templates import functions
 
+from dp2ddp.runtime.process.server import Server
 from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
@@ -17,9 +18,9 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    return found_on_ranks(HERE / "functions_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
+    return found_on_ranks(server, HERE / "functions_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])

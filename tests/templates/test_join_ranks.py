@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.ranks import torchrun
+from dp2ddp.runtime.process.server import Server
+from tests.ranks import run_program
 
 PROGRAM = """
 import json, os, random, sys
@@ -49,27 +47,19 @@ def facts(folder: Path, rank: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.torchrun
-def test_libraries_see_the_ranks(tmp_path: Path) -> None:
-    ending = torchrun(program(tmp_path))
+def test_libraries_see_the_ranks(tmp_path: Path, server: Server) -> None:
+    run = run_program(server, tmp_path, program(tmp_path), ranks=2)
 
-    assert ending.code == 0, ending.stderr[-2000:]
+    assert run.returncode == 0, run.stderr[-2000:]
     first, second = (facts(tmp_path, rank) for rank in "01")
     assert first == {"visible": True, "world": "2", "drawn": first["drawn"], "pid": True, "sum": 1.5}
     assert second == {**first, "pid": False}  # the random numbers of rank 0, whatever each rank had seeded
-    assert ending.stdout.split() == ["trained"]
+    assert run.stdout.split() == ["trained"]
     assert (tmp_path / "made").is_dir()
 
 
-def test_without_torchrun_nothing_changes(tmp_path: Path) -> None:
-    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    run = subprocess.run(
-        [sys.executable, program(tmp_path)],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def test_without_torchrun_nothing_changes(tmp_path: Path, server: Server) -> None:
+    run = run_program(server, tmp_path, program(tmp_path))
 
     assert (run.stdout, run.stderr) == ("trained\n", "")
     assert facts(tmp_path) == {

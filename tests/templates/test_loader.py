@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from covering import slow_but_for
 
+from dp2ddp.runtime.process.server import Server
 from tests.ranks import run_program
 
 HERE = Path(__file__).parent
@@ -24,11 +25,12 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, wants_all: bool) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server, wants_all: bool) -> Any:
     """found(way, rank): what each loop found."""
     folder = tmp_path_factory.mktemp("ranks")
     ways = [way for way in WAYS if wants_all or way != "messages 2"]  # on three nodes, messages as well
-    run_program(HERE / "loader_program.py", folder, "one process", *ways)
+    run = run_program(server, folder, HERE / "loader_program.py", folder, "one process", *ways)
+    assert run.returncode == 0, run.stderr[-3000:]
     return functools.cache(lambda way, rank=0: json.loads((folder / f"{way}_{rank}.json").read_text()))
 
 

@@ -13,6 +13,7 @@ from dp2ddp.templates.overlapping import OverlappingSums
 from dp2ddp.templates.replicas import share_tensors
 from dp2ddp.templates.sums import GradientSums
 
+from dp2ddp.runtime.process.server import Server
 from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
@@ -49,9 +50,9 @@ OTHER_ORDER = {"accumulation", "forward_and_module_method", "penalty_under_accum
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    return found_on_ranks(HERE / "scenario_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
+    return found_on_ranks(server, HERE / "scenario_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dp2ddp.runtime.process.server import Server
 from tests.ranks import found_on_ranks
 
 HERE = Path(__file__).parent
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
-    return found_on_ranks(HERE / "parts_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
+    return found_on_ranks(server, HERE / "parts_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
 @pytest.mark.parametrize("world", [2, 3])

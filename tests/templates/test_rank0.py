@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.ranks import FORKED, run_program
+from dp2ddp.runtime.process.server import Server
+from tests.ranks import run_program
 
 PROGRAM = Path(__file__).with_name("rank0_program.py")
 pytestmark = [
@@ -26,10 +27,11 @@ LINES = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     """found(check): what each of two ranks found, in rank order."""
     folder = tmp_path_factory.mktemp("ranks")
-    run_program(FORKED, "2", PROGRAM, folder)
+    run = run_program(server, folder, PROGRAM, folder, ranks=2)
+    assert run.returncode == 0, run.stderr[-3000:]
     answers = [json.loads((folder / f".{rank}.json").read_text()) for rank in range(2)]
     text = (folder / "unclosed.txt").read_text()
     return functools.partial(lambda check: text if check == "unclosed" else [each[check] for each in answers])

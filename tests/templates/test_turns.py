@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dp2ddp.runtime.process.server import Server
 from tests.codemod.forward_mutations import ALL
 from tests.codemod.forward_mutations import MORE as NEWER
 from tests.ranks import found_on_ranks
@@ -25,12 +26,12 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     """What every rank found, in rank order, by the number of ranks."""
     folder, program = tmp_path_factory.mktemp("ranks"), HERE / "turns_program.py"
     found: dict[int, Any] = {}
     for world, names in ((2, OF_TWO), (3, OF_THREE)):
-        found |= found_on_ranks(program, folder, str(world), *names, *MORE)
+        found |= found_on_ranks(server, program, folder, str(world), *names, *MORE)
     return found
 
 

@@ -10,7 +10,8 @@ from verdicts import Document, forked_verdicts
 
 from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
 from dp2ddp.runtime.process.server import Server
-from tests.cli.scripts import dp2ddp, script
+from tests.cli.forked import forked
+from tests.cli.scripts import script
 from tests.codemod.idiomatic.scripts import idiomatic
 from tests.codemod.idiomatic.scripts import script as written
 
@@ -103,7 +104,7 @@ def test_verify_finds_what_hangs_on_numbers(
     assert cause in codes
 
 
-def test_each_rank_trains_its_part_and_all_end_with_the_same_weights(tmp_path: Path) -> None:
+def test_each_rank_trains_its_part_and_all_end_with_the_same_weights(tmp_path: Path, server: Server) -> None:
     text = training(shuffle=True, samples=96, log="print(loss.item())").replace("range(2)", "range(12)")
     text = text.replace(
         "inputs = torch.randn(96, 8)\n",
@@ -120,9 +121,9 @@ def test_each_rank_trains_its_part_and_all_end_with_the_same_weights(tmp_path: P
     after = after.replace("dist.destroy_process_group()", tail + "dist.destroy_process_group()")
     script(tmp_path, after)
 
-    result = dp2ddp(tmp_path, "run", "--virtual", "--mode", "ddp", "-n", 2, "train.py")
+    result = forked(server, tmp_path, "run", "--virtual", "--mode", "ddp", "-n", 2, "train.py")
 
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.exit_code == 0, result.stdout + result.stderr
     (seen, losses, weights), (other, more, others) = (
         torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1)
     )
@@ -141,10 +142,10 @@ def test_each_rank_trains_its_part_and_all_end_with_the_same_weights(tmp_path: P
     assert len({tuple(one) for one in orders}) == 12  # in another order each time
 
 
-def test_without_torchrun_it_says_so(tmp_path: Path) -> None:
+def test_without_torchrun_it_says_so(tmp_path: Path, server: Server) -> None:
     script(tmp_path, idiomatic(training()).after)
 
-    result = dp2ddp(tmp_path, "run", "--virtual", "--mode", "dp", "train.py")
+    result = forked(server, tmp_path, "run", "--virtual", "--mode", "dp", "train.py")
 
-    assert result.returncode == 3
+    assert result.exit_code == 3
     assert "LOCAL_RANK" in result.stdout + result.stderr
