@@ -77,7 +77,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
     own_mode, pasted, reach = OwnMode(module), pasted_lines(module.source), module.program.reach
     for rule in rules:
         for finding in left_to_script(module, rule.look(module)):
-            node = finding.edit.node if isinstance(finding, Change) else finding.node
+            node = finding.node
             if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
                 continue
             if isinstance(finding, Change) and _is_converted(module, finding):
@@ -102,13 +102,11 @@ def _is_converted(module: Module, finding: Change) -> bool:
 
 def _if_present(module: Module, finding: Finding) -> Finding:
     """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
-    node = finding.edit.node if isinstance(finding, Change) else finding.node
+    node = finding.node
     if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
         return finding
     text = module.enclosing(node, ast.JoinedStr)
-    if text is None:
-        return finding
-    return Hazard(text, IN_TEXT.of(code=ast.unparse(node)))
+    return Hazard(text, IN_TEXT.of(code=ast.unparse(node))) if text else finding
 
 
 def _without_lost(module: Module, edits: Edits) -> Edits:

@@ -20,6 +20,7 @@ from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
+from dp2ddp.codemod.looks.replicated import PARTS
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
@@ -63,7 +64,7 @@ class HandMadeParallel(Rule):
         flags("""
             # is replaced in torch itself
             import torch
-            torch.nn.DataParallel.replicate = replicate
+            torch.nn.DataParallel.forward = forward
             net = torch.nn.DataParallel(net)
         """),
         Untouched("import torch\nrows = scatter(rows)"),
@@ -78,7 +79,12 @@ class HandMadeParallel(Rule):
                 name = ast.unparse(call.node.func)
                 yield Hazard(call.node, (UNREAD_CALLBACK if "callback" in name else UNREAD).of(name=name))
         for target in module.all(ast.Attribute):
-            if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
+            is_part = target.attr in PARTS  # which DDP207 looks at
+            if (
+                isinstance(target.ctx, ast.Store)
+                and module.name(target.value) == DATA_PARALLEL
+                and not is_part
+            ):
                 yield Hazard(target, REPLACED.of(part=module.text(target)))
         yield from (Hazard(*each) for each in lookups(module))
 
