@@ -16,7 +16,7 @@ from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
 from dp2ddp.codemod.looks.looked_up import lookups, may_look_up
 from dp2ddp.codemod.looks.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.looks.start import join_of
-from dp2ddp.codemod.looks.wraps import find_wraps, named_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps, wraps_in
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.acceptance import refuse_unmatched
 from dp2ddp.codemod.plans.checks import check_result
@@ -150,7 +150,7 @@ def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
     if library_wraps(program):
         return [rule for rule in rules if rule.code.startswith((*OF_LIBRARIES, *AROUND_LIBRARIES))]
     codes = {*OF_OTHERS, *OF_LIBRARIES, *(["DDP201"] if wraps else [])}
-    is_named = any(True for module in of_the_user(program) for _ in named_wraps(module))
+    is_named = any(True for module in of_the_user(program) for _ in wraps_in(module))
     if not wraps and is_named and join_of(program.entry) is None:
         codes.add("DDP101")  # nothing runs, so nothing wraps
     return [rule for rule in rules if rule.code in codes]

@@ -137,7 +137,7 @@ def _defined(node: ast.stmt) -> list[str]:
     return [target.id for target, _ in given if isinstance(target, ast.Name)]
 
 
-def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
+def import_lines(node: ast.AST) -> Iterator[ImportLine]:
     if isinstance(node, ast.Import):
         yield from (ImportLine(alias.name, None, alias.asname) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

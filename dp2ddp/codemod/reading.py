@@ -1,13 +1,13 @@
 """A project as the rules look at it: parsed, its names resolved, without what is no Python and what is dp2ddp's own."""
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 
 from dp2ddp.codemod.conversion import MENTION
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS
+from dp2ddp.codemod.lift import import_lines
 from dp2ddp.codemod.looks.looked_up import HYDRA
 from dp2ddp.codemod.looks.ours import is_of_dp2ddp, read_tree
 from dp2ddp.codemod.model.program import Program
@@ -55,7 +55,8 @@ def unread_libraries(project: Project) -> tuple[str, ...]:
     local = {each.name.partition(".")[0] for each in project.modules} | {*project.missing}
     sources = (project.entry, *(each.source for each in project.modules))
     trees = (parse_leniently(source.text) for source in sources)
-    tops = {top for tree in trees if tree for top in _imported(tree)}
+    imported = (line for tree in trees if tree for node in ast.walk(tree) for line in import_lines(node))
+    tops = {line.module.partition(".")[0] for line in imported}
     # read for what wraps
     tops = {top for top in tops - local - {"", NAME} if not IMPORTS.match(f"import {top}")}
     unknown = sorted(top for top in tops if not is_known_library(top))
@@ -63,11 +64,3 @@ def unread_libraries(project: Project) -> tuple[str, ...]:
         f"{name}: if this library wraps models in DataParallel by itself, that was not seen"
         for name in unknown
     )
-
-
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield (node.module or "").partition(".")[0]

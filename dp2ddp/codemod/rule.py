@@ -119,6 +119,10 @@ class Change:
     edit: TextEdit
     helpers: tuple[str, ...] = ()
 
+    @property
+    def node(self) -> ast.AST:
+        return self.edit.node
+
 
 Finding = Change | Hazard | Note
 

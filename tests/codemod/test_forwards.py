@@ -13,7 +13,7 @@ from corpus.cases import Case, all_cases
 
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
-from dp2ddp.codemod.looks.forwards import fills_something
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.projects import Project, read_project
 from tests.codemod.forward_mutations import ALL, LOST, MORE
@@ -74,6 +74,10 @@ class Meter:
 
 def program(project: Project) -> Program:
     return Program(project, canonical, knows)
+
+
+def fills_something(program: Program) -> bool:
+    return bool(forwards_of(program).fillings)
 
 
 @pytest.mark.parametrize("mutation", [*ALL, *MORE], ids=lambda one: one.name)

@@ -89,12 +89,12 @@ class Differs:
 _TOO_LARGE = Reason(
     "gradients-too-large", "{argument}: loss and gradients are W times too large under DataParallel, by a fault of "
     "transformers; on ranks they are right",
-    "accept it; a learning rate that was found under DataParallel may have to grow",
+    "accept it; a learning rate that was found under DataParallel may have to grow"
 )  # fmt: skip
 _LEFT_OUT = Reason(
     "left-out-under-dataparallel", "{argument}: left out under DataParallel, by a fault of transformers: full float32 "
     "there; ranks do as they are told",
-    "accept it; or leave it out of both",
+    "accept it; or leave it out of both"
 )  # fmt: skip
 DROPS = "dataloader_drop_last"
 DIFFERENT = {  # as measured with transformers 5.24
@@ -104,11 +104,11 @@ DIFFERENT = {  # as measured with transformers 5.24
     "fp16": Differs(False, _LEFT_OUT),
     "average_tokens_across_devices": Differs(True, Reason(
         "ranks-weigh-alike", "{argument}: ranks weigh alike, however many tokens each has",
-        "leave it at True, as it is without being said",
+        "leave it at True, as it is without being said"
     )),
     "resume_from_checkpoint": Differs(False, Reason(
         "other-start",
-        "{argument}: a checkpoint that the other start has written goes on with other random numbers",
+        "{argument}: a checkpoint that the other start has written goes on with other random numbers"
     )),
 }  # fmt: skip
 DRAWN = Reason(

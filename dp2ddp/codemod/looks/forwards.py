@@ -47,12 +47,6 @@ SAVED = "torch.autograd.graph.saved_tensors_hooks"
 Part = tuple[Module, ast.AST]
 
 
-@lru_cache(maxsize=1)  # each mention of DataParallel asks
-def fills_something(program: Program) -> bool:
-    """Whether a forward or a hook writes to anything but locals and plain attributes of self."""
-    return next(forwards_of(program).fillings(), None) is not None
-
-
 @lru_cache(maxsize=1)
 def forwards_of(program: Program) -> Forwards:
     """Found out once a program."""
@@ -82,10 +76,12 @@ class Forwards:
             for function, module in [*self.running.items()]:
                 self._follow(module, function, runs=True)
 
-    def fillings(self) -> Iterator[Part]:
-        """Where forwards and hooks write to what outlives them."""
-        for function, module in self.running.items():
-            yield from self._fillings_of(module, function)
+    @cached_property  # each mention of DataParallel asks
+    def fillings(self) -> list[Part]:
+        """Where forwards and hooks write to what outlives them: to anything but locals and plain attributes of self."""
+        return [
+            part for function, module in self.running.items() for part in self._fillings_of(module, function)
+        ]
 
     def _fillings_of(self, module: Module, function: ast.AST) -> Iterator[Part]:
         filling = Filling(self, module)

@@ -34,10 +34,11 @@ def _makes_images(module: Module) -> bool:
     if not LAYERS.isdisjoint(module.mentions):
         return True
     named = (node for name in FUNCTIONS for node in module.mentions.get(name, ()))
-    return any(_is_in_layer(module, node) for node in named)
+    return any(is_in_layer(module, node) for node in named)
 
 
-def _is_in_layer(module: Module, node: ast.AST) -> bool:
+def is_in_layer(module: Module, node: ast.AST) -> bool:
+    """Whether a class around has a forward."""
     classes = (each for each in module.around(node) if isinstance(each, ast.ClassDef))
     return any(function.name == "forward" for each in classes for function in functions_of(each))
 

@@ -49,7 +49,7 @@ def left_to_script(module: Module, findings: Iterable[Finding]) -> Iterator[Find
         yield from findings
         return
     for finding in findings:
-        node = finding.edit.node if isinstance(finding, Change) else finding.node
+        node = finding.node
         is_call = isinstance(node, ast.expr) and not isinstance(finding, Note)
         if is_call and (_is_method_of_trainer(module, node) or is_on_one_rank(module, node)):
             continue

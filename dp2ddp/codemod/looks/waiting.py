@@ -30,7 +30,7 @@ def if_together(module: Module, finding: Finding) -> Finding:
     """A finding; a hazard where it would let ranks wait in a forward: those without rows do not come there."""
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
-    node = finding.edit.node
+    node = finding.node
     if _in_forwards(module.program).isdisjoint(module.around(node)) or _is_left_out(module, node):
         return finding
     code = ast.unparse(node).partition("(")[0]

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
 
-from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
-from dp2ddp.codemod.looks.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
+from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
@@ -72,7 +72,7 @@ def wrapper(program: Program) -> Choice:
     if has_own_parts(program):
         return Choice.OWN_PARTS_FILL if parts_take_turns(program) else Choice.OWN_PARTS
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
-    if filled := [*forwards_of(program).fillings()]:
+    if filled := forwards_of(program).fillings:
         return Choice.FILLS if may_catch else _of_filling(filled)
     if may_catch:
         return Choice.CATCHES_ERRORS
@@ -86,9 +86,8 @@ def parts_take_turns(program: Program) -> bool:
 
     Those that exchange messages while they run cannot.
     """
-    return not has_callbacks(program) and any(
-        not only_prints(*filled) for filled in forwards_of(program).fillings()
-    )
+    filled = () if has_callbacks(program) else forwards_of(program).fillings
+    return not all(only_prints(*each) for each in filled)
 
 
 def _of_filling(filled: list[tuple[Module, ast.AST]]) -> Choice:
@@ -142,11 +141,12 @@ def _of_step(program: Program) -> Choice:
     """
     if any(_has_special(module) for module in program.modules):
         return Choice.OTHER_GRADIENTS
-    name = _name_of_wrapped(program)
+    (wrap,) = _wraps(program)
+    name = _name_of_wrapped(wrap)
     if name is None:
         return Choice.OTHER_WRAP
     names = _names_of(program, name)
-    if _trains_more(program, names):
+    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
         return Choice.TRAINS_MORE
     if any(_copies_whole(module, names) for module in program.modules):
         return Choice.COPIED_WHOLE
@@ -179,32 +179,19 @@ def _sets_part_of_wrapped(node: ast.Attribute) -> bool:
 # --- the wrap
 
 
-def _wraps(program: Program) -> list[tuple[Module, ast.AST]]:
-    """Where DataParallel is named to be called, or derived from."""
-    return [
-        (module, node)
-        for module in program.modules
-        for node, _ in mentions(module, CLASSES)
-        if not is_type_test(module, node)
-    ]
+def _wraps(program: Program) -> list[Wrap]:
+    """Where DataParallel is called, derived from or handed on."""
+    return [each for module in of_the_user(program) for each in wraps_in(module) if each.is_class]
 
 
-def _name_of_wrapped(program: Program) -> str | None:
-    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, once, along dim 0."""
-    wraps = _wraps(program)
-    if len(wraps) != 1:
+def _name_of_wrapped(wrap: Wrap) -> str | None:
+    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, along dim 0."""
+    if wrap.call is None or wrap.call.may_have_more or wrap.argument(3, "dim") is not None:
         return None
-    module, node = wraps[0]
-    call = module.parents[node]
-    if not isinstance(call, ast.Call) or call.func is not node:
-        return None
-    given = Call(call, DATA_PARALLEL)
-    if given.may_have_more or given.argument(3, "dim") is not None:
-        return None
-    statement = module.statement(call)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return None
-    return last_name(statement.targets[0]) or None
+    match wrap.module.statement(wrap.call.node):
+        case ast.Assign(targets=[target]):
+            return last_name(target) or None
+    return None
 
 
 def _names_of(program: Program, name: str) -> set[str]:
@@ -247,11 +234,9 @@ def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
 
 def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
-    wrapping, node = _wraps(program)[0]
-    raw = last_name(Call(wrapping.parents[node], DATA_PARALLEL).argument(0, "module"))  # type: ignore[arg-type]
     owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
     chains = [{last_name(node) for node in nodes_in(owner)} - {"parameters", ""} for owner in owners]
-    return any(chain != {"self"} and not chain & {*names, raw} for chain in chains)
+    return any(chain != {"self"} and not chain & names for chain in chains)
 
 
 # --- the step

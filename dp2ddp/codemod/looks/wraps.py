@@ -25,14 +25,21 @@ class Wrap:
     call: Call | None
 
     @property
+    def is_class(self) -> bool:
+        """Whether it is DataParallel itself, or a library's that derives from it: none of the functions."""
+        return self.module.name(self.node) in CLASSES
+
+    def argument(self, position: int, name: str) -> ast.expr | None:
+        """What the class is given at a position; the functions have the names alone in common with it."""
+        return self.call.argument(position if self.is_class else None, name) if self.call else None
+
+    @property
     def device_ids(self) -> ast.expr | None:
-        position = 1 if self.module.name(self.node) in CLASSES else None
-        return self.call.argument(position, "device_ids") if self.call else None
+        return self.argument(1, "device_ids")
 
     @property
     def output_device(self) -> ast.expr | None:
-        position = 2 if self.module.name(self.node) in CLASSES else None
-        return self.call.argument(position, "output_device") if self.call else None
+        return self.argument(2, "output_device")
 
     @property
     def count(self) -> int | None:
@@ -71,23 +78,18 @@ def _count(module: Module, node: ast.expr) -> int | None:
 @lru_cache(maxsize=1)
 def find_wraps(program: Program) -> tuple[Wrap, ...]:
     """All wraps that can run; not those of a distributed mode of the script's own, and no questions about types."""
-    return tuple(wrap for module in of_the_user(program) for wrap in _wraps_of(module))
+    wraps = (wrap for module in of_the_user(program) for wrap in wraps_in(module))
+    return tuple(wrap for wrap in wraps if program.reach.runs(wrap.module, wrap.node))
 
 
-def named_wraps(module: Module) -> Iterator[ast.expr]:
-    """Where a file names what wraps, whether that can run or not."""
+def wraps_in(module: Module) -> Iterator[Wrap]:
+    """Those of a file, whether they can run or not."""
     own_mode, pasted = OwnMode(module), pasted_lines(module.source)
-    for node, _ in mentions(module, WRAPS):
+    for node, name in mentions(module, WRAPS):
         if not (is_type_test(module, node) or own_mode.holds(node) or node.lineno in pasted):
-            yield node
-
-
-def _wraps_of(module: Module) -> Iterator[Wrap]:
-    for node in named_wraps(module):
-        parent = module.parents[node]
-        is_called = isinstance(parent, ast.Call) and parent.func is node
-        if module.program.reach.runs(module, node):
-            yield Wrap(module, node, Call(parent, module.name(node)) if is_called else None)  # type: ignore[arg-type]
+            parent = module.parents[node]
+            is_called = isinstance(parent, ast.Call) and parent.func is node
+            yield Wrap(module, node, Call(parent, name) if is_called else None)  # type: ignore[arg-type]
 
 
 def largest_count(wraps: tuple[Wrap, ...]) -> int | None:

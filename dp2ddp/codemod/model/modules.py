@@ -214,10 +214,11 @@ class Module:
 
     def bindings_of(self, name: str) -> list[Binding]:
         """All that binds a name anywhere in this file."""
-        return self._all_bindings.get(name, [])
+        return self.all_bindings.get(name, [])
 
     @cached_property
-    def _all_bindings(self) -> dict[str, list[Binding]]:
+    def all_bindings(self) -> dict[str, list[Binding]]:
+        """All that binds names, in whatever scope."""
         all_bindings: dict[str, list[Binding]] = {}
         for scope in {id(scope): scope for scope in self.scope_of.values()}.values():
             for name, bindings in scope.bindings.items():

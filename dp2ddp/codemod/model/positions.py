@@ -41,10 +41,8 @@ class Positions:
 
     def line_end(self, line: int) -> int:
         """Where the line's text ends, its line ending not counted."""
-        following = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
-        return self.line_starts[line - 1] + len(
-            self.text[self.line_starts[line - 1] : following].rstrip("\r\n")
-        )
+        start = self.line_starts[line - 1]
+        return start + len(self.text[start : self.next_line(line)].rstrip("\r\n"))
 
     def next_line(self, line: int) -> int:
         """Where the next line starts, or the end of the text."""

@@ -148,10 +148,7 @@ class Reach:
         """Whether something asks objects for attributes whose names the text does not tell."""
         asks = ("builtins.getattr", "builtins.dir", "inspect.getmembers", "inspect.getattr_static")
         for module in self.program.modules:
-            names = {node.id for node in module.all(ast.Name)} | {
-                node.attr for node in module.all(ast.Attribute)
-            }
-            if names & FINDS_METHODS:
+            if not FINDS_METHODS.isdisjoint(module.by_word):
                 return True
             for call in module.calls:
                 name = call.argument(1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plans.acceptance import AcceptOption, Comment, Comments
-from dp2ddp.codemod.plans.planned import Acceptance, Planned
+from dp2ddp.codemod.plans.planned import Acceptance, Planned, local_file
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import all_rules
 
@@ -29,7 +29,7 @@ def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption
 
 
 def stale_comments(
-    file: Module, shown: str | None, comments: Comments, hazards: Iterable[Planned], ran: Set[str]
+    file: Module, comments: Comments, hazards: Iterable[Planned], ran: Set[str]
 ) -> Iterator[Planned]:
     """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen.
 
@@ -51,10 +51,10 @@ def stale_comments(
                 and (comment, code) not in used
                 and (code in ran or code not in known)
             ):
-                yield _stale_note(file, shown, comment, code, known)
+                yield _stale_note(file, comment, code, known)
 
 
-def _stale_note(file: Module, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
+def _stale_note(file: Module, comment: Comment, code: str, known: Set[str]) -> Planned:
     note = Note(file.tree, NO_HAZARD if code in known else NO_RULE.of(code=code or "it"))
     place = file.source.place(comment.line)
-    return Planned(code or "accept", comment.line, comment.column, note, place, shown)
+    return Planned(code or "accept", comment.line, comment.column, note, place, local_file(file))

@@ -21,9 +21,7 @@ from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
 IN_TEXT = Reason(
-    "in-f-string",
-    "`{code}` stands inside a long f-string, where it cannot be edited",
-    "give it a name first",
+    "in-f-string", "`{code}` stands inside a long f-string, where it cannot be edited", "give it a name first"
 )
 
 
@@ -44,23 +42,21 @@ class FilePlan:
 def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> FilePlan:
     """Look at a file by all rules."""
     comments, entry = Comments(module), module.program.entry
-    shown = None if module is entry else module.shown
     edits: Edits = []
     answers: list[Planned] = []
     for code, finding in _found_by(rules, module):
+        planned = place(module, code, finding.edit if isinstance(finding, Change) else finding)
+        if not isinstance(finding, Hazard) and comments.ignoring(code, planned.line):
+            continue
         if isinstance(finding, Change):
-            planned = place(module, code, finding.edit, shown)
-            if not comments.ignoring(code, planned.line):
-                edits.append((planned, finding.helpers))
+            edits.append((planned, finding.helpers))
         else:
-            planned = place(module, code, finding, shown)
-            if isinstance(finding, Hazard) or not comments.ignoring(code, planned.line):
-                answers.append(answered(planned, comments, accept, entry.source.name))
+            answers.append(answered(planned, comments, accept, entry.source.name))
     edits = _without_lost(module, edits)
     helpers = frozenset(name for _, helpers in edits for name in helpers)
     renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
-    stale = stale_comments(module, shown, comments, hazards, {rule.code for rule in rules})
+    stale = stale_comments(module, comments, hazards, {rule.code for rule in rules})
     plan = Plan(
         edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=place_of)),
         hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
@@ -81,7 +77,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
     own_mode, pasted, reach = OwnMode(module), pasted_lines(module.source), module.program.reach
     for rule in rules:
         for finding in left_to_script(module, rule.look(module)):
-            node = finding.edit.node if isinstance(finding, Change) else finding.node
+            node = finding.node
             if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
                 continue
             if isinstance(finding, Change) and _is_converted(module, finding):
@@ -106,13 +102,11 @@ def _is_converted(module: Module, finding: Change) -> bool:
 
 def _if_present(module: Module, finding: Finding) -> Finding:
     """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
-    node = finding.edit.node if isinstance(finding, Change) else finding.node
+    node = finding.node
     if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
         return finding
     text = module.enclosing(node, ast.JoinedStr)
-    if text is None:
-        return finding
-    return Hazard(text, IN_TEXT.of(code=ast.unparse(node)))
+    return Hazard(text, IN_TEXT.of(code=ast.unparse(node))) if text else finding
 
 
 def _without_lost(module: Module, edits: Edits) -> Edits:

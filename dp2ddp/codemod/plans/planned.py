@@ -69,10 +69,15 @@ class Plan:
         return [edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))]
 
 
-def place(file: Module, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:
-    """A finding with its place in a file; `shown`: the path of a local module."""
+def place(file: Module, code: str, finding: TextEdit | Hazard | Note) -> Planned:
+    """A finding with its place in a file."""
     node = finding.node
     start = file.positions.span(node).start
     line = getattr(node, "lineno", 1)
     column = start - file.positions.line_starts[line - 1] + 1
-    return Planned(code, line, column, finding, file.source.place(line), shown)
+    return Planned(code, line, column, finding, file.source.place(line), local_file(file))
+
+
+def local_file(file: Module) -> str | None:
+    """The path of a local module; None of the script itself."""
+    return None if file is file.program.entry else file.shown

@@ -22,8 +22,7 @@ Import = ast.Import | ast.ImportFrom
 def with_unused_imports(each: FilePlan) -> FilePlan:
     """The plan of a file, and edits that take out what the others leave unused."""
     module, plan = each.module, each.plan
-    shown = None if module is module.program.entry else module.shown
-    drops = [place(module, WRAP_RULE, drop, shown) for drop in unused_imports(module, each.edits)]
+    drops = [place(module, WRAP_RULE, drop) for drop in unused_imports(module, each.edits)]
     return replace(each, plan=replace(plan, edits=tuple(sorted([*plan.edits, *drops], key=place_of))))
 
 

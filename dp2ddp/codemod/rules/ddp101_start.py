@@ -27,7 +27,7 @@ from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import first_act, join_of
 from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
-from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, named_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
@@ -57,8 +57,7 @@ UNREAD_VISIBLE = Reason(
     "unread-visible-devices", "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here"
 )
 UNREAD_IDS = Reason(
-    "unread-device-ids",
-    "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)",
+    "unread-device-ids", "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)"
 )
 
 
@@ -108,7 +107,8 @@ class Start(Rule):
             return
         join = join_of(module)
         if join is None:
-            yield Hazard(next(named_wraps(module), module.tree.body[0]), NOTHING_RUNS)
+            named = (wrap.node for wrap in wraps_in(module))
+            yield Hazard(next(named, module.tree.body[0]), NOTHING_RUNS)
             return
         if walks_over_sets(module.program):
             anew = InsertBefore(

@@ -11,9 +11,9 @@ a device is the script's own stream; what a module's methods ask is their replic
 docs/semantics.md#device-streams.
 """
 
-import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.looks.large_outputs import is_in_layer
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
@@ -68,11 +68,6 @@ class DeviceRandomStates(Rule):
         for call in module.calls:
             helper, place = OF_ONE.get(call.name or "", ("fork_streams", None))
             names_device = place is not None and call.argument(place, "device") is not None
-            if (names_device or call.name == FORKS) and not _is_of_a_model(module, call.node):
+            # of a model: replicas run it on each rank, with its own device's stream
+            if (names_device or call.name == FORKS) and not is_in_layer(module, call.node):
                 yield rename(call.node.func, helper, BECAUSE)
-
-
-def _is_of_a_model(module: Module, node: ast.AST) -> bool:
-    """Whether replicas run this: on each rank, with its own device's stream."""
-    classes = (each for each in module.around(node) if isinstance(each, ast.ClassDef))
-    return any(getattr(each, "name", "") == "forward" for owner in classes for each in owner.body)

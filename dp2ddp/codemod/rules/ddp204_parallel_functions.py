@@ -15,7 +15,7 @@ torch/nn/parallel/*.py; docs/training.md#models.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.looks.forwards import fills_something
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
@@ -67,6 +67,6 @@ class ParallelFunctions(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         exchange = has_callbacks(module.program)  # while they run, which DDP207 looks at
-        in_turns = fills_something(module.program) and not exchange
+        in_turns = not exchange and forwards_of(module.program).fillings
         helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
         yield from replaced(module, helpers, "rank r computes chunk r")

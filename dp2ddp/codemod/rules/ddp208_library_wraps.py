@@ -59,8 +59,7 @@ STILL_WRAPS = Reason(
     "started by torchrun, each rank would wrap it for all GPUs, as long as these lines stand here",
 )
 INSTEAD = Reason(
-    "write-instead",
-    "write in its place: {lines}; then: dp2ddp verify {script} --converted YOURS.py",
+    "write-instead", "write in its place: {lines}; then: dp2ddp verify {script} --converted YOURS.py"
 )
 OVERRIDDEN = Reason("own-method", "its {method} {does}; dp2ddp verify tells whether it does")
 

@@ -37,6 +37,7 @@ BECAUSE = "one run has one log: rank 0's"
 STARTS = Reason(
     "starts-training", "{name} starts the training itself", "start each run by a command of its own"
 )
+STARRED = Reason("tracker-starred", "`import *` says nothing of what {home} reports", "import it by its name")
 OUTSIDE = "do it outside of the class"
 OF_ONE = Reason("object-of-rank0", "{name} in a method of {owner}, which rank 0 alone has", OUTSIDE)
 OF_LEVELS = Reason(
@@ -81,6 +82,11 @@ class Tracker(Rule):
             wandb.agent('sweep', function=train)
         """),
         flags("""
+            # says nothing of what wandb reports
+            from wandb import *
+            log({"loss": 1.0})
+        """),
+        flags("""
             # which rank 0 alone has
             import logging
             class Log(logging.FileHandler):
@@ -107,14 +113,17 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
-        for node in module.all(ast.Import):
-            bound = [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names]
-            yield from _tracked(module, node, bound)
-        for imported in module.all(ast.ImportFrom):
-            home = module.home_of(imported)
-            yield from _tracked(
-                module, imported, [(home, alias.asname or alias.name) for alias in imported.names]
-            )
+        for node in module.all(ast.ImportFrom):
+            home = module.home_of(node)
+            if node.names[0].name == "*" and _reports(module, home):
+                yield Hazard(node, STARRED.of(home=home))
+        imported = (
+            (name, each)
+            for name, bindings in module.all_bindings.items()
+            for each in bindings
+            if _reports(module, each.dotted)
+        )
+        yield from (_tracked(module, name, each.node) for name, each in imported)  # type: ignore[arg-type]
         yield from _meetings_of_one(module)
 
 
@@ -137,16 +146,19 @@ def _makes_writer(module: Module, call: Call) -> bool:
     return is_of_library and bool(WRITING_CLASS.fullmatch(call.name))
 
 
-def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
-    for dotted, name in bound:
-        if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
-            uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
-            is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
-            helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
-            may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
-            code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
-            is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
-            yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
+def _reports(module: Module, dotted: str) -> bool:
+    return dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted)
+
+
+def _tracked(module: Module, name: str, node: ast.stmt) -> Change:
+    """A library that reports, by the name that an import gives it."""
+    uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+    is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+    helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
+    may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
+    code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
+    is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
+    return Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
 
 
 def _is_only_written(module: Module, use: ast.Name) -> bool:

@@ -20,6 +20,7 @@ from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
 from dp2ddp.codemod.looks.looked_up import lookups
+from dp2ddp.codemod.looks.replicated import PARTS
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
@@ -64,7 +65,7 @@ class HandMadeParallel(Rule):
         flags("""
             # is replaced in torch itself
             import torch
-            torch.nn.DataParallel.replicate = replicate
+            torch.nn.DataParallel.forward = forward
             net = torch.nn.DataParallel(net)
         """),
         flags("""
@@ -84,15 +85,18 @@ class HandMadeParallel(Rule):
                 name = ast.unparse(call.node.func)
                 yield Hazard(call.node, (UNREAD_CALLBACK if "callback" in name else UNREAD).of(name=name))
         for target in module.all(ast.Attribute):
-            if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
+            is_part = target.attr in PARTS  # which DDP207 looks at
+            if (
+                isinstance(target.ctx, ast.Store)
+                and module.name(target.value) == DATA_PARALLEL
+                and not is_part
+            ):
                 yield Hazard(target, REPLACED.of(part=module.text(target)))
         is_wrapped = any(find_wraps(module.program))
         for lookup in lookups(module):
             if lookup.is_named:
                 yield Hazard(lookup.node, lookup.why)
-            elif (
-                not is_wrapped
-            ):  # who wraps by its name, wraps by that: elsewhere it is nearly always a layer
+            elif not is_wrapped:  # who wraps by its name does it there; elsewhere it is nearly always a layer
                 yield Note(lookup.node, lookup.why)
 
 
