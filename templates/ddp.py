@@ -38,8 +38,6 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
-        if torch.is_grad_enabled():
-            self.check()
         rows = OwnRows(bool(inputs or kwargs), self.device)
         outputs: List[torch.Tensor] = []
 
@@ -58,9 +56,9 @@ class WholeBatchDDP(DistributedDataParallel):
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
-    def check(self) -> None:
+    def check(self, parameters: List[Any]) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in self.module.parameters() if p.requires_grad]
+        trained = [p for p in parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
@@ -69,6 +67,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
         parameters = [*self.module.parameters()]
+        if torch.is_grad_enabled():
+            self.check(parameters)
         versions = [p._version for p in parameters]
         outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
         refuse(versions != [p._version for p in parameters], "a forward writes into parameters")

@@ -119,7 +119,8 @@ def scatter_kwargs_on_ranks(inputs: Any, kwargs: Any, target_gpus: Any, dim: int
 def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        copies = make_copies(network, GradientSums(network, wait=True))
+        parameters = [*network.parameters()]
+        copies = make_copies(parameters, GradientSums(network, parameters, wait=True))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

@@ -127,8 +127,8 @@ def compute_own_rows(
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = kind(module, want_gradients)
-    copies = make_copies(module, sums)
+    sums = kind(module, parameters, want_gradients)
+    copies = make_copies(parameters, sums)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
@@ -144,7 +144,7 @@ def compute_own_rows(
     return map_tensors(lambda output: next(whole), tree)
 
 
-def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
+def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
     """What stands for parameters in the replica of this rank."""
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
     return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}

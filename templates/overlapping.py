@@ -19,8 +19,8 @@ class OverlappingSums(GradientSums):
 
     in_graphs: "WeakSet[OverlappingSums]" = WeakSet()
 
-    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
-        super().__init__(module, wait)
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        super().__init__(module, parameters, wait)
         self.buckets = make_buckets(self.dense[::-1])  # the last parameters are the first to have gradients
         self.in_graphs.add(self)
 

@@ -30,14 +30,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         children = {name: replicas.get(child) for name, child in part._modules.items()}
-        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        own = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 

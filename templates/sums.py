@@ -12,8 +12,8 @@ from .replicas import share_tensors
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
-        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]

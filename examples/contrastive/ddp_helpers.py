@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ac21418): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition cf7489d9): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -325,14 +325,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         children = {name: replicas.get(child) for name, child in part._modules.items()}
-        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        own = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 
@@ -407,8 +407,6 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
-        if torch.is_grad_enabled():
-            self.check()
         rows = OwnRows(bool(inputs or kwargs), self.device)
         outputs: List[torch.Tensor] = []
 
@@ -427,9 +425,9 @@ class WholeBatchDDP(DistributedDataParallel):
         whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
-    def check(self) -> None:
+    def check(self, parameters: List[Any]) -> None:
         """Refuse what DistributedDataParallel does not see."""
-        trained = [p for p in self.module.parameters() if p.requires_grad]
+        trained = [p for p in parameters if p.requires_grad]
         others = [*map(id, trained)] != [*map(id, self.trained)]
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
@@ -438,6 +436,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
         parameters = [*self.module.parameters()]
+        if torch.is_grad_enabled():
+            self.check(parameters)
         versions = [p._version for p in parameters]
         outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
         refuse(versions != [p._version for p in parameters], "a forward writes into parameters")

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ac21418): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition cf7489d9): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -279,14 +279,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         children = {name: replicas.get(child) for name, child in part._modules.items()}
-        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        own = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 
@@ -310,8 +310,8 @@ def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
-        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
@@ -409,9 +409,9 @@ def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
     return replica(*inputs, **kwargs)
 
 
-def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
+def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
     """What stands for parameters in the replica of this rank."""
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
     return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
 
 
@@ -487,7 +487,8 @@ def scatter_tensor_on_ranks(
 def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        copies = make_copies(network, GradientSums(network, wait=True))
+        parameters = [*network.parameters()]
+        copies = make_copies(parameters, GradientSums(network, parameters, wait=True))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

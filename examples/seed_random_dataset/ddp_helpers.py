@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ac21418): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition cf7489d9): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -259,14 +259,14 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     for part, replica in replicas.items():
         parameters = part._parameters.items()
         children = {name: replicas.get(child) for name, child in part._modules.items()}
-        replica._former_parameters = {name: copies[p] for name, p in parameters if p is not None}
+        own = {name: copies[p] for name, p in parameters if p is not None}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
-            for name, each in {**children, **replica._former_parameters, **part._buffers}.items():
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        vars(replica).update(replica._former_parameters)  # plain tensors, no parameters of the replica
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
 
@@ -297,8 +297,8 @@ def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
-    def __init__(self, module: torch.nn.Module, wait: bool) -> None:
-        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
@@ -539,8 +539,8 @@ def compute_own_rows(
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = kind(module, want_gradients)
-    copies = make_copies(module, sums)
+    sums = kind(module, parameters, want_gradients)
+    copies = make_copies(parameters, sums)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
@@ -556,9 +556,9 @@ def compute_own_rows(
     return map_tensors(lambda output: next(whole), tree)
 
 
-def make_copies(module: torch.nn.Module, sums: GradientSums) -> Dict[Any, torch.Tensor]:
+def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
     """What stands for parameters in the replica of this rank."""
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
     return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
 
 

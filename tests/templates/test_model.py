@@ -117,7 +117,7 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
 def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) -> None:
     """As the node of DataParallel's Broadcast does: hooks on parameters run in that order."""
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
-    node = kind(module, wait=False).copies()[module[0].weight].grad_fn
+    node = kind(module, [*module.parameters()], wait=False).copies()[module[0].weight].grad_fn
     while node.name() != "AwaitSumsBackward":
         node = node.next_functions[0][0]
     handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]
