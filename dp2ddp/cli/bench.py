@@ -42,7 +42,7 @@ def command(options: BenchOptions, as_json: bool, targets: tuple[Path, ...], ope
     if as_json:
         click.echo(as_document(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
-        print_document(bench_document(benchmark, whole=False))
+        print_document(bench_document(benchmark))
     write_reports(benchmark, targets, opens, "bench")
     if failure:
         raise failure
