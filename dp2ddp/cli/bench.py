@@ -39,7 +39,7 @@ def command(options: BenchOptions, results: Results) -> None:
     if results.as_json:
         click.echo(as_document(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
-        print_document(bench_document(benchmark, whole=False))
+        print_document(bench_document(benchmark))
     results.write_reports(benchmark, "bench")
     if failure:
         raise failure

@@ -172,14 +172,11 @@ class Waiting:
 
 def _cpu_seconds() -> float:
     """Processor seconds of this process and all below it, those included that have ended and were waited for."""
-    here = psutil.Process()
-    own = here.cpu_times()
-    total = own.user + own.system + own.children_user + own.children_system
-    for child in here.children(recursive=True):
+    here, total = psutil.Process(), 0.0
+    for process in (here, *here.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
-            spent = child.cpu_times()
-            total += spent.user + spent.system + spent.children_user + spent.children_system
-    return float(total)
+            total += sum(process.cpu_times()[:4])  # of the user and the system, its own and its children's
+    return total
 
 
 def _forget_peaks(virtual: bool) -> None:

@@ -14,15 +14,15 @@ from dp2ddp.report.surroundings import surroundings_facts
 _PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified": doc.Judged.SHOWN}
 
 
-def bench_document(benchmark: Benchmark, whole: bool = True) -> doc.Document:
-    """All of it; a terminal needs no charts."""
+def bench_document(benchmark: Benchmark) -> doc.Document:
+    """All of it."""
     title = benchmark.port or benchmark.script
     convert = (("convert", benchmark.convert),) if benchmark.convert else ()
     took = (("launch", benchmark.launch), ("took", f"{benchmark.seconds:.1f} s"))
     behind = surroundings_facts("Where it was measured", (*convert, *took, *benchmark.surroundings))
     notes_of = tuple(doc.Paragraph(note, is_remark=True) for note in notes(benchmark))
     sections = doc.filled(
-        *(_section(benchmark, measured, whole) for measured in benchmark.measured),
+        *(_section(benchmark, measured) for measured in benchmark.measured),
         doc.Section("How it was measured", notes_of, "notes"),
         doc.Fold("Environment", behind, "surroundings"),
     )
@@ -37,19 +37,14 @@ def _judged(benchmark: Benchmark) -> doc.Judged:
     return doc.Judged.BAD if "different" in proofs else doc.Judged.GOOD
 
 
-def _section(benchmark: Benchmark, measured: Measured, whole: bool) -> doc.Section:
+def _section(benchmark: Benchmark, measured: Measured) -> doc.Section:
     """What is said about one number of devices."""
     world, judged = measured.world, _PROOFS[measured.sameness.proof]
     trained = doc.Row("training", (measured.sameness.words,), judged=judged)
     table = doc.Table(
         "In a step, unless it says otherwise", (NAMES["dp"], NAMES["ddp"]), (*rows(measured), trained)
     )
-    blocks: tuple[doc.Block, ...] = (table,)
-    if whole:
-        from dp2ddp.report.step_chart import step_chart  # numpy
-
-        blocks = (table, step_chart(measured))
-    return doc.Section(headline(benchmark, measured), blocks, f"w{world}", counted(world, "device"), judged)
+    return doc.Section(headline(benchmark, measured), (table,), f"w{world}", counted(world, "device"), judged)
 
 
 def headline(benchmark: Benchmark, measured: Measured) -> str:

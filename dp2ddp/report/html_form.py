@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import urllib.parse
 from importlib.resources import files
 from typing import Any
@@ -25,10 +24,11 @@ def page(document: Document, data: Any) -> str:
     environment = Environment(
         loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    # in few letters; tojson lets nothing that names and lines hold end the element it stands in
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {
         "words": _words,
         "hunks": hunks,
-        "in_page": in_page,
         "data_url": _data_url,
         "linked": _linked(document),
     }
@@ -65,11 +65,3 @@ def _text_of(name: str) -> str:
 
 def _data_url(text: str) -> str:
     return "data:text/csv;charset=utf-8," + urllib.parse.quote(text, safe=",.+-:()[]/ ")
-
-
-def in_page(data: Any) -> Markup:
-    """In few letters, and unable to end the element it stands in, whatever names and lines it holds."""
-    document = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&":
-        document = document.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(document)

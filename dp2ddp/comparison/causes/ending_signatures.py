@@ -8,7 +8,7 @@ from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import names_text, number_text
 from dp2ddp.comparison.differences import AT_END
-from dp2ddp.comparison.ending import is_batchnorms, tensor_differences
+from dp2ddp.comparison.ending import is_batchnorms
 
 _CODES = dict(
     zip(AT_END, ("moved-by-hand", "changed-after-training", "buffers-of-another-rank"), strict=True)
@@ -26,17 +26,8 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
         yield finding("ranks-part", 0.85, f"{first.name} {where}")
         return
     text = "{} at the end: norm {}, under DataParallel {}".format(first.name, *norms)
-    if not evidence.comparison.steps and (names := _differing_on_ranks(evidence)):
+    if not evidence.comparison.steps and (names := evidence.apart_at_end("unstepped parameter")):
         words = f"no optimizer; weights differ from rank to rank at the end: {names_text(names)}"
         yield finding("not-synchronised", 0.9, words, text)
     own_buffer = first.kind == "final buffer" and not is_batchnorms(first.name)
     yield finding("buffer-of-local-rows" if own_buffer else _CODES[first.kind], 0.85, text)
-
-
-def _differing_on_ranks(evidence: Evidence) -> list[str]:
-    """Parameters that are trained and do not have the same bits on all ranks."""
-    first, *others = (rank.final for rank in evidence.ranks)
-    tensors = (each for other in others for each in tensor_differences(first, other))
-    return list(
-        dict.fromkeys(each.name for each in tensors if each.size and each.kind == "unstepped parameter")
-    )

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.ending import ending_differences
 from dp2ddp.comparison.matching import in_order_of, matched_steps
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.trace.digests import Doubles
@@ -156,6 +157,12 @@ class Evidence:
         others = zip(*map(self._steps_of, range(len(self.ranks))), strict=False)
         for step, ranks in zip(map(self._comparable, self.reference.steps()), others, strict=False):
             yield MatchedStep(step, tuple(in_order_of(rank, step.layout) or rank for rank in ranks))
+
+    def apart_at_end(self, kind: str) -> list[str]:
+        """Tensors of a kind that do not hold the same on all ranks when the script ends."""
+        first, *others = self.ranks
+        tensors = (each for other in others for each in ending_differences(first, other, 0.0))
+        return list(dict.fromkeys(each.name for each in tensors if each.size and each.kind == kind))
 
     @cached_property
     def _other_arguments(self) -> bool:

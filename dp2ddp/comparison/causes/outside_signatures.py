@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.causes.words import names_text, ranks_text, sum_text
@@ -48,7 +46,7 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
             yield finding("other-output", 0.5, line_text)
             continue
         yield finding("local-numbers", 0.85, line_text)
-        if names := _differing_on_ranks(evidence):
+        if names := [each for each in evidence.apart_at_end("final buffer") if "running_" in each]:
             words = (
                 f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
             )
@@ -99,16 +97,6 @@ def _tensor_cause(what: str, evidence: Evidence) -> str:
         return "other-output"
     in_model = name in {plain_name(full_name) for full_name in evidence.reference.buffers()}
     return "buffer-of-local-rows" if in_model or len(keys) > 1 else "local-numbers"
-
-
-def _differing_on_ranks(evidence: Evidence) -> list[str]:
-    """Running statistics."""
-    first, *others = (trace.buffers() for trace in evidence.ranks)
-    return [
-        name
-        for name, own in first.items()
-        if "running_" in name and any(name in each and not np.array_equal(own, each[name]) for each in others)
-    ]
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:

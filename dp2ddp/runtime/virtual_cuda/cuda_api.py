@@ -111,8 +111,7 @@ def _devices(machine: Machine) -> Functions:
         "get_device_properties": properties,
         "get_device_name": lambda device=None: properties(device).name,
         "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
-        "memory_stats": lambda device=None: _no_memory(),
-        "memory_stats_as_nested_dict": lambda device=None: _no_memory_nested(),
+        "memory_stats_as_nested_dict": lambda device=None: _no_memory(),
         "_lazy_call": lambda callable, **kwargs: callable(),
         "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
     }
@@ -180,24 +179,14 @@ _OF_A_COUNTER = ("current", "peak", "allocated", "freed")
 
 
 def _no_memory() -> dict[str, Any]:
-    """torch.cuda.memory_stats(): every counter is zero."""
-    pools = ("all", "large_pool", "small_pool")
-    counters = [f"{name}.{pool}" for name in _COUNTED.split() for pool in pools]
-    counters += ["oversize_allocations", "oversize_segments"]
-    return dict.fromkeys(
-        sorted([f"{name}.{what}" for name in counters for what in _OF_A_COUNTER] + _COUNTED_AT_ALL.split()), 0
-    )
-
-
-def _no_memory_nested() -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for name, value in _no_memory().items():
-        *path, last = name.split(".")
-        inner = nested
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return nested
+    """torch.cuda.memory_stats_as_nested_dict(), of which torch makes memory_stats: every counter is zero."""
+    counter = dict.fromkeys(_OF_A_COUNTER, 0)
+    pools = {
+        name: {pool: dict(counter) for pool in ("all", "large_pool", "small_pool")}
+        for name in _COUNTED.split()
+    }
+    oversize = {name: dict(counter) for name in ("oversize_allocations", "oversize_segments")}
+    return {**pools, **oversize, **dict.fromkeys(_COUNTED_AT_ALL.split(), 0)}
 
 
 def _random(machine: Machine, streams: RandomStreams) -> Functions:
@@ -268,7 +257,7 @@ def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
         "_cuda_getCurrentStream": lambda device: names(streams.current(device)),
         "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
         "_cuda_setStream": set_stream,
-        "_cuda_memoryStats": lambda device: _no_memory_nested(),
+        "_cuda_memoryStats": lambda device: _no_memory(),
         **_answers(_BELOW_PYTHON),
     }
 
@@ -281,7 +270,7 @@ _BELOW_PYTHON = {
 
 _SAME_NAME = """
     is_available device_count current_stream set_stream synchronize empty_cache memory_allocated max_memory_allocated
-    memory_reserved max_memory_reserved memory_stats reset_peak_memory_stats reset_accumulated_memory_stats
+    memory_reserved max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats
 """
 _OTHER_NAME = {  # in torch.accelerator -> in torch.cuda
     "current_device_index": "current_device",
@@ -299,6 +288,7 @@ def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functi
     functions: Functions = {
         **{name: make()[name] for name in _SAME_NAME.split()},
         **{name: make()[other] for name, other in _OTHER_NAME.items()},
+        "memory_stats": lambda device_index=None, /: torch.cuda.memory_stats(device_index),
         "current_accelerator": lambda check_available=False: cuda,
         "device_index": _device_index_context(machine),
         "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
