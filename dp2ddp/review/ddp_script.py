@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge.derived import LOADER
+from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.review.flow import Flow
-from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS, helper_of
+from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.own_file import OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
@@ -252,7 +253,7 @@ class DDPScript:
     @cached_property
     def is_converted(self) -> bool:
         """Whether the ranks join by dp2ddp's helpers, which also end them."""
-        return not JOINS.isdisjoint(self.helper_calls.values())
+        return any(name in JOINS for name in self.helper_calls.values())
 
     @cached_property
     def whole_batch_wraps(self) -> tuple[Wrap, ...]:

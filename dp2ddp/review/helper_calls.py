@@ -29,7 +29,6 @@ MEETINGS = {
     *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0"),
 }
 LOADERS = {"Rank0Loader", "Rank0SamplerLoader"}
-JOINS = {"init_distributed", "join_ranks"}
 
 
 def helper_of(file: OwnFile, function: ast.AST) -> str:
