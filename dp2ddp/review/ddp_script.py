@@ -12,6 +12,7 @@ from functools import cached_property
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.own_file import OwnFile, literal, unmoved
@@ -143,6 +144,10 @@ class DDPScript:
         self.file, self.module = file, file.module
         self.flow = Flow(file)
         self.ranks = RankConditions(file)
+
+    @cached_property
+    def comments(self) -> Comments:
+        return Comments(self.module)
 
     @cached_property
     def wraps(self) -> tuple[Wrap, ...]:
