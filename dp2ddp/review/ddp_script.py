@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge.derived import LOADER
+from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
-from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS, helper_of
+from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.own_file import OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
@@ -20,18 +23,17 @@ DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDa
 SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 COLLECTIVES = [
     f"torch.distributed.{name}"
-    for name in (
-        *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all"),
-        *("all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object"),
-        *("monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"),
-        "scatter_object_list",
+    for name in words(
+        "all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast",
+        "broadcast_object_list gather gather_object monitored_barrier reduce reduce_scatter reduce_scatter_tensor",
+        "scatter scatter_object_list",
     )
 ]
 # Libraries that own the loop, the samplers or the output of ranks: what a script leaves out, they may do.
-FRAMEWORKS = {
-    *("accelerate", "catalyst", "colossalai", "composer", "deepspeed", "detectron2", "fairseq", "horovod"),
-    *("ignite", "lightning", "mmcv", "mmengine", "pytorch_lightning", "ray", "transformers"),
-}
+FRAMEWORKS = words(
+    "accelerate catalyst colossalai composer deepspeed detectron2 fairseq horovod ignite lightning mmcv mmengine",
+    "pytorch_lightning ray transformers",
+)
 SETS_UP = re.compile(
     r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
     re.IGNORECASE,
@@ -144,6 +146,10 @@ class DDPScript:
         self.ranks = RankConditions(file)
 
     @cached_property
+    def comments(self) -> Comments:
+        return Comments(self.module)
+
+    @cached_property
     def wraps(self) -> tuple[Wrap, ...]:
         """The calls of DistributedDataParallel."""
         return tuple(Wrap(call, self.flow) for call in self.file.calls_of(*DDP))
@@ -252,7 +258,7 @@ class DDPScript:
     @cached_property
     def is_converted(self) -> bool:
         """Whether the ranks join by dp2ddp's helpers, which also end them."""
-        return not JOINS.isdisjoint(self.helper_calls.values())
+        return any(name in JOINS for name in self.helper_calls.values())
 
     @cached_property
     def whole_batch_wraps(self) -> tuple[Wrap, ...]:

@@ -9,14 +9,10 @@ from dp2ddp.errors import SourceError
 from dp2ddp.source.left_out import LEFT_OUT
 
 SUFFIXES = (".py", ".ipynb")
-# A file without any of these neither wraps a model nor speaks to other ranks. Two searches for what they have in common
-# come first: they take a sixth of what one regular expression takes.
-COMMON = (b"arallel", b"istributed")
-MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
-HELPERS = (b"ddp_helpers", b"dp2ddp.helpers")  # that a converted script imports
-IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
-# One of these, or of COMMON, is in each file that may use a library that wraps by itself; which ones, and what of them.
-WRAPPING = (b"Trainer", b"transformers", b"lightning")
+# A file without any of these wraps nothing and was not converted; what speaks to other ranks has both of SPEAKS.
+MENTIONS = b"DataParallel data_parallel parallel_apply DistributedSampler ddp_helpers dp2ddp.helpers".split()
+SPEAKS = (b"torch", b"distributed")
+# One of each is in a file that may use a library that wraps by itself.
 LIBRARIES = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
 USES = (b"Trainer", b"Fabric", b"Lite", b"auto_model", b"to_parallel", b"parallel_ctx", b".fit(")
 CHUNK = 1 << 18
@@ -68,12 +64,8 @@ def may_matter(path: str) -> bool:
         data = read_bytes(path)
     except OSError:
         return True
-    if b"helpers" in data and any(name in data for name in HELPERS):
-        return True
-    is_common = COMMON[0] in data or COMMON[1] in data
-    if (is_common or any(word in data for word in WRAPPING)) and _uses_wrapping_library(path, data):
-        return True
-    return is_common and (any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED))
+    matters = any(word in data for word in MENTIONS) or all(word in data for word in SPEAKS)
+    return matters or _uses_wrapping_library(path, data)
 
 
 def acts(path: str) -> bool:

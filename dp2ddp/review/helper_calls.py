@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.helper_module import IMPORTED
 
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
-WRAPPERS = {
-    *("WholeBatchDDP", "WholeBatchParallel", "WholeBatchSharingErrors", "WholeBatch", "WholeBatchInParts"),
-    *(
-        "WholeBatchPrinting",
-        "WholeBatchWriting",
-        "WholeBatchInTurns",
-        "DataParallelOnRanks",
-        "LibrarysOnRanks",
-        "DataParallelInTurns",
-        "LibrarysInTurns",
-    ),
-}
+WRAPPERS = words(
+    "WholeBatchDDP WholeBatchParallel WholeBatchSharingErrors WholeBatch WholeBatchInParts WholeBatchPrinting",
+    "WholeBatchWriting WholeBatchInTurns DataParallelOnRanks LibrarysOnRanks DataParallelInTurns LibrarysInTurns",
+)
 # All ranks must call these together, each of which waits for the others.
-MEETINGS = {
-    *("run_on_rank0", "ask_rank0", "make_on_rank0", "make_handler_on_rank0", "rank0_first", "save_on_rank0"),
-    *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0"),
-}
+MEETINGS = words(
+    "run_on_rank0 ask_rank0 make_on_rank0 make_handler_on_rank0 rank0_first save_on_rank0 open_on_rank0",
+    "open_by_on_rank0 open_path_on_rank0 write_on_rank0",
+)
 LOADERS = {"Rank0Loader", "Rank0SamplerLoader"}
-JOINS = {"init_distributed", "join_ranks"}
 
 
 def helper_of(file: OwnFile, function: ast.AST) -> str:

@@ -29,14 +29,14 @@ class Answer:
 
 
 def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
-    """What the rules find in a script, without what a comment `# dp2ddp: ignore[CODE]` leaves out."""
-    read, comments = DDPScript(file), Comments(file.module)
-    for rule in rules:
-        yield from ((rule, problem) for problem in _found_by(rule, read, comments))
+    """What the rules find in a script."""
+    read = DDPScript(file)
+    return ((rule, problem) for rule in rules for problem in _found_by(rule, read))
 
 
-def _found_by(rule: CheckRule, read: DDPScript, comments: Comments) -> Iterator[Problem]:
-    module = read.module
+def _found_by(rule: CheckRule, read: DDPScript) -> Iterator[Problem]:
+    """What a rule finds, without what a comment `# dp2ddp: ignore[CODE]` leaves out."""
+    module, comments = read.module, read.comments
     for problem in rule.find(read):
         lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
         ignored = any(comments.ignoring(rule.code, line) for line in lines)
@@ -52,23 +52,25 @@ def _is_expected(file: OwnFile, node: ast.AST) -> bool:
 
 def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> Answer:
     """The problems of one file. A fault in one rule is told with its code, and the others go on."""
-    read, comments = DDPScript(file), Comments(file.module)
+    read = DDPScript(file)
     placed: list[PlacedProblem] = []
     faults: list[Unread] = []
     for rule in rules:
         try:
-            found = list(_found_by(rule, read, comments))
-            placed += (place_problem(file.module, rule.code, rule.level, problem) for problem in found)
+            placed += [
+                place_problem(file.module, rule.code, rule.level, each) for each in _found_by(rule, read)
+            ]
         except Exception as error:
             faults.append(fault(file.source.name, f"{rule.code} could not look at it", error))
-    placed += _hidden_wrap(file, comments)
+    placed += _hidden_wrap(file)
     return Answer(sorted(placed, key=lambda problem: problem.order), faults)
 
 
-def _hidden_wrap(file: OwnFile, comments: Comments) -> Iterator[PlacedProblem]:
+def _hidden_wrap(file: OwnFile) -> Iterator[PlacedProblem]:
     """The first place of a file where a library wraps by itself, or where a class is derived from one that does."""
-    first = next(chain(wraps_in(file.module), derived_in(file.module)), None)
-    if first is None or file.module.never_runs(first.node) or comments.ignoring(HIDDEN, first.node.lineno):
+    module = file.module
+    first = next(chain(wraps_in(module), derived_in(module)), None)
+    if first is None or module.never_runs(first.node) or Comments(module).ignoring(HIDDEN, first.node.lineno):
         return
     library = first.library
     message = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call, Node
 from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, places
@@ -19,12 +20,11 @@ from dp2ddp.source.projects import Project
 
 # Where the file stands: in packages of no name, so that what it imports from beside it is none of a library.
 ALONE = "_._._._._._.file"
-SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
-SPAWNS = {
-    *(f"torch.multiprocessing.{name}" for name in ("spawn", "start_processes", "Process")),
-    *("torch.multiprocessing.spawn.spawn", "torch.multiprocessing.spawn.start_processes"),
-    "multiprocessing.Process",
-}
+SETTINGS = words("args opt opts cfg config conf options hparams hps params FLAGS")
+SPAWNS = words(
+    "torch.multiprocessing.spawn torch.multiprocessing.start_processes torch.multiprocessing.Process",
+    "torch.multiprocessing.spawn.spawn torch.multiprocessing.spawn.start_processes multiprocessing.Process",
+)
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
 

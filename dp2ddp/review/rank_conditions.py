@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, last_name, places
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
@@ -29,10 +30,10 @@ ONE_RANK = re.compile(
 )
 OF_TORCHRUN = ("RANK", "LOCAL_RANK")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
-HARMLESS_DECORATORS = {
-    *("staticmethod", "classmethod", "torch.no_grad", "torch.enable_grad", "torch.inference_mode"),
+HARMLESS_DECORATORS = words(
+    "staticmethod classmethod torch.no_grad torch.enable_grad torch.inference_mode",
     "torch.distributed.elastic.multiprocessing.errors.record",
-}
+)
 # On which ranks a condition is true.
 ONE, REST = "one", "all others"
 OPPOSITE = {ONE: REST, REST: ONE}

@@ -14,10 +14,11 @@ from ranks import run_program
 from dp2ddp.api import convert
 from dp2ddp.cli import main
 from dp2ddp.codemod.lift import all_templates
+from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.checking import check
 from dp2ddp.review.files import may_matter
-from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
+from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.runtime.process.server import Server
 from tests.living.test_living import EDITS, diffs, edited
 from tests.review.finding import found_in
@@ -297,7 +298,7 @@ def test_the_names_are_those_of_the_templates() -> None:
         for node in ast.parse(text).body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     }
-    assert names >= WRAPPERS | MEETINGS | LOADERS | JOINS
+    assert names >= WRAPPERS | MEETINGS | LOADERS | {*JOINS}
 
 
 def test_every_wrapper_is_known() -> None:

@@ -308,6 +308,18 @@ RIGHT = {
                 log(loss)
                 continue
     """,
+    "a batch that is too short, and a scaler that may be missing": """
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        for batch in loader:
+            inputs, targets = batch
+            if len(inputs) < 2:
+                continue
+            loss = criterion(model(inputs), targets)
+            if scaler is not None:
+                scaler.scale(loss / steps).backward()
+                continue
+            criterion(model(inputs), targets).backward()
+    """,
     "a loss that ends everything": """
         loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
         for x in loader:
@@ -327,6 +339,19 @@ RIGHT = {
         with torch.no_grad():
             outputs = plain(x)
         average(x).mean().backward()
+    """,
+    "a critic beside its wrapper, for the step of the generator": """
+        class Trainer:
+            def __init__(self, generator, critic):
+                self.critic = critic.cuda()
+                self.judge = DistributedDataParallel(self.critic, device_ids=[local_rank])
+                self.generator = DistributedDataParallel(generator.cuda(), device_ids=[local_rank])
+            def judge_step(self, x):
+                self.judge(x).mean().backward()
+            def generator_step(self, z):
+                fake = self.generator(z)
+                loss = -self.critic(fake).mean()
+                loss.backward()
     """,
     "the name of the model is given away": """
         plain = make().cuda()

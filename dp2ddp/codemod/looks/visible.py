@@ -31,14 +31,17 @@ class Join:
 
 def settings(module: Module) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
     """Where a file sets CUDA_VISIBLE_DEVICES, and to what."""
-    for text in module.all(ast.Constant):
-        statement = module.statement(text) if text.value == VISIBLE and text in module.parents else None
-        match statement:
+    texts = (each for each in module.all(ast.Constant) if each.value == VISIBLE and each in module.parents)
+    keywords = (each for each in module.all(ast.keyword) if each.arg == VISIBLE)
+    places: list[ast.Constant | ast.keyword] = [*texts, *keywords]
+    for named in sorted(places, key=lambda each: each.lineno):
+        match statement := module.statement(named):
             case ast.Assign(targets=[ast.Subscript(value=owner)], value=value):
                 if module.name(owner) == "os.environ":
                     yield statement, value
             case ast.Expr(value=ast.Call(func=func, args=given)) if module.name(func) in SETTERS:
-                yield statement, given[1] if len(given) > 1 else None
+                by_keyword = named.value if isinstance(named, ast.keyword) else None
+                yield statement, given[1] if len(given) > 1 else by_keyword
 
 
 def devices_set(module: Module) -> ast.expr | None:

@@ -13,7 +13,7 @@ https://github.com/NVIDIA/apex/issues/629, https://github.com/bytedance/ibot/iss
 
 import ast
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, values_of
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
 
 
 class SaveOnEveryRank(CheckRule):
@@ -42,7 +42,7 @@ class SaveOnEveryRank(CheckRule):
             path = call.argument(1, "f")
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
-            if script.ranks.at(call.node).are_all and not _is_called_with_rank(script, call):
+            if script.ranks.at(call.node).are_all:
                 yield self.problem(call.node, how=how)
 
 
@@ -55,10 +55,3 @@ def _has_own_save(script: DDPScript) -> bool:
 def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
     """`io.BytesIO()`, a file that was opened elsewhere, or an attribute that nobody knows."""
     return script.flow.is_open_file(path) or not (isinstance(path, ast.Name) or script.flow.values(path))
-
-
-def _is_called_with_rank(script: DDPScript, call: Call) -> bool:
-    """Whether its function is handed something that differs from rank to rank, which the path may be made of."""
-    sites = script.file.sites_of(script.file.function_of(call.node))
-    calls = [parent for site in sites if isinstance(parent := script.module.parents[site], ast.Call)]
-    return any(script.ranks.may_ask(value) for call in calls for value in values_of(call))

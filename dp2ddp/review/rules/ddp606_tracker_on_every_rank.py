@@ -9,11 +9,11 @@ Silent where an argument speaks of ranks, where wandb is given a `group`, and wh
 https://github.com/huggingface/pytorch-image-models/issues/1309, https://github.com/wandb/wandb/issues/452.
 """
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, values_of
 
-TRACKERS = (
-    *("wandb.init", "mlflow.start_run", "neptune.init_run"),
-    *("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter"),
+TRACKERS = words(
+    "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
 )
 
 

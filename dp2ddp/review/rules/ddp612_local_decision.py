@@ -104,9 +104,25 @@ def _exits(script: DDPScript, loop: Loop) -> Iterator[tuple[ast.AST, str]]:
 def _losses(loop: Loop) -> set[str]:
     """The names that are differentiated in a loop, and those of what is made of them there."""
     methods = (call.func for call in inside(loop.node, ast.Call) if isinstance(call.func, ast.Attribute))
-    names = {name for each in methods if each.attr == "backward" for name in _names(each.value)}
-    made = (each for each in inside(loop.node, ast.stmt) if isinstance(each, (ast.Assign, ast.AugAssign)))
-    return names.union(*(stored_names(each) for each in made if _names(each.value) & names))
+    names = {name for each in methods if each.attr == "backward" for name in _roots(each.value)}
+    nodes = (each for each in inside(loop.node, ast.stmt) if isinstance(each, (ast.Assign, ast.AugAssign)))
+    made = [(stored_names(each), _names(each.value)) for each in nodes]
+    names &= {name for stored, _ in made for name in stored}  # no scaler, and no number of ranks
+    return names.union(*(stored for stored, read in made if len(stored) == 1 and read & names))
+
+
+def _roots(loss: ast.expr) -> set[str]:
+    """`loss` of `loss.backward()`, `(loss / 4).backward()`, `scaler.scale(loss).backward()`; no inputs of a model."""
+    match loss:
+        case ast.Name(id=name):
+            return {name}
+        case ast.BinOp(left=left, right=right):
+            return _roots(left) | _roots(right)
+        case ast.Call(func=ast.Attribute(attr="scale"), args=[scaled]):
+            return _roots(scaled)
+        case ast.Call(func=ast.Attribute(value=reduced), args=[]):
+            return _roots(reduced)
+    return set()
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -7,7 +7,7 @@ The wrapper's forward is what prepares the sum. Without it each rank steps with 
 ranks' weights drift apart (measured with two ranks: different gradients from the first pass on).
 
 Found only where the name is certainly the wrapper. Evaluating with `.module` is right, and is not found. Silent where
-the file reduces gradients itself.
+the file reduces gradients itself, and for a critic of what another wrapper has computed.
 
 https://github.com/k2-fsa/icefall/issues/226.
 """
@@ -15,7 +15,8 @@ https://github.com/k2-fsa/icefall/issues/226.
 import ast
 import re
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected
+from dp2ddp.codemod.model.nodes import stored_names
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, values_of
 
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
@@ -40,7 +41,7 @@ class PastTheWrapper(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls if script.wraps else ():
             wrapper = _wrapper_past(script, call)
-            if wrapper is None or script.flow.is_without_gradient(call.node):
+            if wrapper is None or script.flow.is_without_gradient(call.node) or _judges(script, call):
                 continue
             trains = any(map(script.flow.trains_in, script.flow.readers(call.node)))
             if trains and not _calls(script, call, wrapper) and not _reduces(script):
@@ -57,6 +58,13 @@ def _wrapper_past(script: DDPScript, call: Call) -> ast.expr | None:
                 case (ast.Attribute(value=wrapper, attr="module"), _) | (_, ast.Assign(targets=[wrapper])):
                     return wrapper
     return None
+
+
+def _judges(script: DDPScript, call: Call) -> bool:
+    """Whether it is given what another wrapper computes: a critic, whose own gradients are not used then."""
+    given = {name.id for value in values_of(call.node) for name in inside(value, ast.Name)}
+    runs = (each for each in inside(script.file.turn_of(call.node), ast.Call) if script.wrap_of(each.func))
+    return any(given & stored_names(script.module.statement(each)) for each in runs)
 
 
 def _calls(script: DDPScript, call: Call, wrapper: ast.expr) -> bool:

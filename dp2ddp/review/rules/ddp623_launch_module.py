@@ -38,9 +38,9 @@ class LaunchModule(CheckWarning):
 
 def _imports(script: DDPScript) -> Iterator[ast.AST]:
     yield from (node for node in script.module.all(ast.ImportFrom) if node.module == LAUNCH)
-    for node in script.module.nodes(ast.Import, ast.ImportFrom):
-        if any(alias.name == LAUNCH for alias in getattr(node, "names", ())):
-            yield node
+    yield from (
+        node for node in script.module.all(ast.Import) if LAUNCH in [each.name for each in node.names]
+    )
 
 
 def _commands(script: DDPScript) -> Iterator[ast.AST]:

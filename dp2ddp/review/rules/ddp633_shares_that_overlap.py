@@ -16,12 +16,13 @@ https://github.com/TensorAuto/OpenTau/pull/498.
 
 import ast
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, literal, values_of
 
-DRAWS = {
-    *("torch.utils.data.random_split", "torch.randperm", "random.shuffle", "random.sample"),
-    *("numpy.random.shuffle", "numpy.random.permutation", "sklearn.model_selection.train_test_split"),
-}
+DRAWS = words(
+    "torch.utils.data.random_split torch.randperm random.shuffle random.sample numpy.random.shuffle",
+    "numpy.random.permutation sklearn.model_selection.train_test_split",
+)
 OWN_GENERATOR = ("generator", "random_state")  # of a draw
 WHOLE = "each rank takes all of the data"
 SAME = "all ranks take the share of one"

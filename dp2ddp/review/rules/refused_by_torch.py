@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.check_rule import (
     Call,
     CheckRule,
@@ -65,7 +66,7 @@ def _are_several(script: DDPScript, value: ast.AST) -> bool:
 
 
 # dir(DistributedDataParallel(...)) without private names, of torch 2.15 (older ones have fewer)
-_NAMES = """
+OF_WRAPPERS = words("""
 T_destination add_module apply batched_grad_copy bfloat16 broadcast_bucket_size broadcast_buffers bucket_bytes_cap
 bucket_bytes_cap_default bucket_bytes_cap_list buffers call_super_init children compile cpu cuda device device_ids
 device_type dim double dump_patches eval extra_repr finalize_backward find_unused_parameters float forward
@@ -78,8 +79,7 @@ register_full_backward_pre_hook register_load_state_dict_post_hook register_load
 register_parameter register_state_dict_post_hook register_state_dict_pre_hook require_backward_grad_sync
 require_forward_param_sync require_manual_backward_finalization requires_grad_ scatter set_extra_state set_submodule
 share_memory should_finalize_after_backward skip_all_reduce_unused_params state_dict static_graph to to_empty
-to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad"""
-OF_WRAPPERS = frozenset(_NAMES.split())
+to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad""")
 
 
 class AttributeOfTheWrapper(CheckRule):
