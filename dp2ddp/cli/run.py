@@ -58,16 +58,11 @@ def command(options: RunOptions) -> None:
         from dp2ddp.report.failure_text import failure_text
 
         raise RunError(failure_text(run))
-    missing = _missing(trace, ranks) if trace else ""
-    if missing:
-        raise RunError(f"{script}: it ran to its end, but its record in {trace} is not whole: {missing}")
-    sys.exit(0)
-
-
-def _missing(trace: Path, ranks: range) -> str:
     from dp2ddp.trace.records import gaps
 
-    return "; ".join(gaps(trace, ranks))
+    if trace and (missing := "; ".join(gaps(trace, ranks))):
+        raise RunError(f"{script}: it ran to its end, but its record in {trace} is not whole: {missing}")
+    sys.exit(0)
 
 
 def devices_named(script: Path, as_module: bool) -> int | None:
