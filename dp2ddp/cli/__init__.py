@@ -26,6 +26,11 @@ from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError, di
 from dp2ddp.masks import masked
 
 
+def warn(text: object) -> None:
+    """A line on stderr."""
+    click.echo(f"dp2ddp: {text}", err=True)
+
+
 class ScriptCommand(click.Command):
     """A command that runs a script: options of the script's own stand behind --."""
 
@@ -98,19 +103,19 @@ def _errors_shown(shows_traceback: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("dp2ddp: interrupted", err=True)
+        warn("interrupted")
         sys.exit(130)
     except HazardError as error:
         click.echo(error.report, err=True, nl=False)
-        click.echo(f"dp2ddp: {error}", err=True)
+        warn(error)
         sys.exit(1)
     except UnmatchedAcceptanceError as error:
-        click.echo(f"dp2ddp: {error}", err=True)
+        warn(error)
         sys.exit(2)
     except Dp2DdpError as error:
         if shows_traceback:
             raise
-        click.echo(f"dp2ddp: {error}", err=True)
+        warn(error)
         sys.exit(3)
 
 
@@ -124,7 +129,7 @@ def end_without_output(error: OSError) -> NoReturn:
                 with contextlib.suppress(OSError, ValueError):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
-    click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
+    warn(f"{error.filename or 'output'}: {error.strerror or error}")
     sys.exit(3)
 
 
@@ -164,6 +169,4 @@ def main(context: click.Context, traceback: bool) -> None:
     """Move PyTorch scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
     from dp2ddp.cli._defaults import read_defaults
 
-    context.default_map = read_defaults(
-        COMMANDS, context.invoked_subcommand, lambda text: click.echo(f"dp2ddp: {text}", err=True)
-    )
+    context.default_map = read_defaults(COMMANDS, context.invoked_subcommand, warn)

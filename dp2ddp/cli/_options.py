@@ -135,7 +135,8 @@ def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
         "float": {"type": Seconds()},
         "str": {},
         "Path": {"type": click.Path(path_type=Path, **how.get("path", {}))},
-        "str | Path": {"type": click.Path(**how.get("path", {}))},  # as it is written: `there/` is a folder
+        # as it is written (`there/` is a folder); whoever reads it says better why it cannot
+        "str | Path": {"type": click.Path(readable=False, **how.get("path", {}))},
         "Sequence[Path]": {"type": click.Path(path_type=Path), "multiple": True},
         "int | Sequence[int]": {"type": Worlds()},
         "Sequence[str]": words,
@@ -148,7 +149,7 @@ _CODES: Mapping[str, Mapping[str, Any]] = {
     "conversion": {"callback": _codes, "shell_complete": conversion_codes},
 }
 _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
-    "script": {"type": click.Path(readable=False)},  # whoever reads it says better why it cannot
+    "script": {"type": click.Path(readable=False)},
     "arguments": {"nargs": -1, "type": click.UNPROCESSED},
     "paths": {"nargs": -1, "metavar": "[PATHS]..."},
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli import warn
 from dp2ddp.progress import Progress, RunState, clock
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Lines(Progress):
         click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        click.echo(f"dp2ddp: {text}", err=True)
+        warn(text)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli import warn
 from dp2ddp.options import option
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def open_page(page: Path, variables: Mapping[str, str]) -> None:
     """Open it in the browser; where there is none, say so: whoever sits far away opens it at home."""
     address = page.resolve().as_uri()
     if not (has_screen(variables) and _opened(address, "BROWSER" in variables)):
-        click.echo(f"dp2ddp: no browser to open here; open it yourself: {address}", err=True)
+        warn(f"no browser to open here; open it yourself: {address}")
 
 
 def has_screen(variables: Mapping[str, str], system: str = sys.platform) -> bool:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli import ScriptCommand, warn
 from dp2ddp.cli._options import options
-from dp2ddp.cli._scripts import warn
 from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
 from dp2ddp.launch.job import Job, with_port

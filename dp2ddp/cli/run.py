@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dp2ddp.cli import ScriptCommand, refuse_to_write_to_nobody
+from dp2ddp.cli import ScriptCommand, refuse_to_write_to_nobody, warn
 from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import is_terminal
-from dp2ddp.errors import RunError
+from dp2ddp.errors import Dp2DdpError, RunError
 from dp2ddp.options import RunOptions
 from dp2ddp.report.counting import counted
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.plans.acceptance import AcceptOption
 
 
 @click.command(cls=ScriptCommand)
@@ -28,13 +34,12 @@ def command(options: RunOptions) -> None:
     from dp2ddp.trial.scripts import folder_of, module_of, ready_to_run
 
     script = ready_to_run("run", options.script, options.as_module)
-    from dp2ddp.cli._scripts import devices_named, runnable, warn
     from dp2ddp.runtime.process.run import run_here
     from dp2ddp.trace.record_folder import refuse_others
 
     module = module_of(script, options.as_module)
     mode, trace = options.mode, options.trace
-    what = runnable(script, mode, options.as_module, options.answers)
+    files, settings = what_runs(script, mode, options.as_module, options.answers)
     world = options.devices or devices_named(script, options.as_module) or 2
     ranks = range(world if mode == "ddp" else 1)
     if trace:
@@ -43,7 +48,7 @@ def command(options: RunOptions) -> None:
         warn(f"{script} begins in {mode} mode on {counted(world, 'device')}; torch is being imported")
     run = run_here(
         script=script, name=str(script), mode=mode, world=world,
-        module=module, replaced=what.files, settings=what.settings, folder=folder_of(script),
+        module=module, replaced=files, settings=settings, folder=folder_of(script),
         arguments=options.arguments, trace=trace, steps=options.steps, timeout=options.timeout,
         real=not options.virtual,
     )  # fmt: skip
@@ -53,13 +58,38 @@ def command(options: RunOptions) -> None:
         from dp2ddp.report.failure_text import failure_text
 
         raise RunError(failure_text(run))
-    missing = _missing(trace, ranks) if trace else ""
-    if missing:
+    from dp2ddp.trace.records import gaps
+
+    if trace and (missing := "; ".join(gaps(trace, ranks))):
         raise RunError(f"{script}: it ran to its end, but its record in {trace} is not whole: {missing}")
     sys.exit(0)
 
 
-def _missing(trace: Path, ranks: range) -> str:
-    from dp2ddp.trace.records import gaps
+def devices_named(script: Path, as_module: bool) -> int | None:
+    """How many devices the script's own device_ids name, where that can be read off."""
+    from dp2ddp.codemod.convert import convert
+    from dp2ddp.source.projects import read_project
+    from dp2ddp.source.read_source import read_source
 
-    return "; ".join(gaps(trace, ranks))
+    if "device_ids" not in read_source(script).text:
+        return None
+    with contextlib.suppress(Dp2DdpError):  # Python itself says better what is wrong with it, when it runs
+        return convert(read_project(script, as_module)).world
+    return None
+
+
+def what_runs(
+    script: Path, mode: str, as_module: bool = False, accept: tuple[AcceptOption, ...] = ()
+) -> tuple[Mapping[Path, bytes], Mapping[str, str]]:
+    """What runs in the place of the script's files, mended where they are too old, and under which variables."""
+    from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.source.projects import read_project
+    from dp2ddp.trial.scripts import conversion_of, mended_files_of
+
+    project = read_project(script, as_module)
+    if mode == "dp":
+        return mended_files_of(project, warn), {}
+    # without a file of ours in the user's folder
+    conversion = conversion_of(project, HelperPlace.PACKAGE, accept)
+    files = conversion.written_files if conversion.changed else mended_files_of(project, warn)
+    return files, conversion.settings  # of one that is converted already, too

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -45,19 +46,15 @@ class LinkedCopy:
         """Where the run has it: what it writes below is caught."""
         return (self.folder,)
 
-    def here(self, argument: str) -> str:
-        """An argument of the script, with each path below the original as the same path of the copy."""
-        return _moved(argument, str(self.original), str(self.folder))
-
     def left_behind(self) -> FilesLeft:
         """What the run wrote and removed."""
-        after = _inventory(self.folder)
+        after, folders = _inventory(self.folder)
         touched = (path for path in after if after[path] != self.before.get(path))
         written = sorted(path for path in touched if not self._is_as_it_was(path))
         gone = {path for path in self.before.keys() - after.keys() if not (self.folder / path).is_dir()}
         for path in self.before.keys() - after.keys() - gone:  # opened up
             gone.update(self._missing(path))
-        now = {name for name in _folders(self.folder) if not self._is_unfolded(name)}
+        now = {name for name in folders if not self._is_unfolded(name)}
         return FilesLeft(self.folder, tuple(written), tuple(sorted(gone)), frozenset(now ^ self.folders))
 
     def _is_as_it_was(self, path: str) -> bool:
@@ -97,12 +94,10 @@ def copy_by_links(
     for path, data in files.items():
         if path.is_relative_to(original):
             _replace(making.place(path), data)
-    folder = making.folder
     return LinkedCopy(
         original,
-        folder,
-        _inventory(folder),
-        frozenset(_folders(folder)),
+        making.folder,
+        *_inventory(making.folder),
         tuple(map(look_at, making.linked)),
         (original, *links_out(original).folders),
     )
@@ -200,39 +195,30 @@ def _move_paths(file: Path, old: str, new: str) -> None:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
         return
-    moved = _moved(text, old, new)
-    if moved != text:
+    fresh = moved(text, old, new)
+    if fresh != text:
         file.chmod(file.stat().st_mode | 0o200)
-        file.write_bytes(moved.encode("utf-8"))
+        file.write_bytes(fresh.encode("utf-8"))
 
 
-def _moved(text: str, old: str, new: str) -> str:
+def moved(text: str, old: str, new: str) -> str:
     """`text` with the folder `old` as `new`, wherever a path begins with it."""
     return re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w.-])", lambda _: new, text)
 
 
-def _inventory(root: Path) -> dict[str, tuple[int, int]]:
-    states = ((path, os.lstat(root / path)) for path in _files(root))
-    return {path: (state.st_size, state.st_mtime_ns) for path, state in states}
-
-
-def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    for folder, names, files in os.walk(root):
+def _inventory(root: Path) -> tuple[Mapping[str, tuple[int, int]], frozenset[str]]:
+    """Files and links with their sizes and times, and folders; no sockets, no pipes."""
+    files: dict[str, tuple[int, int]] = {}
+    folders: set[str] = set()
+    for folder, names, others in os.walk(root):
         names[:] = [name for name in names if not is_left_out(os.path.join(folder, name))]
-        yield folder, names, files
-
-
-def _files(root: Path) -> Iterator[str]:
-    """Files and links; no sockets, no pipes."""
-    for folder, names, files in _walk(root):
-        for name in (*names, *files):
-            path = os.path.join(folder, name)
-            if os.path.islink(path) or os.path.isfile(path):
-                yield os.path.relpath(path, root)
-
-
-def _folders(root: Path) -> Iterator[str]:
-    for folder, names, _ in _walk(root):
-        for name in names:
-            if not os.path.islink(os.path.join(folder, name)):
-                yield os.path.relpath(os.path.join(folder, name), root)
+        for name in (*names, *others):
+            place = os.path.join(folder, name)
+            path = os.path.relpath(place, root)
+            with contextlib.suppress(OSError):
+                state = os.lstat(place)
+                if stat.S_ISDIR(state.st_mode):
+                    folders.add(path)
+                elif stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
+                    files[path] = state.st_size, state.st_mtime_ns
+    return files, frozenset(folders)

@@ -43,15 +43,6 @@ class MountedCopy:
         """Where the run has it: all that is written below is caught."""
         return tuple(Path(layer.folder) for layer in self.layers)
 
-    @property
-    def kept(self) -> tuple[Path, ...]:
-        """Folders of the user's that the run could write to: none, since the layers catch it."""
-        return ()
-
-    def here(self, argument: str) -> str:
-        """An argument of the script, for the run."""
-        return argument
-
     def left_behind(self) -> FilesLeft:
         """What the layers hold."""
         written: list[str] = []

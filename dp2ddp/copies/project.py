@@ -146,6 +146,7 @@ class _Copying:
         self.left_out: list[str] = []
         self._wishes = wishes
         self._written = written
+        self._outside: list[Path] = []  # converted files that lie out of the project
         self._results = 0  # bytes copied
         self._inner: dict[Path, Path] = {}  # files behind links out of the project -> where they are copied
         self._put: dict[EntryKind, Callable[[FolderEntry, Path], None]] = {
@@ -154,16 +155,17 @@ class _Copying:
             EntryKind.SMALL: self._copy,
             EntryKind.LARGE: self._large,
             EntryKind.DATA: self._data,
+            EntryKind.LINK: self._put_link,
         }
 
     def run(self, converted: Mapping[Path, bytes]) -> None:
-        outside = [path for path in converted if not path.is_relative_to(self.root)]
+        self._outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
         opened = [*converted, *(path / "a new file" for path in self._written.paths), *self._wished_paths()]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
-                self._put_entry(entry, entry.path.relative_to(self.root), outside)
+                self._put[entry.kind](entry, entry.path.relative_to(self.root))
         for path, data in converted.items():
             place = self.whole / self._place(path)
             place.unlink(missing_ok=True)
@@ -186,12 +188,6 @@ class _Copying:
                 f"{path}: lies outside of the project {self.root}; use --in-place, or move it there"
             )
         return self._inner[path]
-
-    def _put_entry(self, entry: FolderEntry, place: Path, outside: list[Path]) -> None:
-        if entry.kind is EntryKind.LINK:
-            self._put_link(entry.path, place, outside)
-        else:
-            self._put[entry.kind](entry, place)
 
     def _folder(self, entry: FolderEntry, place: Path) -> None:
         make_like(entry.path, self.whole / place)
@@ -276,15 +272,16 @@ class _Copying:
     def _leave_out(self, place: Path, what: str) -> None:
         self.left_out.append(_named(place, what))
 
-    def _put_link(self, path: Path, place: Path, outside: list[Path]) -> None:
+    def _put_link(self, entry: FolderEntry, place: Path) -> None:
         """A link leads to the same place of the copy, or out of it to where it led."""
-        here, there = self.whole / place, Path(os.path.realpath(path))
+        path, here = entry.path, self.whole / place
+        there = Path(os.path.realpath(path))
         if not there.exists():
             here.symlink_to(os.readlink(path))
         elif there.is_relative_to(self.root) and self._is_copied(there):
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
-        elif self._needs_contents(there, place, outside):
-            self._put_contents(there, place, outside)
+        elif self._needs_contents(there, place):
+            self._put_contents(there, place)
         elif self._is_result(path, place) and not self._wished(place, self._wishes.link):
             self._put_result(there, place)
         elif there != self.target and not there.is_relative_to(self.target):
@@ -293,11 +290,11 @@ class _Copying:
     def _is_copied(self, there: Path) -> bool:
         return not there.is_relative_to(self.target) and not is_below_left_out(there, self.root)
 
-    def _needs_contents(self, there: Path, place: Path, outside: list[Path]) -> bool:
+    def _needs_contents(self, there: Path, place: Path) -> bool:
         """Whether a converted file lies behind a link, or one that the script writes to."""
         is_written_into = any(self.root / place in path.parents for path in self._written.paths)
         is_above = self.root.is_relative_to(there)
-        return (is_written_into or any(link.is_relative_to(there) for link in outside)) and not is_above
+        return (is_written_into or any(link.is_relative_to(there) for link in self._outside)) and not is_above
 
     def _put_result(self, there: Path, place: Path) -> None:
         """Behind a link out of the project lies what runs of the copy write to."""
@@ -307,17 +304,17 @@ class _Copying:
             (self.whole / place).mkdir()
             self._leave_out(place, f"a link to {there}")
 
-    def _put_contents(self, there: Path, place: Path, outside: list[Path]) -> None:
+    def _put_contents(self, there: Path, place: Path) -> None:
         """Behind a link out of the project lies what is converted or written: the copy gets files of its own."""
         if not there.is_dir():
             self._inner[there] = place
             self._copy(FolderEntry(there, EntryKind.CODE), place)
             return
         (self.whole / place).mkdir(parents=True, exist_ok=True)
-        for entry in survey(there, outside):
+        for entry in survey(there, self._outside):
             inner = place / entry.path.relative_to(there)
             self._inner[entry.path.resolve()] = inner
-            self._put_entry(entry, inner, outside)
+            self._put[entry.kind](entry, inner)
 
 
 def _move(whole: Path, target: Path) -> list[str]:

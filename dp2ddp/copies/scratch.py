@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.copies.linked import LinkedCopy, copy_by_links
+from dp2ddp.copies.linked import LinkedCopy, copy_by_links, moved
 from dp2ddp.copies.mounted import Holder, MountedCopy, can_mount, mount
 from dp2ddp.errors import RunError
 from dp2ddp.source.folders import kept_root
@@ -29,9 +29,9 @@ class Copies:
         return home.folder / path.relative_to(home.original)
 
     def here(self, argument: str) -> str:
-        """An argument of the script, for the run."""
-        for each in self.workspaces:
-            argument = each.here(argument)
+        """An argument of the script, with each path below an original as the same path of its copy."""
+        for original, copy in self.moved:
+            argument = moved(argument, original, copy)
         return argument
 
     @property
@@ -44,7 +44,8 @@ class Copies:
     @property
     def kept(self) -> tuple[Path, ...]:
         """Folders of the user's in which the kernel is to refuse what a run writes: those that no layer covers."""
-        return tuple(folder for each in self.workspaces for folder in each.kept)
+        linked = (each for each in self.workspaces if isinstance(each, LinkedCopy))
+        return tuple(folder for each in linked for folder in each.kept)
 
     def close(self) -> None:
         """After this, the scratch folder can be removed."""

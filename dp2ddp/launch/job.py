@@ -37,6 +37,12 @@ class Job:
         return self.gpus and self.gpus * self.nodes
 
     @property
+    def machines(self) -> str:
+        """What it asks a cluster for, in words."""
+        gpus = self.gpus or 1
+        return f"{self.nodes} node{'s' * (self.nodes > 1)} with {gpus} GPU{'s' * (gpus > 1)} each"
+
+    @property
     def started(self) -> list[str]:
         """What stands behind `torchrun` or `python` and its options."""
         return [*(["-m", self.module] if self.module else [self.script]), *self.arguments]

@@ -20,7 +20,7 @@ _SHM = "workers of loaders hand batches over in /dev/shm; a container's own has 
 def train_job(job: Job, image: str) -> str:
     """A TrainJob of Kubeflow Trainer v2, on its runtime torch-distributed."""
     return f"""\
-# {comment(job.shown)} on {_nodes(job)}.
+# {comment(job.shown)} on {job.machines}.
 # Start it with kubectl create -f; each start gets a name of its own. The image holds the script, and what it needs.
 # For Kubeflow Trainer 2.2 or newer, with its runtime torch-distributed.
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -69,7 +69,7 @@ def pytorch_job(job: Job, image: str) -> str:
     """A PyTorchJob of Kubeflow's Training Operator (v1), which Trainer (v2) follows."""
     others = f"    Worker:\n      replicas: {job.nodes - 1}\n{_replica(job, image)}" if job.nodes > 1 else ""
     return f"""\
-# {comment(job.shown)} on {_nodes(job)}.
+# {comment(job.shown)} on {job.machines}.
 # Start it with kubectl create -f; each start gets a name of its own. The image holds the script, and what it needs.
 # For Kubeflow Training Operator 1.7 or newer.
 apiVersion: kubeflow.org/v1
@@ -139,8 +139,3 @@ def _text(value: str) -> str:
 def _unexpanded(value: str) -> str:
     """As Kubernetes takes it in arguments and variables, where $(NAME) is a variable's value and $$ a $."""
     return _text(value.replace("$", "$$"))
-
-
-def _nodes(job: Job) -> str:
-    gpus = job.gpus or 1
-    return f"{job.nodes} node{'s' if job.nodes > 1 else ''} with {gpus} GPU{'s' if gpus > 1 else ''} each"

@@ -35,7 +35,7 @@ def sbatch_file(job: Job, cpus: int, time: str) -> str:
     )
     return f"""\
 #!/bin/bash
-# {comment(job.shown)} on {job.nodes} node{"s" if job.nodes > 1 else ""} with {gpus} GPU{"s" if gpus > 1 else ""} each.
+# {comment(job.shown)} on {job.machines}.
 # Submit it with sbatch, in the folder from which the script is started and with its environment active.
 # Account and partition: sbatch's -A and -p, or SBATCH_ACCOUNT and SBATCH_PARTITION.
 #SBATCH --job-name={job.name}

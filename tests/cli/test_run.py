@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from dp2ddp.cli._scripts import runnable
+from dp2ddp.cli.run import what_runs
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
@@ -103,7 +103,7 @@ def test_ranks_have_the_launch_lines_variables(
         "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\nprint(list(set(names)))\n",
     )
     assert CliRunner().invoke(main, ["convert", "train.py"]).exit_code == 0
-    assert runnable(Path(name), "ddp").settings == {"PYTHONHASHSEED": "0"}
+    assert what_runs(Path(name), "ddp")[1] == {"PYTHONHASHSEED": "0"}
 
 
 class TestFailures:
