@@ -15,10 +15,11 @@ docs/semantics.md#order, docs/semantics.md#batch-size.
 import ast
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.derived import LOADER, LOADERS
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, rebase, rename
 
 NO_WORKERS = ((5, "num_workers", 0),)
 NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator", None))
