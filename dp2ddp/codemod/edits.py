@@ -12,7 +12,14 @@ from dp2ddp.codemod.reasons import Reason
 
 
 @dataclass(frozen=True, eq=False)
-class Replace:
+class Edit:
+    """A change of a file."""
+
+    helpers: tuple[str, ...] = field(default=(), kw_only=True)  # that its code calls
+
+
+@dataclass(frozen=True, eq=False)
+class Replace(Edit):
     """Put `code` in the place of an expression; a hole `{name}` is filled with the edited text of a node."""
 
     node: ast.AST
@@ -22,7 +29,7 @@ class Replace:
 
 
 @dataclass(frozen=True, eq=False)
-class PassTo:
+class PassTo(Edit):
     """Turn `f(a, b)` into `helper(f, a, b)`; the arguments stay as they are written."""
 
     node: ast.Call
@@ -31,7 +38,7 @@ class PassTo:
 
 
 @dataclass(frozen=True, eq=False)
-class SetArgument:
+class SetArgument(Edit):
     """Give a call a keyword argument, after those it has."""
 
     node: ast.Call
@@ -41,7 +48,7 @@ class SetArgument:
 
 
 @dataclass(frozen=True, eq=False)
-class DropArgument:
+class DropArgument(Edit):
     """Take an argument (positional expression or keyword) out of a call."""
 
     node: ast.expr | ast.keyword
@@ -50,7 +57,7 @@ class DropArgument:
 
 
 @dataclass(frozen=True, eq=False)
-class Remove:
+class Remove(Edit):
     """Take a whole simple statement out; `pass` takes its place where a block would be empty."""
 
     node: ast.stmt
@@ -58,7 +65,7 @@ class Remove:
 
 
 @dataclass(frozen=True, eq=False)
-class InsertBefore:
+class InsertBefore(Edit):
     """Put a line before a statement, indented like it; `apart`: at module level, with empty lines around it."""
 
     node: ast.stmt
@@ -68,7 +75,7 @@ class InsertBefore:
 
 
 @dataclass(frozen=True, eq=False)
-class InsertAfter:
+class InsertAfter(Edit):
     """Put a line after a statement, indented like it."""
 
     node: ast.stmt
@@ -77,7 +84,7 @@ class InsertAfter:
 
 
 @dataclass(frozen=True, eq=False)
-class Decorate:
+class Decorate(Edit):
     """Put a decorator right above a class or a function, under those it has."""
 
     node: ast.ClassDef | ast.FunctionDef
@@ -86,7 +93,7 @@ class Decorate:
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class Guard(Edit):
     """Put statements that follow each other in one block, `node` to `last`, under `if test:`."""
 
     node: ast.stmt
@@ -96,7 +103,7 @@ class Guard:
 
 
 @dataclass(frozen=True, eq=False)
-class DropImport:
+class DropImport(Edit):
     """Take names out of an import; without any it goes whole."""
 
     node: ast.Import | ast.ImportFrom

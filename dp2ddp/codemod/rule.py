@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
 
-from dp2ddp.codemod.edits import Hazard, Note, PassTo, Replace, TextEdit
+from dp2ddp.codemod.edits import Finding, PassTo, Replace
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.errors import ConversionError, did_you_mean
@@ -112,21 +112,6 @@ class DescribedRule:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Change:
-    """An edit, with the helpers that it needs."""
-
-    edit: TextEdit
-    helpers: tuple[str, ...] = ()
-
-    @property
-    def node(self) -> ast.AST:
-        return self.edit.node
-
-
-Finding = Change | Hazard | Note
-
-
 class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
@@ -193,25 +178,26 @@ class UnknownRuleError(ConversionError):
         super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
 
 
-def rename(node: ast.AST, helper: str, because: str | Reason) -> Change:
+def rename(node: ast.AST, helper: str, because: str | Reason) -> Replace:
     """What is named here is the helper from now on."""
-    return Change(Replace(node, helper, because), (helper,))
+    return Replace(node, helper, because, helpers=(helper,))
 
 
-def rebase(node: ast.expr, helper: str, because: str | Reason) -> Change:
+def rebase(node: ast.expr, helper: str, because: str | Reason) -> Replace:
     """A library's class that is named here derives from the helper from now on."""
-    return Change(Replace(node, f"rebase({{kind}}, {helper})", because, {"kind": node}), ("rebase", helper))
+    code = f"rebase({{kind}}, {helper})"
+    return Replace(node, code, because, {"kind": node}, helpers=("rebase", helper))
 
 
-def call_by(node: ast.Call, helper: str, because: str) -> Change:
+def call_by(node: ast.Call, helper: str, because: str) -> PassTo:
     """`f(x)` becomes `helper(f, x)`."""
-    return Change(PassTo(node, helper, because), (helper,))
+    return PassTo(node, helper, because, helpers=(helper,))
 
 
-def hand_on(node: ast.expr, helper: str, because: str) -> Change:
+def hand_on(node: ast.expr, helper: str, because: str) -> Replace:
     """A function that is handed on is called by the helper, whoever calls it."""
     code = f"(lambda *args, **kwargs: {helper}({{it}}, *args, **kwargs))"
-    return Change(Replace(node, code, because, {"it": node}), (helper,))
+    return Replace(node, code, because, {"it": node}, helpers=(helper,))
 
 
 def code_of(example: str) -> str:

@@ -16,7 +16,7 @@ pytorch.org/tutorials/intermediate/ddp_tutorial.html; docs/idiomatic.md.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
+from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.loaders import loaders_of
 from dp2ddp.codemod.idiomatic.models import is_seeded, trains_beside, unseeded
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, words_of
@@ -27,7 +27,7 @@ from dp2ddp.codemod.looks.start import first_act
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, diff, flags
+from dp2ddp.codemod.rule import Rule, diff, flags
 from dp2ddp.codemod.rules.ddp101_start import NOTHING_RUNS
 
 BECAUSE = "each rank joins, and takes its own GPU"
@@ -94,13 +94,13 @@ def _join(module: Module) -> Iterator[Finding]:
     if act is None:
         yield Hazard(module.tree.body[0], NOTHING_RUNS)
         return
-    yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE))
+    yield InsertBefore(act, "\n".join(_lines(module)), BECAUSE)
     guards = (each for each in module.tree.body if isinstance(each, ast.If) and is_main_guard(each))
     last = next((each.body for each in guards if act in each.body), module.tree.body)[-1]
     called = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     if module.name(called) not in LEAVES:
         leave = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
-        yield Change(leave)
+        yield leave
 
 
 def _lines(module: Module) -> Iterator[str]:

@@ -21,7 +21,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic import models
 from dp2ddp.codemod.idiomatic.models import BY_HAND, ModelWrap
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
@@ -30,7 +30,7 @@ from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 OF_DEVICES = re.compile(r"device|cuda|n_?gpu|__name__", re.IGNORECASE)
 APART = "ranks that do not wrap it would train apart: wrap it always"
@@ -80,7 +80,7 @@ class Wrapped(Rule):
         for node, _ in mentions(module, [DATA_PARALLEL]):
             if node not in wraps or wraps[node].model is None:
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
-                yield Change(Replace(node, words_of(module)["DDP"], because))
+                yield Replace(node, words_of(module)["DDP"], because)
         for node, name in mentions(module, WRAPPERS):
             if not is_type_test(module, node):
                 yield Hazard(node, OWN_SHARES.of(name=name))
@@ -99,19 +99,19 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     if models.may_leave_out(program):
         options += ", find_unused_parameters=True"
     if wrap.has_no_parameters:
-        yield Change(Replace(wrap.whole, moved, BARE, {"model": model}))
+        yield Replace(wrap.whole, moved, BARE, {"model": model})
         for node in module.by_word.get("module", ()):
             if isinstance(node, ast.Attribute) and last_name(node.value) == last_name(wrap.target) != "":
-                yield Change(Replace(node, "{owner}", BARE, {"owner": node.value}))
+                yield Replace(node, "{owner}", BARE, {"owner": node.value})
     elif wrap.may_be_frozen and wrap.target is not None:
         value = moved.replace("{model}", module.text(model))
         trained = f"any(each.requires_grad for each in {made}.parameters())"
         if value != made:
             statement = module.statement(wrap.whole)
-            yield Change(InsertBefore(statement, f"{made} = {value}", BECAUSE, apart=False))
-        yield Change(Replace(wrap.whole, f"{kind}({made}{options}) if {trained} else {made}", BECAUSE))
+            yield InsertBefore(statement, f"{made} = {value}", BECAUSE, apart=False)
+        yield Replace(wrap.whole, f"{kind}({made}{options}) if {trained} else {made}", BECAUSE)
     else:
-        yield Change(Replace(wrap.whole, f"{kind}({moved}{options})", BECAUSE, {"model": model}))
+        yield Replace(wrap.whole, f"{kind}({moved}{options})", BECAUSE, {"model": model})
 
 
 def _said(wrap: ModelWrap) -> Iterator[Finding]:
@@ -148,14 +148,14 @@ def _by_hand(module: Module, call: Call) -> Iterator[Finding]:
         code = index if name.endswith(".gather") else f"[{index}]"
         output = call.argument(3, "output_device") if is_whole else None
         if devices is not None:
-            yield Change(Replace(devices, code, OWN_GPU))
+            yield Replace(devices, code, OWN_GPU)
         elif is_whole:
-            yield Change(SetArgument(call.node, "device_ids", code, OWN_GPU))
+            yield SetArgument(call.node, "device_ids", code, OWN_GPU)
         if output is not None:
-            yield Change(Replace(output, index, OWN_GPU))
+            yield Replace(output, index, OWN_GPU)
     elif (optimizer := _stepped(call)) is not None and models.trains_beside(module.program):
         code = f"average_gradients({module.text(optimizer)})"
-        yield Change(InsertBefore(module.statement(call.node), code, MEAN, apart=False))
+        yield InsertBefore(module.statement(call.node), code, MEAN, apart=False)
 
 
 def _stepped(call: Call) -> ast.expr | None:

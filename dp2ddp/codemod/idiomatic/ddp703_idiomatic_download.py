@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import takewhile
 
-from dp2ddp.codemod.edits import InsertAfter, InsertBefore
+from dp2ddp.codemod.edits import Finding, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import is_download, is_folder, may_write, reads
 from dp2ddp.codemod.idiomatic.looking import inside, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
@@ -63,14 +63,14 @@ class Rank0First(Rule):
             why = f"rank 0 {done[run[0]]} first"
             before = f"if {words.rank} != 0:\n    {words['dist']}.barrier()  # {why}"
             after = f"if {words.is_rank0}:\n    {words['dist']}.barrier()"
-            yield Change(InsertBefore(run[0], before, why, apart=False))
-            yield Change(InsertAfter(run[-1], after, why))
+            yield InsertBefore(run[0], before, why, apart=False)
+            yield InsertAfter(run[-1], after, why)
         first = first_on_rank0(module)
         readers = (call.node for call in module.calls if reads(call) and call.node not in first)
         late = (_question_or_read(module, node) for node in readers if _may_follow(module, node))
         waits = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
         for statement in dict.fromkeys(late):
-            yield Change(InsertBefore(statement, waits, HAS_WRITTEN, apart=False))
+            yield InsertBefore(statement, waits, HAS_WRITTEN, apart=False)
 
 
 @lru_cache(maxsize=100)

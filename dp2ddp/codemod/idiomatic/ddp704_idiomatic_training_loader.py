@@ -18,7 +18,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.edits import Finding, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.loaders import FoundLoader, Loop, loaders_of, loops_of
 from dp2ddp.codemod.idiomatic.looking import is_true
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
@@ -26,7 +26,7 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
 ORDER = "another order in each epoch, the same on all ranks"
@@ -123,18 +123,18 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
         name = next(each for each in DATASETS if each not in words.taken)
         indent = " " * module.statement(dataset).col_offset
         text = module.text(dataset).replace(f"\n{indent}", "\n")
-        yield Change(InsertBefore(module.statement(call), f"{name} = {text}", BECAUSE, False))
-        yield Change(Replace(dataset, name, BECAUSE))
+        yield InsertBefore(module.statement(call), f"{name} = {text}", BECAUSE, False)
+        yield Replace(dataset, name, BECAUSE)
     code = "{size}" if isinstance(size, SIMPLE) else "({size})"
-    yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}))
+    yield Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size})
     sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
     shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
     if shuffle is not None:
-        yield Change(Replace(shuffle, f"sampler={sampler}", BECAUSE))
+        yield Replace(shuffle, f"sampler={sampler}", BECAUSE)
         return
     if given is not None:
-        yield Change(Replace(given, "False", BECAUSE))
-    yield Change(SetArgument(call, "sampler", sampler, BECAUSE))
+        yield Replace(given, "False", BECAUSE)
+    yield SetArgument(call, "sampler", sampler, BECAUSE)
 
 
 def _settings(loader: FoundLoader) -> Iterator[str]:
@@ -174,13 +174,13 @@ def _is_shown(module: Module, node: ast.AST) -> bool:
 # --- epochs
 
 
-def _set_epoch(loop: Loop, is_alone: bool) -> Change:
+def _set_epoch(loop: Loop, is_alone: bool) -> Finding:
     """`set_epoch` before the loop, by the number of the epoch that is in sight, or else by counting on."""
     module, loader = loop.module, loop.module.text(loop.shown)
     line = f"{loader}.sampler.set_epoch({_epoch(module, loop.shown) or f'{loader}.sampler.epoch + 1'})"
     if not is_alone:
         line = f"if isinstance({loader}.sampler, {words_of(module)['DistributedSampler']}):\n    {line}"
-    return Change(InsertBefore(module.statement(loop.shown), line, ORDER, apart=False))
+    return InsertBefore(module.statement(loop.shown), line, ORDER, apart=False)
 
 
 def _epoch(module: Module, node: ast.AST) -> str | None:

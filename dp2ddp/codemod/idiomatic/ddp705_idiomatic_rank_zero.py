@@ -15,7 +15,7 @@ docs/idiomatic.md.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Guard, Replace, SetArgument
+from dp2ddp.codemod.edits import Finding, Guard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.idiomatic.effects import is_folder, opening_mode, writes
 from dp2ddp.codemod.idiomatic.looking import inside, runs_of
@@ -25,7 +25,7 @@ from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.looks.uses import is_harmless, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 BECAUSE = "rank 0 writes"
 EACH_RANK = (
@@ -84,9 +84,9 @@ class RankZeroWrites(Rule):
 def _shared_folder(call: Call) -> Iterator[Finding]:
     given = call.keyword("exist_ok")
     if given is None and len(call.node.args) < 3:
-        yield Change(SetArgument(call.node, "exist_ok", "True", MAY_EXIST))
+        yield SetArgument(call.node, "exist_ok", "True", MAY_EXIST)
     elif given is not None and isinstance(given.value, ast.Constant) and not given.value.value:
-        yield Change(Replace(given.value, "True", MAY_EXIST))
+        yield Replace(given.value, "True", MAY_EXIST)
 
 
 def _only_writes(module: Module, statement: ast.stmt) -> bool:
@@ -105,10 +105,10 @@ def _to_nowhere(module: Module, call: Call, path: ast.expr | None) -> Finding:
     return _or_else(module, path, f"{words_of(module)['os']}.devnull")
 
 
-def _or_else(module: Module, node: ast.expr, other: str) -> Change:
+def _or_else(module: Module, node: ast.expr, other: str) -> Finding:
     code = "({node})" if isinstance(node, (ast.IfExp, ast.Lambda)) else "{node}"
     code += f" if {words_of(module).is_rank0} else {other}"
-    return Change(Replace(node, code, BECAUSE, {"node": node}))
+    return Replace(node, code, BECAUSE, {"node": node})
 
 
 def _tracked(module: Module, call: Call) -> Iterator[Finding]:
@@ -122,11 +122,11 @@ def _tracked(module: Module, call: Call) -> Iterator[Finding]:
         yield _elsewhere(module, call)
     elif name == "wandb.init" and call.keyword("mode") is None:
         code = f'"online" if {words.is_rank0} else "disabled"'
-        yield Change(SetArgument(call.node, "mode", code, BECAUSE))
+        yield SetArgument(call.node, "mode", code, BECAUSE)
     elif name.endswith(RUNS) and name.partition(".")[0] in TRACKING:
         yield remark(module, call.node, EACH_RANK)
     elif name.startswith("tqdm.") and name.endswith((".tqdm", ".trange")) and call.keyword("disable") is None:
-        yield Change(SetArgument(call.node, "disable", f"{words.rank} != 0", "one bar"))
+        yield SetArgument(call.node, "disable", f"{words.rank} != 0", "one bar")
 
 
 def _elsewhere(module: Module, call: Call) -> Finding:
@@ -135,9 +135,7 @@ def _elsewhere(module: Module, call: Call) -> Finding:
     if folder is not None:
         return _or_else(module, folder, elsewhere)
     if call.is_bare and not (call.name or "").startswith("visdom"):
-        return Change(
-            SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {elsewhere}", BECAUSE)
-        )
+        return SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {elsewhere}", BECAUSE)
     return remark(module, call.node, EACH_RANK)
 
 
@@ -146,13 +144,13 @@ def _guard(module: Module, run: list[ast.stmt]) -> Iterator[Finding]:
     words, parent = words_of(module), module.parents[run[0]]
     if isinstance(parent, ast.If) and parent.body == run and not parent.orelse:
         code = "({test})" if isinstance(parent.test, LOOSE) else "{test}"
-        yield Change(Replace(parent.test, f"{code} and {words.is_rank0}", BECAUSE, {"test": parent.test}))
+        yield Replace(parent.test, f"{code} and {words.is_rank0}", BECAUSE, {"test": parent.test})
     else:
-        yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE))
+        yield Guard(run[0], run[-1], words.is_rank0, BECAUSE)
     for model in (call.node.func for statement in run for call in inside(module, statement)):
         if last_name(model) in wrapped_names(module.program):
             why = "rank 0 alone runs it here, and so not through DDP"
-            yield Change(Replace(model, "{model}.module", why, {"model": model}))
+            yield Replace(model, "{model}.module", why, {"model": model})
 
 
 def _saves_wrapper(module: Module, call: Call) -> bool:

@@ -13,11 +13,11 @@ docs/idiomatic.md.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Replace, SetArgument
+from dp2ddp.codemod.edits import Edit, Finding, Hazard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.looks.devices import BECAUSE
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 from dp2ddp.codemod.rules.ddp102_device_index import DeviceIndexed
 
 MAPPED = "what lay on rank 0's GPU comes to the rank's own"
@@ -42,20 +42,20 @@ class OwnDevice(Rule):
         for finding in DeviceIndexed().look(module):
             if isinstance(finding, Hazard):
                 yield remark(module, finding.node, "another GPU than the model's: a rank has one")
-            elif isinstance(finding, Change) and finding.helpers:
-                yield _own(module, finding.edit.node)
+            elif isinstance(finding, Edit) and finding.helpers:
+                yield _own(module, finding.node)
             else:
                 yield finding
         for call in module.calls if names_cuda(module.program) else ():
             is_mapped = call.may_have_more or call.argument(1, "map_location") is not None
             if call.name == "torch.load" and not is_mapped:
                 code = f'{{"cuda:0": f"cuda:{{{words_of(module).index}}}"}}'
-                yield Change(SetArgument(call.node, "map_location", code, MAPPED))
+                yield SetArgument(call.node, "map_location", code, MAPPED)
 
 
-def _own(module: Module, node: ast.AST) -> Change:
+def _own(module: Module, node: ast.AST) -> Finding:
     """`torch.device(gpu)` and `.to(gpu)`: what may be an index is the rank's device."""
     parent = module.parents[node]
     if isinstance(parent, ast.Call) and parent.func is node:
-        return Change(Replace(parent, f'{words_of(module)["torch"]}.device("cuda")', BECAUSE))
-    return Change(Replace(node, '"cuda"', BECAUSE))
+        return Replace(parent, f'{words_of(module)["torch"]}.device("cuda")', BECAUSE)
+    return Replace(node, '"cuda"', BECAUSE)

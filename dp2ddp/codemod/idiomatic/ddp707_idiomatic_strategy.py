@@ -13,10 +13,10 @@ docs/hf_trainer.md.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.edits import Finding, Replace
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 
 class LibraryStrategy(Rule):
@@ -45,4 +45,4 @@ class LibraryStrategy(Rule):
                 given = wrap.call.argument(None, word)  # type: ignore[union-attr]  # asked above
                 value = module.value(given) if given is not None else None
                 if isinstance(value, ast.Constant) and value.value == "dp":
-                    yield Change(Replace(value, '"ddp"', "the library wraps the model, on each rank"))
+                    yield Replace(value, '"ddp"', "the library wraps the model, on each rank")

@@ -15,12 +15,12 @@ docs/idiomatic.md.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertBefore, Replace
+from dp2ddp.codemod.edits import Finding, InsertBefore, Replace
 from dp2ddp.codemod.idiomatic.models import wraps_of
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, remark, words_of
 from dp2ddp.codemod.idiomatic.style_differences import REMARKS, skipping
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 SKIPPED = "all ranks skip a batch, or none"
 
@@ -61,5 +61,5 @@ class Remarks(Rule):
         for node in skipping(module):
             code = f"skips = {words['torch']}.tensor(float({module.text(node.test)}){device})\n"
             code += f"{words['dist']}.all_reduce(skips)  # what one rank does, all do"
-            yield Change(InsertBefore(node, code, SKIPPED, apart=False))
-            yield Change(Replace(node.test, "skips > 0", SKIPPED))
+            yield InsertBefore(node, code, SKIPPED, apart=False)
+            yield Replace(node.test, "skips > 0", SKIPPED)

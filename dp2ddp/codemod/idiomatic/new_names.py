@@ -5,14 +5,13 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Header, InsertBefore
+from dp2ddp.codemod.edits import Finding, Header, InsertBefore
 from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import FilePlan
-from dp2ddp.codemod.rule import Change
 
 # What new code may need, by its usual name: the imports that bring it, the first one preferred.
 IMPORTS = {
@@ -123,11 +122,11 @@ def names_cuda(program: Program) -> bool:
     )
 
 
-def remark(module: Module, node: ast.AST, text: str) -> Change:
+def remark(module: Module, node: ast.AST, text: str) -> Finding:
     """A comment above the line of a node, for the person who goes on with the script."""
     statement = module.statement(node)
     for each in module.around(statement):  # the whole of `if late: x = 1; y = 2`
         if isinstance(each, ast.stmt) and each.lineno == statement.lineno:
             statement = each
     first = next(each for each in module.block_of(statement) if each.lineno == statement.lineno)
-    return Change(InsertBefore(first, f"# dp2ddp: {text}", text, apart=False))
+    return InsertBefore(first, f"# dp2ddp: {text}", text, apart=False)

@@ -17,7 +17,6 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change
 from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock
 
 WEIGHTS = ("weight", "ignore_index", "pos_weight")
@@ -259,7 +258,7 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 def clocks(module: Module) -> Iterator[ast.AST]:
     """The first clock or process number of each function on which more hangs than a line that is shown."""
     findings = OwnClock().look(module)
-    nodes = (each.edit.node if isinstance(each, Change) else each.node for each in findings)
+    nodes = (each.node for each in findings)
     return _first_of_functions(module, nodes)
 
 

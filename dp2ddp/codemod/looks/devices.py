@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
+from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, rename
+from dp2ddp.codemod.rule import rename
 
 # What names of numbers look like.
 INDEX = re.compile(r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE)
@@ -37,7 +37,7 @@ class Use:
 
     node: ast.expr
     index: ast.expr | None  # None: whatever device it is
-    own: Change | Hazard
+    own: Finding
 
 
 def uses(module: Module, devices: Devices) -> Iterator[Use]:
@@ -56,7 +56,7 @@ def _texts(module: Module) -> Iterator[Use]:
         index = None if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)) else index_in_text(node)
         if index is not None:
             is_single = module.text(node).lstrip("fFrRbBuU(").startswith("'")
-            yield Use(node, index, Change(Replace(node, "'cuda'" if is_single else OWN, BECAUSE)))
+            yield Use(node, index, Replace(node, "'cuda'" if is_single else OWN, BECAUSE))
 
 
 def index_in_text(node: ast.expr) -> ast.expr | None:
@@ -83,35 +83,35 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
     elif call.method == "cuda" and device is not None and not name.startswith("torch."):
         if not (isinstance(device, ast.Constant) and isinstance(device.value, (bool, type(None)))):
             edit = DropArgument(call.keyword("device") or device, node, BECAUSE)
-            yield Use(device, device, Change(edit))
+            yield Use(device, device, edit)
     elif kind is Does.MAKE_DEVICE:
         number = call.keyword("index")  # torch.device(type="cuda", index=0)
         places = [*node.args, *filter(None, [call.argument(None, "device")])]
         numbers = [each for each in places if len(places) > 1 or devices.may_be_index(module, each)]
         if number is not None:
-            yield Use(number.value, number.value, Change(DropArgument(number, node, BECAUSE)))
+            yield Use(number.value, number.value, DropArgument(number, node, BECAUSE))
         elif numbers and name == "torch.device":
             yield Use(node.func, numbers[-1], rename(node.func, "own_device", BECAUSE))
         elif numbers:
-            yield Use(numbers[0], numbers[-1], Change(Replace(numbers[0], OWN, BECAUSE)))
+            yield Use(numbers[0], numbers[-1], Replace(numbers[0], OWN, BECAUSE))
     elif call.method == "to" and device is not None and devices.may_be_index(module, device):
         yield _value(module, device, devices)
     elif given is not None and not module.program.is_local(call.name) and devices.may_be_index(module, given):
         yield _value(module, given, devices)
 
 
-def _without_setting(module: Module, call: ast.Call) -> Change | Hazard:
+def _without_setting(module: Module, call: ast.Call) -> Finding:
     statement = module.parents[call]
     if isinstance(statement, ast.Expr):
-        return Change(Remove(statement, "init_distributed() has set the rank's device"))
+        return Remove(statement, "init_distributed() has set the rank's device")
     return Hazard(call, SET_IN_EXPRESSION)
 
 
 def _value(module: Module, node: ast.expr, devices: Devices) -> Use:
     if devices.is_index(module, node):
-        return Use(node, node, Change(Replace(node, OWN, BECAUSE)))
-    requested = Replace(node, "own_device({device})", BECAUSE, {"device": node})
-    return Use(node, node, Change(requested, ("own_device",)))
+        return Use(node, node, Replace(node, OWN, BECAUSE))
+    code = "own_device({device})"
+    return Use(node, node, Replace(node, code, BECAUSE, {"device": node}, helpers=("own_device",)))
 
 
 class Devices:

@@ -5,13 +5,12 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Note
+from dp2ddp.codemod.edits import Finding, InsertAfter, Note
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Change, Finding
 
 # What asks which rank this is, in the words of transformers, accelerate and torch.
 ASKS_RANK = re.compile(
@@ -53,16 +52,12 @@ def left_to_script(module: Module, findings: Iterable[Finding]) -> Iterator[Find
         is_call = isinstance(node, ast.expr) and not isinstance(finding, Note)
         if is_call and (_is_method_of_trainer(module, node) or is_on_one_rank(module, node)):
             continue
-        is_held = isinstance(finding, Change) and "HeldByRank0" in finding.helpers
-        uses = module.by_word[_bound(finding)] if is_held else ()
-        # which rank 0 is asked at, and may come to alone
-        if not any(is_on_one_rank(module, use) for use in uses):
-            yield finding
-
-
-def _bound(change: Finding) -> str:
-    """`wandb` of `wandb = HeldByRank0(wandb)`."""
-    return str(getattr(getattr(change, "edit", None), "code", "")).partition(" ")[0]
+        if isinstance(finding, InsertAfter) and "HeldByRank0" in finding.helpers:
+            # `wandb` of `wandb = HeldByRank0(wandb)`, at whose uses rank 0 is asked: it may come there alone
+            uses = module.by_word[finding.code.partition(" ")[0]]
+            if any(is_on_one_rank(module, use) for use in uses):
+                continue
+        yield finding
 
 
 def _is_method_of_trainer(module: Module, node: ast.AST) -> bool:

@@ -4,14 +4,13 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Edit, Finding, Hazard
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import Part, forwards_of
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, all_from, defaults, functions_of, places, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding
 
 IN_FORWARD = Reason(
     "waits-in-forward",
@@ -28,7 +27,7 @@ WAITING = {
 
 def if_together(module: Module, finding: Finding) -> Finding:
     """A finding; a hazard where it would let ranks wait in a forward: those without rows do not come there."""
-    if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
+    if not isinstance(finding, Edit) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.node
     if _in_forwards(module.program).isdisjoint(module.around(node)) or _is_left_out(module, node):

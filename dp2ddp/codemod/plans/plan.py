@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dp2ddp.codemod.edits import CODE, Gone, Hazard, Note, PassTo, TextEdit, gone_with
+from dp2ddp.codemod.edits import CODE, Edit, Finding, Gone, Hazard, Note, PassTo, TextEdit, gone_with
 from dp2ddp.codemod.looks.library_ranks import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -16,10 +16,9 @@ from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.plans.answered import answered, stale_comments
 from dp2ddp.codemod.plans.planned import Plan, Planned, place
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule
+from dp2ddp.codemod.rule import Rule
 from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
-Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
 IN_TEXT = Reason(
     "in-f-string", "`{code}` stands inside a long f-string, where it cannot be edited", "give it a name first"
 )
@@ -42,23 +41,23 @@ class FilePlan:
 def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> FilePlan:
     """Look at a file by all rules."""
     comments, entry = Comments(module), module.program.entry
-    edits: Edits = []
+    edits: list[Planned] = []
     answers: list[Planned] = []
     for code, finding in _found_by(rules, module):
-        planned = place(module, code, finding.edit if isinstance(finding, Change) else finding)
+        planned = place(module, code, finding)
         if not isinstance(finding, Hazard) and comments.ignoring(code, planned.line):
             continue
-        if isinstance(finding, Change):
-            edits.append((planned, finding.helpers))
+        if isinstance(finding, Edit):
+            edits.append(planned)
         else:
             answers.append(answered(planned, comments, accept, entry.source.name))
     edits = _without_lost(module, edits)
-    helpers = frozenset(name for _, helpers in edits for name in helpers)
+    helpers = frozenset(name for each in edits for name in each.helpers)
     renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
     stale = stale_comments(module, comments, hazards, {rule.code for rule in rules})
     plan = Plan(
-        edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=place_of)),
+        edits=tuple(sorted((_with_names(each, renamed) for each in edits), key=place_of)),
         hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
         accepted=tuple(sorted((each for each in hazards if each.acceptance), key=place_of)),
         notes=tuple(
@@ -80,7 +79,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
             node = finding.node
             if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
                 continue
-            if isinstance(finding, Change) and _is_converted(module, finding):
+            if isinstance(finding, PassTo) and _is_converted(module, finding.node.func):
                 continue
             if isinstance(finding, Hazard) and not rule.everywhere and not reach.runs(module, node):
                 unreached = f"{finding.because}; but nothing reaches this"
@@ -89,37 +88,32 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
                 yield rule.code, _if_present(module, if_together(module, finding))
 
 
-def _is_converted(module: Module, finding: Change) -> bool:
-    """Whether a call is one of a helper, which an earlier conversion has put there."""
-    called = finding.edit.node.func if isinstance(finding.edit, PassTo) else None
+def _is_converted(module: Module, called: ast.expr) -> bool:
+    """Whether what is called is a helper, which an earlier conversion has put there."""
     if (module.name(called) or "").startswith(IMPORTED):
         return True
-    definition = module.definition(called) if called is not None else None
-    return definition is not None and getattr(definition[1], "lineno", 0) in pasted_lines(
-        definition[0].source
-    )
+    home, definition = module.definition(called) or (module, None)
+    return getattr(definition, "lineno", 0) in pasted_lines(home.source)
 
 
 def _if_present(module: Module, finding: Finding) -> Finding:
     """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
     node = finding.node
-    if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
+    if not isinstance(finding, Edit) or isinstance(node, ast.stmt) or module.stands_there(node):
         return finding
     text = module.enclosing(node, ast.JoinedStr)
     return Hazard(text, IN_TEXT.of(code=ast.unparse(node))) if text else finding
 
 
-def _without_lost(module: Module, edits: Edits) -> Edits:
+def _without_lost(module: Module, edits: Sequence[Planned]) -> list[Planned]:
     """Without edits of text that another edit takes away."""
     positions = module.positions
-    gone = [(each, text) for each, _ in edits if (text := gone_with(each.finding, positions))]
-    return [(each, helpers) for each, helpers in edits if not _is_lost(positions, each, gone)]
+    gone = [(each, text) for each in edits if (text := gone_with(each.finding, positions))]
+    return [each for each in edits if not _is_lost(positions, each, gone)]
 
 
 def _is_lost(positions: Positions, planned: Planned, gone: Sequence[tuple[Planned, Gone]]) -> bool:
     """Whether an edit would change text that another edit takes away; it has nothing left to do then."""
-    if isinstance(planned.finding, (Hazard, Note)):
-        return False
     own = positions.span(planned.finding.node)
     return any(other is not planned and text.span != own and text.holds(own) for other, text in gone)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dp2ddp.codemod.edits import Finding, Hazard, Note, TextEdit
+from dp2ddp.codemod.edits import Edit, Finding, TextEdit
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.cells import CellPlace
@@ -41,6 +41,10 @@ class Planned:
         return str(self.finding.because)
 
     @property
+    def helpers(self) -> tuple[str, ...]:
+        return self.finding.helpers if isinstance(self.finding, Edit) else ()
+
+    @property
     def why(self) -> str:
         """The name of the reason; "" of the only one that the rule has."""
         return self.finding.because.name if isinstance(self.finding.because, Reason) else ""
@@ -66,10 +70,10 @@ class Plan:
         return any(edit.code in WRAP_RULES for edit in self.edits)
 
     def text_edits(self) -> list[TextEdit]:
-        return [edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))]
+        return [edit.finding for edit in self.edits if isinstance(edit.finding, Edit)]
 
 
-def place(file: Module, code: str, finding: TextEdit | Hazard | Note) -> Planned:
+def place(file: Module, code: str, finding: Finding) -> Planned:
     """A finding with its place in a file."""
     node = finding.node
     start = file.positions.span(node).start

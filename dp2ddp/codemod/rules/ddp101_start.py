@@ -18,7 +18,7 @@ docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
+from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import walks_over_sets
@@ -30,7 +30,7 @@ from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_te
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
 
 # Where scripts look classes and functions up by a name: nothing there writes a file.
 WRITES_NOTHING = tuple(
@@ -111,24 +111,21 @@ class Start(Rule):
             yield Hazard(next(named, module.tree.body[0]), NOTHING_RUNS)
             return
         if walks_over_sets(module.program):
-            anew = InsertBefore(
-                join.before, "have_one_hash_seed()", "a set of strings has one order on all ranks"
-            )
-            yield Change(anew, ("have_one_hash_seed",))
+            yield _call(join.before, "have_one_hash_seed", "a set of strings has one order on all ranks")
         by_library = bool(library_wraps(module.program))
         helper = "join_ranks" if by_library else "init_distributed"
-        edit = InsertBefore(join.before, f"{helper}()", _BECAUSE)
-        yield Change(edit, (helper,))
+        yield _call(join.before, helper, _BECAUSE)
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
-            guard = InsertBefore(
-                join.before, "refuse_own_files()", "rank 0 alone writes files, whoever does it"
-            )
-            yield Change(guard, ("refuse_own_files",))
+            yield _call(join.before, "refuse_own_files", "rank 0 alone writes files, whoever does it")
         if first_act(module) is None:
             yield Note(join.before, BY_COMMAND)
         if join.late is not None:
             yield Note(join.late, TOO_LATE)
         yield from _unknown_world(module, join)
+
+
+def _call(before: ast.stmt, helper: str, because: str) -> InsertBefore:
+    return InsertBefore(before, f"{helper}()", because, helpers=(helper,))
 
 
 def _may_write_unseen(module: Module) -> bool:

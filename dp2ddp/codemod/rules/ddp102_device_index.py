@@ -15,12 +15,12 @@ torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
 from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
 
 SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 

@@ -12,9 +12,10 @@ docs/semantics.md#device-count.
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
 ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}

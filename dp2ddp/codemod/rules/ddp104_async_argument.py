@@ -11,9 +11,9 @@ What is new in Python 3.7.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.edits import Finding, Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
@@ -37,4 +37,4 @@ class AsyncArgument(Rule):
             return
         for node in async_arguments(module.tree):
             if module.text(node).startswith("async"):
-                yield Change(Replace(node, "non_blocking={value}", BECAUSE, {"value": node.value}))
+                yield Replace(node, "non_blocking={value}", BECAUSE, {"value": node.value})

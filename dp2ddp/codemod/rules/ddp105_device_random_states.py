@@ -13,10 +13,11 @@ docs/semantics.md#device-streams.
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.looks.large_outputs import is_in_layer
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, rename
 
 HELPERS = {
     "torch.cuda.get_rng_state_all": "get_device_states",

@@ -26,7 +26,7 @@ docs/semantics.md#batch-size, docs/semantics.md#replicas.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
@@ -34,7 +34,7 @@ from dp2ddp.codemod.looks.wrapper import Choice, parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, notes, rebase, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"

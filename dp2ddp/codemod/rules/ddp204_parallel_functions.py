@@ -15,11 +15,12 @@ torch/nn/parallel/*.py; docs/training.md#models.
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 HELPERS = {
     "torch.nn.parallel.data_parallel": "data_parallel_on_ranks",

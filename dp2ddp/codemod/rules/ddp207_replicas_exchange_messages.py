@@ -16,7 +16,7 @@ Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/semant
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Decorate, Hazard
+from dp2ddp.codemod.edits import Decorate, Finding, Hazard
 from dp2ddp.codemod.looks.replicated import (
     CALLBACK,
     has_callbacks,
@@ -26,7 +26,7 @@ from dp2ddp.codemod.looks.replicated import (
 )
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 
 _LAYER = """
                 import torch
@@ -91,7 +91,7 @@ class ReplicasExchangeMessages(Rule):
             for kind in module.all(ast.ClassDef):
                 if is_master(kind):
                     because = "the replicas that it brings together are ranks"
-                    yield Change(Decorate(kind, "@master_on_ranks", because), ("master_on_ranks",))
+                    yield Decorate(kind, "@master_on_ranks", because, helpers=("master_on_ranks",))
             for callback in module.all(ast.FunctionDef):
                 if callback.name == CALLBACK and not talks_through_master(callback):
                     yield Hazard(callback, UNKNOWN)

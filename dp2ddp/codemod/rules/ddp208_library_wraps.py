@@ -17,14 +17,14 @@ import ast
 import shlex
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
 OVERRIDES = {
     "_wrap_model": "wraps the model in its own way, under DataParallel as on ranks",

@@ -14,11 +14,12 @@ docs/semantics.md#downloads.
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does
 from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import functions_of
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
 # They download, and process what they have, into files; their subclasses, too.
 GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "torch_geometric.data.Dataset")

@@ -14,14 +14,14 @@ docs/semantics.md#unseeded.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}

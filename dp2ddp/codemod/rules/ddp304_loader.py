@@ -15,10 +15,11 @@ docs/semantics.md#order, docs/semantics.md#batch-size.
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.looks.workers import is_without, loads_with_workers
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff, rebase, rename
+from dp2ddp.codemod.rule import Rule, Untouched, diff, rebase, rename
 
 NO_SAMPLER = ((3, "sampler", None), (4, "batch_sampler", None), (12, "generator", None))
 

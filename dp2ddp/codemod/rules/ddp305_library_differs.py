@@ -15,7 +15,7 @@ docs/hf_trainer.md.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.wrapping_libraries import (
     COLLATORS,
     COUPLING,
@@ -30,7 +30,7 @@ from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli")
 SETTINGS = ("Arguments", "Config", "Trainer")  # what a Trainer is told with

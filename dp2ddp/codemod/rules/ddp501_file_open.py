@@ -18,7 +18,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
@@ -26,7 +26,7 @@ from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags, hand_on, rename
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, rename
 
 BECAUSE = "rank 0 writes the file"
 HEARS = "rank 0 starts the program, and all ranks hear it"
@@ -147,10 +147,10 @@ def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
     mode = call.argument(row.position, row.keyword)
     is_both = call.name == "h5py.File" and isinstance(mode, ast.Constant) and mode.value == "r+"
     if is_both and mode is not None and is_only_read(module, call.node):
-        return Change(Replace(mode, '"r"', "nothing is written into it, and ranks can read it together"))
+        return Replace(mode, '"r"', "nothing is written into it, and ranks can read it together")
     heard = _heard_at_once(module, call.node) if row.does is Does.START_PROGRAM else None
     if heard is not None:
-        return Change(Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}), ("ask_rank0",))
+        return Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}, helpers=("ask_rank0",))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
     return Hazard(call.node, ALONE[row.does].of(name=call.name))

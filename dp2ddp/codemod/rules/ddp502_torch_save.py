@@ -11,9 +11,10 @@ docs/semantics.md#wrapper, docs/semantics.md#saving.
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, diff
+from dp2ddp.codemod.rule import Rule, Untouched, diff
 
 
 class TorchSave(Rule):

@@ -16,25 +16,14 @@ docs/semantics.md#folders, docs/semantics.md#clocks.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note, Replace
+from dp2ddp.codemod.edits import Finding, Hazard, Note, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import (
-    Change,
-    Finding,
-    Rule,
-    Untouched,
-    call_by,
-    diff,
-    flags,
-    hand_on,
-    notes,
-    rename,
-)
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes, rename
 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
@@ -131,8 +120,8 @@ class FileSystem(Rule):
         for node, _ in handed_on(module, Does.WRITE):
             match module.parents[node]:
                 case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
-                    yield Change(
-                        Replace(node, "run_on_rank0, {it}", BECAUSE, {"it": node}), ("run_on_rank0",)
+                    yield Replace(
+                        node, "run_on_rank0, {it}", BECAUSE, {"it": node}, helpers=("run_on_rank0",)
                     )
                 case _:
                     yield hand_on(node, "run_on_rank0", BECAUSE)

@@ -18,7 +18,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Hazard, InsertAfter
+from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.start import last_import
@@ -26,7 +26,7 @@ from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_writ
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
@@ -150,7 +150,7 @@ def _reports(module: Module, dotted: str) -> bool:
     return dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted)
 
 
-def _tracked(module: Module, name: str, node: ast.stmt) -> Change:
+def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it."""
     uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
     is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
@@ -158,7 +158,7 @@ def _tracked(module: Module, name: str, node: ast.stmt) -> Change:
     may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
     code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
     is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
-    return Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
+    return InsertAfter(last if last and is_above else node, code, BECAUSE, helpers=(helper,))
 
 
 def _is_only_written(module: Module, use: ast.Name) -> bool:

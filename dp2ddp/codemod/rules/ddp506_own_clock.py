@@ -19,14 +19,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Change, Finding, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 OF_OBJECTS = re.compile(
@@ -167,8 +167,8 @@ class OwnClock(Rule):
                 yield Hazard(node, SET_OF_OBJECTS)
         for node in module.all(ast.Attribute):
             if _is_count_of_bar(module, node) and Course().decides(module, node):
-                edit = Replace(node, "ask_rank0(lambda: {it})", "rank 0's bar counts for all", {"it": node})
-                yield Change(edit, ("ask_rank0",))
+                code, because = "ask_rank0(lambda: {it})", "rank 0's bar counts for all"
+                yield Replace(node, code, because, {"it": node}, helpers=("ask_rank0",))
 
 
 def _differs(call: Call) -> bool:

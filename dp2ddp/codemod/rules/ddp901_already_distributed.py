@@ -13,12 +13,12 @@ docs/semantics.md#launchers, docs/effects.md.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
 SEVERAL_PROCESSES = Reason(
     "several-processes",

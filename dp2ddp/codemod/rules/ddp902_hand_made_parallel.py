@@ -15,7 +15,7 @@ torch/nn/parallel/comm.py.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.hidden_wraps import STRATEGIES
@@ -24,7 +24,7 @@ from dp2ddp.codemod.looks.replicated import PARTS
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import Rule, Untouched, flags
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")

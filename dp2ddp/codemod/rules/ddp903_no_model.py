@@ -12,11 +12,11 @@ docs/training.md#models.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import Rule, Untouched, flags
 
 NO_MODEL = Reason("no-model", "what is wrapped here is not a model but the result of one", "wrap the model")
 

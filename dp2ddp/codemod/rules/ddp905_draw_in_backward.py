@@ -14,14 +14,14 @@ docs/semantics.md#device-streams, docs/semantics.md#host-draws.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import Rule, Untouched, flags
 
 CACHES = ("functools.lru_cache", "functools.cache")
 IN_BACKWARD = Reason(

@@ -17,7 +17,7 @@ docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import (
     HAND_OVER,
@@ -31,7 +31,7 @@ from dp2ddp.codemod.looks.workers import shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Flags, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 NAMED = "multiprocessing.shared_memory.SharedMemory"

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
@@ -29,7 +29,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags
+from dp2ddp.codemod.rule import Rule, Untouched, flags
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 

@@ -15,11 +15,12 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 

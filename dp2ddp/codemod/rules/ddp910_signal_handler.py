@@ -11,11 +11,11 @@ torch/distributed/elastic/multiprocessing/api.py.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Note
+from dp2ddp.codemod.edits import Finding, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
+from dp2ddp.codemod.rule import Rule, Untouched, notes
 
 BECAUSE = Reason(
     "signal-handler",

@@ -13,10 +13,10 @@ IPython documentation, built-in magic commands; docs/projects.md#notebooks.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, Note
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, flags, notes
+from dp2ddp.codemod.rule import Rule, Untouched, flags, notes
 
 
 class NotebookOnly(Rule):

@@ -12,11 +12,11 @@ Python documentation, importlib.import_module.
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Note
+from dp2ddp.codemod.edits import Finding, Note
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Finding, Rule, Untouched, notes
+from dp2ddp.codemod.rule import Rule, Untouched, notes
 
 UNREAD = Reason(
     "unread-module",

@@ -185,7 +185,7 @@ def _unique(edits: Sequence[TextEdit]) -> list[TextEdit]:
     unique: dict[tuple[object, ...], TextEdit] = {}
     for edit in edits:
         parts = vars(edit).items()
-        key = tuple(_key(value) for name, value in parts if name != "because")
+        key = tuple(_key(value) for name, value in parts if name not in ("because", "helpers"))
         unique.setdefault((type(edit), *key), edit)
     return list(unique.values())
 
