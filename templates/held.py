@@ -69,6 +69,9 @@ class HeldByRank0:
     def __setitem__(self, key: Any, value: Any) -> None:
         ask_held(self, lambda held: held.__setitem__(itself(key), itself(value)))
 
+    def __delitem__(self, key: Any) -> None:
+        ask_held(self, lambda held: held.__delitem__(itself(key)))
+
     def __enter__(self) -> Any:
         return ask_held(self, lambda held: held.__enter__())
 
@@ -115,8 +118,8 @@ def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = 
 
 
 def can_be_sent(answer: Any) -> bool:
-    """Whether other processes can have a copy of it; a lock, a pool or the end of a pipe stays where it is."""
-    if hasattr(answer, "fileno"):
+    """Whether other processes can have a copy of it; a lock, a pool, the end of a pipe, what a manager has stay."""
+    if hasattr(answer, "fileno") or hasattr(answer, "_callmethod"):
         return False
     try:
         pickle.loads(pickle.dumps(answer))

@@ -172,7 +172,8 @@ class Recorder:
         self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
     ) -> Any:
         within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
-        if within:
+        # torch.func's transforms call it for themselves, of tensors that lie nowhere
+        if within or torch._C._functorch.peek_interpreter_stack() is not None:
             return grad(outputs, inputs, *args, **kwargs)
         self.quietly(self._unstepped.before_backward)
         self._in_grad = True  # where torch functions are overridden, it calls itself by this name

@@ -68,6 +68,10 @@ def find(rank: int, world: int) -> dict[str, Any]:
         process.start()
         end.send(own_rank() + 5)
     found["piped"] = [each.recv() for each in ends]
+    table = hold_on_rank0(multiprocessing.Manager).dict()
+    table["x"], table["y"] = own_rank() + 5, [own_rank()]
+    del table["y"]
+    found["managed"] = [table["x"], "y" in table, len(table), table.keys()]
     return found
 
 

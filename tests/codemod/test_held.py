@@ -48,6 +48,12 @@ def test_all_ranks_hear_what_rank_0s_processes_say_through_pipes(found: list[dic
     assert [each["piped"] for each in found] == [[[10, 0, 0], [10, 1, 0]]] * 2
 
 
+@pytest.mark.torchrun
+def test_what_a_manager_has_is_asked_on_rank_0(found: list[dict[str, Any]]) -> None:
+    """Its proxies can be sent, and no other rank can open them."""
+    assert [each["managed"] for each in found] == [[5, False, 1, ["x"]]] * 2
+
+
 THREAD = """
 import queue, threading
 batches = queue.Queue(8)

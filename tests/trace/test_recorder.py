@@ -155,6 +155,21 @@ def test_casts_are_told_apart_by_what_is_cast(tmp_path: Path) -> None:
     )
 
 
+def test_gradients_of_each_sample_do_not_end_the_record(tmp_path: Path) -> None:
+    def work() -> None:
+        net = nn.Linear(3, 2)
+        net(torch.ones(2, 3)).sum().backward()
+        weights = {name: each.detach() for name, each in net.named_parameters()}
+
+        def loss(weights: dict[str, torch.Tensor], row: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(net, weights, (row[None],)).sum()
+
+        torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, torch.ones(2, 3))
+        train(1)
+
+    assert len([*recorded(tmp_path, work).steps()]) == 1
+
+
 def test_recording_changes_no_number_and_draws_none(tmp_path: Path) -> None:
     plain, state = train(3), torch.get_rng_state()
     found: list[nn.Module] = []
