@@ -24,7 +24,7 @@ from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Loop, co
 CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
-LEAVES = "each rank leaves, or skips a step, by the loss of its own share: the ranks drift apart, or wait"
+LEAVES = "each rank ends, or skips a step, by the loss of its own share: others wait, or sum another step's gradients"
 ALIKE = "all_reduce() the loss first, so that all ranks decide alike"
 
 

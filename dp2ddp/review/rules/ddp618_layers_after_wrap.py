@@ -4,7 +4,8 @@ Finds `SyncBatchNorm.convert_sync_batchnorm` of a wrapper, `model.module.head = 
 has parameters), and `requires_grad = True` for parts of a model behind its wrap, where something was frozen before it.
 
 The wrapper has listed the parameters that are trained, and the buffers, when it was made. It does not know the others:
-their gradients are not summed, and each rank trains its own layer, which may have begun with numbers of its own.
+their gradients are not summed, and each rank trains its own layer, which may have begun with numbers of its own. Where
+a layer takes the place of another, torch ends the second step, unless it searches for unused parameters.
 
 Found only where the name is certainly the wrapper, or the model inside, and nothing wraps `model.module` anew.
 
@@ -21,7 +22,7 @@ HAS_PARAMETERS = re.compile(
 )
 
 
-class SyncAfterWrap(CheckRule):
+class LayersAfterWrap(CheckRule):
     message = "the model is wrapped already, and its wrapper will not know the {what}"
     advice = "change the model before wrapping it"
     examples = (
