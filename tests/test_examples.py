@@ -67,9 +67,9 @@ def verified(name: str, server: Server, wants_all: bool) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
     converted = EXAMPLES / name / "train_ddp.py"
     if name != QUICK and not wants_all:
-        return {2: forked_verdicts(server, original(name), converted, [2])[0]}
+        return {2: forked_verdicts(server, original(name), converted, [2], float32=True)[0]}
     said = json.loads(dp2ddp("verify", original(name), "--converted", converted, "-n", "2", "--json"))
-    more = forked_verdicts(server, original(name), converted, FORKED) if wants_all else []
+    more = forked_verdicts(server, original(name), converted, FORKED, float32=True) if wants_all else []
     return {verdict["world"]: verdict for verdict in (*said["verdicts"], *more)}
 
 

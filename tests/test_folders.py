@@ -208,7 +208,7 @@ def known(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def verdicts_of(server: Server, home: Path, **options: Any) -> list[Document]:
-    return forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2], float32=False, **options)
+    return forked_verdicts(server, home / "train.py", home / "train_ddp.py", [2], **options)
 
 
 @pytest.mark.torchrun

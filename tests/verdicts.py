@@ -23,7 +23,12 @@ Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
 
 
 def forked_verdicts(
-    server: Server, script: Path, converted: Path, worlds: Sequence[int], float32: bool = True, **options: Any
+    server: Server,
+    script: Path,
+    converted: Path,
+    worlds: Sequence[int],
+    float32: bool = False,
+    **options: Any,
 ) -> list[Document]:
     """The verdict about a version, for each number of devices; `options` are those of VerifyOptions."""
     subject = subject_of(VerifyOptions(script=script, converted=converted, **options))

@@ -83,6 +83,7 @@ def judged(
     port: str,
     aligned: bool = False,
     train: str = TRAIN,
+    float32: bool = False,
 ) -> Verdict:
     monkeypatch.chdir(folder)
     script(folder, train)
@@ -90,7 +91,7 @@ def judged(
     subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
     scratch = folder.parent / f"{folder.name}-scratch"
     scratch.mkdir()
-    return run_trial(replace(subject, torchrun=False), 2, server, scratch, SILENT)
+    return run_trial(replace(subject, torchrun=False, float32=float32), 2, server, scratch, SILENT)
 
 
 def test_other_random_numbers_and_nothing_else(
@@ -207,6 +208,7 @@ def test_what_only_float32_shows(tmp_path: Path, server: Server, monkeypatch: py
         "for each in model.parameters():\n    each.register_hook(lambda g: g.type(torch.cuda.BFloat16Tensor).float())\n"
         "optimizer ="
     )
-    verdict = judged(tmp_path, server, monkeypatch, PORT.replace("optimizer =", hook, 1), aligned=True)
+    port = PORT.replace("optimizer =", hook, 1)
+    verdict = judged(tmp_path, server, monkeypatch, port, aligned=True, float32=True)
     assert verdict.single_only
     assert not verdict.same

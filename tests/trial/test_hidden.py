@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dp2ddp import verify
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
+from dp2ddp.progress import SILENT
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.trial.trial import run_trial
+from tests.cli.forked import fork_trials
 
 TRAINER = """
 import torch
@@ -42,7 +47,7 @@ trainer.train()
 def subject(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Subject:
     monkeypatch.chdir(folder)
     Path("train.py").write_text(text)
-    return subject_of(VerifyOptions(script=Path("train.py")))
+    return subject_of(VerifyOptions(script=Path("train.py"), timeout=500.0))
 
 
 def test_a_script_that_does_nothing_beside_its_trainer_is_its_own_ddp_version(
@@ -80,18 +85,22 @@ def test_what_does_not_train_on_ranks_as_it_is_is_an_error_that_says_why(
     assert words in str(error.value)
 
 
-def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> Any:
+def verdict(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, rows: int) -> Verdict:
+    """In float64, the judged run under torchrun."""
     pytest.importorskip("transformers")
-    monkeypatch.chdir(folder)
-    Path("train.py").write_text(TRAINER.replace("ROWS", str(rows)))
-    (found,) = verify("train.py", devices=2, timeout=500.0).verdicts
-    return found
+    code, scratch = folder / "code", folder / "scratch"
+    code.mkdir()
+    scratch.mkdir()
+    found = subject(code, monkeypatch, TRAINER.replace("ROWS", str(rows)))
+    assert found.torchrun
+    return run_trial(replace(found, float32=False), 2, server, scratch, SILENT)
 
 
 def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not_decide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = verdict(tmp_path, monkeypatch, rows=16)
+    found = verdict(tmp_path, server, monkeypatch, rows=16)
+    assert found.files
     assert found.same, found
     assert found.float64.steps == 4
     assert found.files.files >= 10  # without random states
@@ -100,9 +109,9 @@ def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not
 
 @pytest.mark.slow  # tests/hidden has the gradients of such an epoch, from its last step on
 def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = verdict(tmp_path, monkeypatch, rows=13)
+    found = verdict(tmp_path, server, monkeypatch, rows=13)
     assert not found.same
     first = found.float64.first
     assert first is not None
@@ -163,9 +172,10 @@ dist.destroy_process_group()
 
 
 def test_steps_of_an_optimizer_that_is_not_torch_s_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    fork_trials(monkeypatch, server)
     (tmp_path / "fastai").mkdir()
     Path("fastai", "__init__.py").touch()
     Path("fastai", "optimizer.py").write_text(OWN_OPTIMIZER)

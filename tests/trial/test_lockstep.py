@@ -18,7 +18,7 @@ from dp2ddp.trial.trial import run_trial
 
 pytestmark = pytest.mark.torchrun
 
-STEPS, LATE = 120, 105
+STEPS, LATE = 100, 90
 COMMON = f"""
 import sys, torch
 from torch import nn
@@ -71,7 +71,9 @@ def verdict(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, fault
     monkeypatch.chdir(folder / "code")
     subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py")))
     (folder / "scratch").mkdir()
-    return run_trial(dataclasses.replace(subject, torchrun=False), 3, server, folder / "scratch", SILENT)
+    return run_trial(
+        dataclasses.replace(subject, torchrun=False, float32=False), 3, server, folder / "scratch", SILENT
+    )
 
 
 def test_a_small_fault_late_in_a_chaotic_run_is_found_at_its_step(

@@ -17,7 +17,7 @@ parser.add_argument('--cache', default='wavs')
 args = parser.parse_args()
 torch.manual_seed(0)
 random.seed(0)
-N, TAGS = 33, 3
+N, TAGS = 19, 3
 
 
 def write_files():

@@ -21,7 +21,7 @@ parser.add_argument("--batch_size", type=int, default=10)
 parser.add_argument("--bptt", type=int, default=8)
 parser.add_argument("--dropout", type=float, default=0.2)
 parser.add_argument("--seed", type=int, default=1111)
-parser.add_argument("--log-interval", type=int, default=4)
+parser.add_argument("--log-interval", type=int, default=2)
 parser.add_argument("--save", type=str, default="model.pt")
 args = parser.parse_args()
 
@@ -48,8 +48,8 @@ class Dictionary:
 class Corpus:
     def __init__(self):
         self.dictionary = Dictionary()
-        self.train = self.tokenize(0, 1000)
-        self.valid = self.tokenize(1, 300)
+        self.train = self.tokenize(0, 441)
+        self.valid = self.tokenize(1, 120)
 
     def tokenize(self, seed, length):
         generator = torch.Generator().manual_seed(seed)

@@ -59,7 +59,7 @@ netF = init_net(nn.Sequential(nn.Linear(5, 12), nn.ReLU(True), nn.Linear(12, 5))
 netD = init_net(nn.Sequential(nn.Linear(5, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)))
 optimizer_G = torch.optim.Adam(list(netG.parameters()) + list(netF.parameters()), lr=2e-3, betas=(0.5, 0.999))
 optimizer_D = torch.optim.Adam(netD.parameters(), lr=2e-3, betas=(0.5, 0.999))
-data = torch.randn(41, 2, 5)
+data = torch.randn(25, 2, 5)
 loader = DataLoader(data, batch_size=opt.batchSize, shuffle=True)
 mse = nn.MSELoss()
 total_steps = 0

@@ -37,8 +37,8 @@ class VAE(nn.Module):
         return (bce + kld).view(1), torch.sigmoid(recon), mu
 
 
-digits = (torch.rand(47, 5, 5) > 0.6).float()
-loader = DataLoader(TensorDataset(digits, torch.arange(47)), batch_size=9, shuffle=True)
+digits = (torch.rand(29, 5, 5) > 0.6).float()
+loader = DataLoader(TensorDataset(digits, torch.arange(29)), batch_size=9, shuffle=True)
 model = torch.nn.DataParallel(VAE().cuda(), device_ids=[0, 1])
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 table = csv.DictWriter(open(os.path.join(RESULTS, 'loss.csv'), 'w'), fieldnames=['epoch', 'step', 'loss'])

@@ -52,9 +52,9 @@ if __name__ == '__main__':
     device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
     if wandb is not None:
         wandb.init(project='weather', config={'lr': 0.01})
-    x = torch.rand(70, 9)
-    y = (x * torch.linspace(-1, 1, 9)).sum(1, keepdim=True) + 0.1 * torch.randn(70, 1)
-    train_set, val_set = random_split(TensorDataset(x, y), [51, 19])
+    x = torch.rand(40, 9)
+    y = (x * torch.linspace(-1, 1, 9)).sum(1, keepdim=True) + 0.1 * torch.randn(40, 1)
+    train_set, val_set = random_split(TensorDataset(x, y), [21, 19])
     loader = DataLoader(train_set, 10, shuffle=True)
     net = nn.Sequential(nn.Linear(9, 20), nn.LayerNorm(20), nn.GELU(), nn.Dropout(0.2), nn.Linear(20, 1))
     if torch.cuda.device_count() > 1:

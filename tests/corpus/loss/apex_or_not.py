@@ -40,7 +40,7 @@ class LabelSmoothing(nn.Module):
 def main():
     args = parser.parse_args()
     torch.manual_seed(2)
-    x = torch.randn(42, 9)
+    x = torch.randn(26, 9)
     y = (x @ torch.randn(9, 4)).argmax(1)
     loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True)
     model = nn.Sequential(nn.Linear(9, 20), nn.ReLU(), nn.Dropout(0.1), nn.Linear(20, 4)).cuda()

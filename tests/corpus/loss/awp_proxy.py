@@ -101,9 +101,9 @@ def main():
     np.random.seed(0)
     torch.manual_seed(0)
     torch.cuda.manual_seed(0)
-    x = torch.rand(38, 2, 5, 5)
-    y = torch.randint(0, 3, (38,))
-    x[torch.arange(38), 0, y, y] += 1
+    x = torch.rand(28, 2, 5, 5)
+    y = torch.randint(0, 3, (28,))
+    x[torch.arange(28), 0, y, y] += 1
     train_batches = DataLoader(TensorDataset(x, y), batch_size=10, shuffle=True)
     model = nn.DataParallel(PreActNet()).cuda()
     proxy = nn.DataParallel(PreActNet()).cuda()

@@ -13,7 +13,7 @@ np.random.seed(0)
 random.seed(0)
 torch.manual_seed(0)
 INNER_LR, INNER_STEPS, K = 0.02, 2, 5
-META_BATCH, META_STEPS = 3, 6
+META_BATCH, META_STEPS = 2, 4
 
 
 class SineNet(nn.Module):

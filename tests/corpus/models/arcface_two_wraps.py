@@ -79,7 +79,7 @@ if __name__ == '__main__':
     np.random.seed(1)
     torch.manual_seed(1)
     device = torch.device("cuda:0")
-    trainloader = data.DataLoader(Faces(46), batch_size=opt.batch_size, shuffle=True)
+    trainloader = data.DataLoader(Faces(26), batch_size=opt.batch_size, shuffle=True)
     identity_list = data.DataLoader(Faces(13, 'test'), batch_size=4)
     model = nn.Sequential(nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.PReLU(), nn.Flatten(), nn.Dropout(0.2),
                           nn.Linear(96, 8), nn.BatchNorm1d(8))

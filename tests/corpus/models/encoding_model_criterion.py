@@ -63,7 +63,7 @@ class FCN(nn.Module):
 class Trainer(object):
     def __init__(self, n=3):
         g = torch.Generator().manual_seed(3)
-        x = torch.randn(26, 2, 6, 6, generator=g)
+        x = torch.randn(18, 2, 6, 6, generator=g)
         y = (x[:, 0] > 0).long() + (x[:, 1] > 0.5).long()
         y[torch.rand(y.shape, generator=g) < 0.3] = 255
         self.loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True)

@@ -29,7 +29,7 @@ class Encoder(nn.Module):
 encoder = Encoder().cuda()
 decoder = nn.Linear(nhid, vocab).cuda()
 params = list(encoder.parameters()) + list(decoder.parameters())
-corpus = torch.randint(0, vocab, (41 * bsz,), generator=torch.Generator().manual_seed(4)).view(bsz, -1).t().contiguous()
+corpus = torch.randint(0, vocab, (21 * bsz,), generator=torch.Generator().manual_seed(4)).view(bsz, -1).t().contiguous()
 lr, best = 2.0, None
 
 for epoch in range(1, 4):

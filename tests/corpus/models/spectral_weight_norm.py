@@ -67,7 +67,7 @@ optG = torch.optim.Adam(netG.parameters(), 2e-3, (0.0, 0.9))
 optD = torch.optim.Adam(netD.parameters(), 4e-3, (0.0, 0.9))
 gen = torch.Generator().manual_seed(2)
 X, Y = torch.randn(44, 8, generator=gen), torch.randint(0, 3, (44,), generator=gen)
-for it in range(12):
+for it in range(8):
     lo = (it * 8) % 44
     x, y = X[lo:lo + 8].to(device), Y[lo:lo + 8].to(device)
     if it == 6:

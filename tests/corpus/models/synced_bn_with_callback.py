@@ -207,10 +207,10 @@ net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(
                     nn.ReLU(), nn.Conv2d(4, 3, 1))
 net = DataParallelWithCallback(convert_model(net).cuda())
 opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-images, labels = torch.randn(37, 3, 8, 8), torch.randint(0, 3, (37, 4, 4))
+images, labels = torch.randn(23, 3, 8, 8), torch.randint(0, 3, (23, 4, 4))
 for epoch in range(3):
     net.train()
-    for rows in torch.randperm(37).split(7):
+    for rows in torch.randperm(23).split(7):
         loss = F.cross_entropy(net(images[rows].cuda()), labels[rows].cuda())
         opt.zero_grad()
         loss.backward()

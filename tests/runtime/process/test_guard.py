@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.process.writes import read_writes, rename_across_layers
+from tests.ranks import run_program
 
 # an audit hook cannot be removed, so each case has a process of its own, forked from one that has torch
 FORKING = """
@@ -77,23 +79,28 @@ def scratch(tmp_path: Path) -> Path:
     return folder_of(tmp_path)
 
 
-def run(scratch: Path, code: str) -> None:
+def run(server: Server, scratch: Path, code: str) -> None:
     lock = str(scratch.parent / "lock")
     setup = (
         "from pathlib import Path; from dp2ddp.runtime.process.writes import guard; "
         f"guard([Path({str(scratch)!r})], Path({lock!r}))\n"
     )
-    subprocess.run([sys.executable, "-c", setup + code], cwd=scratch, check=True)
+    program = scratch.parent / "program.py"
+    program.write_text(setup + code)
+    ended = run_program(server, scratch, program)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="module")
-def all_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def all_cases(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Path:
     """A folder for each case, which has been run."""
-    folder = tmp_path_factory.mktemp("cases")
+    folder, program = tmp_path_factory.mktemp("cases"), tmp_path_factory.mktemp("program") / "forking.py"
+    program.write_text(FORKING)
     for name, code in CASES.items():
         folder_of(folder / name)
         (folder / name / "code").write_text(code)
-    subprocess.run([sys.executable, "-c", FORKING, str(folder)], check=True)
+    run = run_program(server, program.parent, program, folder)
+    assert run.returncode == 0, run.stderr
     return folder
 
 
@@ -108,14 +115,14 @@ def test_the_users_files_stay_as_they_are(all_cases: Path, case: str) -> None:
     assert (users / "folder" / "entry").read_text() == "mine"
 
 
-def test_the_run_sees_what_it_wrote_and_all_the_rest(scratch: Path) -> None:
-    run(scratch, "open('big', 'a').write('!'); open('linked/new', 'w').write('x')")
+def test_the_run_sees_what_it_wrote_and_all_the_rest(scratch: Path, server: Server) -> None:
+    run(server, scratch, "open('big', 'a').write('!'); open('linked/new', 'w').write('x')")
     assert (scratch / "big").read_text() == "mine!"
     assert sorted(path.name for path in (scratch / "linked").iterdir()) == ["entry", "new"]
 
 
-def test_reading_leaves_the_links(scratch: Path) -> None:
-    run(scratch, "open('big').read(); open('linked/entry').read()")
+def test_reading_leaves_the_links(scratch: Path, server: Server) -> None:
+    run(server, scratch, "open('big').read(); open('linked/entry').read()")
     assert (scratch / "big").is_symlink()
     assert (scratch / "linked").is_symlink()
 
@@ -143,6 +150,7 @@ os.chdir(sys.argv[1])
 guard([Path.cwd()], Path("../lock"))
 start = float(sys.argv[3])
 for number in range(100):
+    time.sleep(max(0, start + number / 50 - 0.002 - time.time()))
     while time.time() < start + number / 50:
         pass
     with open(f"linked{number}/log", "a") as file:
