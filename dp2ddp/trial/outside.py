@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,14 +89,16 @@ class Outside:
 
     @cached_property
     def _spellings(self) -> tuple[Spelling, Spelling]:
-        expected, actual = self.pair.left[0], self.pair.right[0]
-        return _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
+        sides = self.pair.left[0], self.pair.right[0]
+        original, converted = (Path(side.stage.name).name for side in sides)
+        # both lie in both folders, and a script may print what lies beside it
+        expected, actual = (Spelling((*_folders(side), (converted, original))) for side in sides)
+        return expected, actual
 
 
-def _spelling(prepared: Prepared, name: str) -> Spelling:
-    """The scratch folders and the converted script under their original names."""
-    folders = ((str(workspace.folder), str(workspace.original)) for workspace in prepared.workspaces)
-    return Spelling((*folders, (Path(prepared.stage.name).name, Path(name).name)))
+def _folders(prepared: Prepared) -> Iterator[tuple[str, str]]:
+    """The scratch folders, and which of the user's each is a copy of."""
+    return ((str(workspace.folder), str(workspace.original)) for workspace in prepared.workspaces)
 
 
 def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:

@@ -127,3 +127,11 @@ def test_a_file_that_two_ranks_write_is_told_where_one_cannot_read_it(server: Se
     assert f"before that: best.pt is written by ranks 0, 1 (train_ddp.py:{line})" in str(failed.value)
     assert failed.value.details is not None
     assert "save on rank 0 alone" in str(failed.value.details["advice"])
+
+
+@pytest.mark.torchrun
+def test_a_folder_that_is_printed_is_one_with_both_scripts(server: Server, tmp_path: Path) -> None:
+    """The port's name is the original's in what is compared, whichever of the two prints it."""
+    save = 'globals().get("rank") or print(sorted(os.listdir(".")))'
+    pair = written(tmp_path, KNOWN, (8, 4), shuffle=False, steps=99, save=save)
+    assert forked_verdicts(server, *pair, worlds=[2])[0]["stdout"]["same"]
