@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.codemod.clock_scripts import METER, OWN, SHARED
@@ -135,6 +137,28 @@ HAZARDS = {
 @pytest.mark.parametrize(("text", "code"), HAZARDS.items())
 def test_what_nobody_can_do_for_all_is_a_hazard(text: str, code: str) -> None:
     assert changed(text) == [code]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("wandb = importlib.import_module('wandb')\nwandb.log(x)", "wandb = library_on_rank0({})"),
+        ("wandb = importlib.import_module('wandb')\nprint(wandb.config.lr)", "wandb = HeldByRank0({})"),
+        ("wandb = importlib.import_module(name='wandb')\nwandb.log(x)", "wandb = library_on_rank0({})"),
+        ("log = __import__('wandb').log\nlog(x)", "log = library_on_rank0({}).log"),
+        ("__import__('mlflow').log_metric('a', 1)", "library_on_rank0({}).log_metric('a', 1)"),
+        ("run = __import__('wandb').init()\nprint(run.id)", "run = HeldByRank0({}).init()"),
+        ("self.wandb = __import__('wandb')\nprint(self.wandb.run.id)", "self.wandb = HeldByRank0({})"),
+    ],
+)
+def test_a_tracker_that_a_call_imports_is_rank_0s(text: str, line: str) -> None:
+    found = converted(f"import importlib\n{WRAP}{text}\n")
+    made = re.search(r"(importlib\.import_module|__import__)\(.*?\)", text)
+    assert made
+    assert line.format(made[0]) in found.after.splitlines()
+    assert not found.hazards
+    above = converted(f"import importlib\n{text}\n{WRAP}").after
+    assert above.index("from ddp_helpers") < above.index(line.format(made[0]))
 
 
 # --- clocks

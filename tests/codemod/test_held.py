@@ -217,6 +217,7 @@ def test_what_makes_the_ranks_differ_is_a_hazard(line: str) -> None:
 
 COUNTED = """
 import ctypes
+import mmap
 import multiprocessing as mp
 from multiprocessing.shared_memory import SharedMemory
 import numpy as np
@@ -268,6 +269,9 @@ def test_what_workers_of_loaders_fill_is_asked_on_rank_0(make: str, read: str, w
         ("np.frombuffer(mp.Array(ctypes.c_double, 8).get_obj())", "np.add.at(self.seen, [index], 1)"),
         ("np.ndarray((8,), buffer=SharedMemory(create=True, size=64).buf)", "self.seen[index] = 1"),
         ("torch.from_file('seen', shared=True, size=8)", "torch.add(self.seen, 1, out=self.seen)"),
+        ("mmap.mmap(-1, 32)", "self.seen[index] += 1"),
+        ("mmap.mmap(-1, 32)", "self.seen.write_byte(1)"),
+        ("np.frombuffer(mmap.mmap(-1, 64))", "self.seen[index] += 1"),
     ],
 )
 def test_other_memory_that_workers_fill_is_a_hazard(make: str, write: str, read: str) -> None:

@@ -15,7 +15,7 @@ QUIET_HOMES = (
     *("matplotlib.use", "builtins.", "enum.", "dataclasses.", "os.chdir", "torch.device"),
     *("torch.cuda.is_available", "abc.", "itertools."),
 )
-LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint")}
+LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint", "__import__")}
 QUIET_METHODS = {
     *("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults"),
     *("parse_args", "parse_known_args", "split", "join", "format", "strip", "items", "keys", "values"),

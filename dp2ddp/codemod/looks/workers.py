@@ -19,7 +19,8 @@ HANDED_TO_LOADERS = ("collate_fn", "worker_init_fn")
 # What makes memory that processes share. A context, or a manager, has some of these as methods.
 ARRAYS = words("Array RawArray Value RawValue")
 BLOCKS = words("SharedMemory ShareableList")
-FILES = ("torch.from_file", "torch.UntypedStorage.from_file")
+MAPPED = ("torch.from_file", "torch.UntypedStorage.from_file", "mmap.mmap")
+WRITES = ("write", "write_byte")  # of a mapped file, or of none
 # What gives the same memory under another name.
 HANDS_ON = words(
     "get_obj get_lock buf frombuffer as_array from_buffer ndarray asarray as_tensor from_numpy view view_as reshape",
@@ -124,6 +125,8 @@ class Shared:
             target = changed(module, node)
             if isinstance(node, ast.AugAssign):
                 target = node.target
+            elif isinstance(node, ast.Call) and last_name(node.func) in WRITES:
+                target = node.func.value if isinstance(node.func, ast.Attribute) else None
             elif target is node and isinstance(target, (ast.Attribute, ast.Subscript)):
                 target = target.value  # `self.seen = x` gives the name to something else
             given = (
@@ -192,7 +195,7 @@ def shared_with_workers(module: Module) -> Iterator[Shared]:
     if not _has_workers(module.program):
         return
     for call in module.calls:
-        is_known = call.name in FILES or call.name in POINTS
+        is_known = call.name in MAPPED or call.name in POINTS
         if is_known or _last(call) in ARRAYS | BLOCKS or call.method == "share_memory_":
             shared = Shared(module, call)
             if shared.filled_by_workers_and_read:

@@ -281,7 +281,7 @@ class Module:
             ):
                 owner = self.name(value, follow=follow, seen=seen)
                 return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
-            case ast.Call(func=func, args=[given, *_]):
+            case ast.Call(func=func) if (given := Call(node, None).argument(0, "name")) is not None:
                 if self.name(func, follow=follow, seen=seen) in IMPORTING:
                     return next(self.texts(given), None)
         return None

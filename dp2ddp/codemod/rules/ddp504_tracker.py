@@ -2,8 +2,9 @@
 
 `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
 `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
-(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. The same for log files of `logging`,
-classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
+(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. `import_module("wandb")` is put into
+one of both. The same for log files of `logging`, classes of the program that are derived from such, and writers of
+libraries (`cv2.VideoWriter`).
 
 Every rank would report a run of its own.
 
@@ -18,12 +19,12 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter
+from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
@@ -113,6 +114,7 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
+            yield from _imported(module, call)
         for node in module.all(ast.ImportFrom):
             home = module.home_of(node)
             if node.names[0].name == "*" and _reports(module, home):
@@ -150,10 +152,31 @@ def _reports(module: Module, dotted: str) -> bool:
     return dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted)
 
 
+def _imported(module: Module, call: Call) -> Iterator[Finding]:
+    """A library that reports, where a call imports it: `import_module("wandb")`, `__import__("wandb").log`."""
+    if call.name not in IMPORTING or not _reports(module, module.name(call.node) or ""):
+        return
+    whole: ast.AST = call.node
+    while isinstance(parent := module.parents[whole], ast.Attribute):
+        whole = parent
+    match parent:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            is_read = _is_read(module, name)
+        case _:
+            is_read = not is_only_written(module, call.node)
+    helper = "HeldByRank0" if is_read else "library_on_rank0"
+    yield Replace(call.node, f"{helper}({{it}})", BECAUSE, {"it": call.node}, helpers=(helper,))
+
+
+def _is_read(module: Module, name: str) -> bool:
+    """Whether anything is looked at of what comes of a library that goes by this name."""
+    uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+    return not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+
+
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it."""
-    uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
-    is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+    is_read = _is_read(module, name)
     helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
     may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
     code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"

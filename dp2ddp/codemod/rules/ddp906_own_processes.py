@@ -2,8 +2,8 @@
 
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
 they meet at: `queue.Queue(8)`. So does an Array or a Queue in which workers of a DataLoader leave something that the
-main flow asks for; other memory that they fill (`share_memory_()`, an array over a buffer) is a hazard. A hazard where
-a thread changes something of the main flow by another way, and for mp.spawn, os.fork and os._exit.
+main flow asks for; other memory that they fill (`share_memory_()`, `mmap`, an array over a buffer) is a hazard. A
+hazard where a thread changes something of the main flow by another way, and for mp.spawn, os.fork and os._exit.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
 share connections; os._exit leaves the others waiting.
