@@ -381,6 +381,52 @@ RIGHT = {
     "a new layer without parameters": """
         model.module.head = torch.nn.Identity()
     """,
+    "a loss that another file brings together": """
+        from utils import mean_over_ranks
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            scheduler.step(mean_over_ranks(total))
+    """,
+    "a loss that another file brings together, assigned": """
+        from utils import sync
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            total = sync(total)
+            scheduler.step(total)
+    """,
+    "a loss that an object of another file brings together, in a method": """
+        from utils import Comm
+        comm = Comm()
+        def shared(number):
+            return comm.mean(number) if comm else sync(number)
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            total = comm.mean(total)
+            if total > 5:
+                break
+            scheduler.step(total)
+    """,
 }
 
 
