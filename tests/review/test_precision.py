@@ -427,6 +427,14 @@ RIGHT = {
                 break
             scheduler.step(total)
     """,
+    "one rank steps, and sends its weights": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            if dist.get_rank() == 0:
+                optimizer.step()
+            for parameter in model.module.parameters():
+                dist.broadcast(parameter.data, 0)
+    """,
 }
 
 

@@ -10,8 +10,8 @@ on, and nothing says so. One that leaves a backward pass out sums another step's
 one that leaves the loop makes them wait.
 
 Silent where a loss is handed to a function of another file, which may reduce it; where any name of the file has
-`reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside; and for an optimizer that one rank
-alone has.
+`reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside; for an optimizer that one rank alone
+has; and for a step of one rank in a file that broadcasts, since weights may be sent behind it.
 
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """
@@ -67,7 +67,8 @@ class LocalDecision(CheckRule):
         if not script.trains_on_ranks:
             return
         for call in script.module.calls:
-            if _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one:
+            is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
+            if is_alone and not script.sends_weights:
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
         if script.may_reduce:
             return
