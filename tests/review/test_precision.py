@@ -435,6 +435,34 @@ RIGHT = {
             for parameter in model.module.parameters():
                 dist.broadcast(parameter.data, 0)
     """,
+    "ranks of matrices, in names that end so": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.lora_rank == 0:
+            model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
+        sampler = DistributedSampler(data, seed=args.seed + matrix_rank)
+        loader = DataLoader(data, sampler=sampler)
+        for epoch in range(3):
+            sampler.set_epoch(epoch + lora_rank)
+            for x in loader:
+                model(x).mean().backward()
+                if config["lora_rank"] == 0:
+                    optimizer.step()
+    """,
+    "ranks of matrices, one after the other": """
+        rank = dist.get_rank()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for rank in [1, 4, 8]:
+            if rank == 1:
+                optimizer.zero_grad()
+        kept = [optimizer.step() for rank in (2, 4)]
+    """,
+    "a rank of a matrix, as a number": """
+        def compress(optimizer):
+            rank = 8
+            if rank == 0:
+                optimizer.step()
+        compress(torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
 }
 
 
