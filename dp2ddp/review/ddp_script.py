@@ -39,6 +39,7 @@ SETS_UP = re.compile(
     re.IGNORECASE,
 )
 REDUCES = re.compile(r"reduce|gather|metric|broadcast|synchronize")
+SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 # Packages whose functions set no ranks up.
 KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
@@ -196,6 +197,11 @@ class DDPScript:
     def may_reduce(self) -> bool:
         """Whether anything in the file may bring numbers of ranks together, by whatever name."""
         return any(map(REDUCES.search, self.file.names))
+
+    @cached_property
+    def sends_weights(self) -> bool:
+        """Whether anything in the file may send one rank's weights; no keyword: `broadcast_buffers=` sends none."""
+        return any(map(SENDS.search, self.module.by_word))
 
     @cached_property
     def has_framework(self) -> bool:

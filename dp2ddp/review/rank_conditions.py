@@ -16,7 +16,12 @@ from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.own_file import OwnFile, Variable, literal
 
 MAKES_GROUP = "torch.distributed.init_process_group"
-RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
+RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
+    r"(?:^_*|(?:^|_)(?:local|global|node|host|machine|proc|process|dist|distributed|ddp|dp|data_parallel|world|worker"
+    r"|gpu|device|cur|current|my|own|self|this|mpi|trainer|group|shard)_)rank$",
+    re.IGNORECASE,
+)
+RANK_VARIABLE = re.compile(r"(?:^|_)RANK$")  # `OMPI_COMM_WORLD_RANK`
 NAMES_RANK = re.compile(
     r"rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc", re.IGNORECASE
 )
@@ -86,13 +91,28 @@ class RankConditions:
                 if name == "builtins.int" and len(args) == 1:
                     return self.is_rank(args[0])
                 if name in ENVIRONMENT:
-                    return bool(args) and RANK.search(_text(args[0])) is not None
+                    return bool(args) and RANK_VARIABLE.search(_text(args[0])) is not None
                 return last_name(function) in ("get_rank", "get_local_rank", "get_global_rank")
             case ast.Subscript(slice=key):
-                return RANK.search(_text(key)) is not None
+                return (RANK.search(_text(key)) or RANK_VARIABLE.search(_text(key))) is not None
             case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
                 return True
+            case ast.Name() if self._is_counted(node):
+                return False
         return RANK.search(last_name(node)) is not None
+
+    def _is_counted(self, name: ast.Name) -> bool:
+        """Whether it is of other ranks, or of matrices: `for rank in [1, 4, 8]`, `rank = 8`."""
+        if any(
+            isinstance(literal(each), int) and literal(each) not in (0, -1) for each in self.file.values(name)
+        ):
+            return True
+        stores = self.file.mentions(self.file.variable(name), ast.Store)
+        loops = ((each, loop) for each in stores for loop in self.module.around(each))
+        return any(
+            isinstance(loop, (ast.For, ast.comprehension)) and each in ast.walk(loop.target)
+            for each, loop in loops
+        )
 
     def has_rank(self, expression: ast.AST) -> bool:
         """Whether the number of a rank stands in an expression, for certain."""

@@ -381,6 +381,88 @@ RIGHT = {
     "a new layer without parameters": """
         model.module.head = torch.nn.Identity()
     """,
+    "a loss that another file brings together": """
+        from utils import mean_over_ranks
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            scheduler.step(mean_over_ranks(total))
+    """,
+    "a loss that another file brings together, assigned": """
+        from utils import sync
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            total = sync(total)
+            scheduler.step(total)
+    """,
+    "a loss that an object of another file brings together, in a method": """
+        from utils import Comm
+        comm = Comm()
+        def shared(number):
+            return comm.mean(number) if comm else sync(number)
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()
+            total = comm.mean(total)
+            if total > 5:
+                break
+            scheduler.step(total)
+    """,
+    "one rank steps, and sends its weights": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            if dist.get_rank() == 0:
+                optimizer.step()
+            for parameter in model.module.parameters():
+                dist.broadcast(parameter.data, 0)
+    """,
+    "ranks of matrices, in names that end so": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if args.lora_rank == 0:
+            model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
+        sampler = DistributedSampler(data, seed=args.seed + matrix_rank)
+        loader = DataLoader(data, sampler=sampler)
+        for epoch in range(3):
+            sampler.set_epoch(epoch + lora_rank)
+            for x in loader:
+                model(x).mean().backward()
+                if config["lora_rank"] == 0:
+                    optimizer.step()
+    """,
+    "ranks of matrices, one after the other": """
+        rank = dist.get_rank()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for rank in [1, 4, 8]:
+            if rank == 1:
+                optimizer.zero_grad()
+        kept = [optimizer.step() for rank in (2, 4)]
+    """,
+    "a rank of a matrix, as a number": """
+        def compress(optimizer):
+            rank = 8
+            if rank == 0:
+                optimizer.step()
+        compress(torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
 }
 
 

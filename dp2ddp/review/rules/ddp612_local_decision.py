@@ -9,8 +9,9 @@ Gradients are the same on all ranks still. A rank that steps by another rate, or
 on, and nothing says so. One that leaves a backward pass out sums another step's gradients with the others from then on;
 one that leaves the loop makes them wait.
 
-Silent where any name of the file has `reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside;
-and for an optimizer that one rank alone has.
+Silent where a loss is handed to a function of another file, which may reduce it; where any name of the file has
+`reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside; for an optimizer that one rank alone
+has; and for a step of one rank in a file that broadcasts, since weights may be sent behind it.
 
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """
@@ -18,9 +19,12 @@ https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/D
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Loop, corrected, inside
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Loop, corrected, inside, values_of
+from dp2ddp.review.ddp_script import KNOWN
 
+LOGS = words("tqdm wandb mlflow loguru rich matplotlib pandas scipy sklearn tensorboardX")
 CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
@@ -63,7 +67,8 @@ class LocalDecision(CheckRule):
         if not script.trains_on_ranks:
             return
         for call in script.module.calls:
-            if _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one:
+            is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
+            if is_alone and not script.sends_weights:
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
         if script.may_reduce:
             return
@@ -131,6 +136,38 @@ def _names(node: ast.AST) -> set[str]:
 
 def _speaks_of(script: DDPScript, value: ast.expr, loop: Loop, names: set[str]) -> bool:
     """Whether one of these names of a loop's function is in a value, or in what a name in it is set to."""
+    function = script.file.function_of(value)
+    if script.file.function_of(loop.node) is not function:
+        return False
     behind = (each for name in inside(value, ast.Name) for each in script.file.values(name) if each)
-    is_beside = script.file.function_of(loop.node) is script.file.function_of(value)
-    return is_beside and any(_names(each) & names for each in (value, *behind))
+    if not any(_names(each) & names for each in (value, *behind)):
+        return False
+    handed = names | _names(value)
+    return not any(
+        handed & _names_given(call.node) and _may_reduce(script, call)
+        for call in script.module.calls
+        if script.file.function_of(call.node) is function
+    )
+
+
+def _names_given(call: ast.Call) -> set[str]:
+    return {name for value in values_of(call) for name in _names(value)}
+
+
+def _may_reduce(script: DDPScript, call: Call) -> bool:
+    """Whether a function that a loss is handed to may bring the ranks' losses together, in a file that is not read."""
+    function = call.node.func
+    methods = script.module.program.methods_named.get(call.method or "", [])
+    own = [each for each in (script.file.definition(function), *(each for _, each in methods)) if each]
+    if own:
+        within = (each for each in script.module.calls if script.file.function_of(each.node) in own)
+        return any(each.name and _is_unknown(each.name) for each in within)
+    if call.name or not isinstance(function, ast.Attribute):
+        return _is_unknown(call.name or "")
+    # `comm.mean(loss)`; no `losses.append(loss)`, no `scaler.scale(loss)`
+    is_read = not isinstance(script.module.parents[call.node], ast.Expr)
+    return is_read and function.attr != "scale" and not _names(function) & _names_given(call.node)
+
+
+def _is_unknown(name: str) -> bool:
+    return name.split(".")[0] not in (*KNOWN, *LOGS)

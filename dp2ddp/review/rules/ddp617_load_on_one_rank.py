@@ -11,11 +11,8 @@ https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/
 """
 
 import ast
-import re
 
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
-
-SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
 
 class LoadOnOneRank(CheckRule):
@@ -30,7 +27,7 @@ class LoadOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if any(map(SENDS.search, script.module.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
+        if script.sends_weights:
             return
         for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
             condition = script.ranks.at(call.node).condition if call.method == "load_state_dict" else None
