@@ -164,6 +164,14 @@ def test_what_was_mistyped_is_said_before_what_is_not_installed(
     is_refused(tmp_path, monkeypatch, arguments, words)
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("command", [CONVERT, RUN_DP, VERIFY, BENCH, LAUNCH], ids=" ".join)
+def test_what_names_no_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str
+) -> None:
+    is_refused(tmp_path, monkeypatch, [*command, "-m", name], f"-m {name!r}: no name of a module", 2, lines=4)
+
+
 def is_refused(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
