@@ -99,6 +99,18 @@ def test_what_is_no_python_has_file_line_and_column(
         pytest.param(
             [*CONVERT, "train.py", "--ignore", "DDP777"], "DDP777: no such rule", id="no rule to ignore"
         ),
+        *(
+            pytest.param(
+                [*CONVERT, *words, "--json"],
+                f"stdout takes one document, --json or {other}: take one",
+                id=f"two documents on stdout: {' '.join(words)}",
+            )
+            for words, other in (
+                (["train.py", "-o", "-"], "the script (-o FILE)"),
+                (["-"], "the script (-o FILE)"),
+                (["train.py", "--diff"], "--diff"),
+            )
+        ),
         pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
         pytest.param(["rules", "DDP6266"], "(did you mean DDP626?)", id="nearly a page"),
         pytest.param(
