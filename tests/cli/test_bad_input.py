@@ -101,6 +101,14 @@ def test_what_is_no_python_has_file_line_and_column(
         ),
         *(
             pytest.param(
+                [*command, "train.py", "-o", ""], "-o '': no name of a file", id=f"{command[0]} into ''"
+            )
+            for command in (CONVERT, LAUNCH)
+        ),
+        pytest.param(["doctor", "--timeout", "inf"], "is not in the range 0<x<=86400", id="for ever"),
+        pytest.param(["doctor", "--timeout", "1e7"], "is not in the range 0<x<=86400", id="for four months"),
+        *(
+            pytest.param(
                 [*CONVERT, *words, "--json"],
                 f"stdout takes one document, --json or {other}: take one",
                 id=f"two documents on stdout: {' '.join(words)}",
