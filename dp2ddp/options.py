@@ -122,6 +122,12 @@ class _Given(Arguments, _Accepting):
     """What a conversion that is run is given."""
 
 
+def refuse_no_name(output: str | Path | None) -> None:
+    """OptionError for `-o ""`: an empty variable of a shell does not mean that there is no -o."""
+    if output == "":
+        raise OptionError("-o '': no name of a file")
+
+
 Helpers = Literal["beside", "in the script", "package"]
 
 
@@ -156,6 +162,7 @@ class ConvertOptions(_Accepting, _Converted):
 
     def __post_init__(self) -> None:
         _ = self.answers
+        refuse_no_name(self.output)
         if self.style not in STYLES:
             raise OptionError(f"style={self.style!r}: one of {', '.join(STYLES)}")
         if self.helpers != "beside" and self.style != EXACT:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from dp2ddp.cli._options import Option
+from dp2ddp.cli._options import Option, Seconds, Worlds
 from dp2ddp.errors import SourceError, did_you_mean
 from dp2ddp.source.pyproject import FILE, find_table, path_below, says_unread
 
@@ -24,8 +24,9 @@ def read_defaults(
 ) -> dict[str, dict[str, Any]]:
     """What the nearest pyproject.toml says of one command's options, as click's `default_map`.
 
-    SourceError for an option that the command has not, or that only the command line may say. Names are those of the
-    long options, as `only-gradients`. `warn` gets a line for a file that is not read.
+    SourceError for an option that the command has not, or that only the command line may say, and for a value of
+    another kind. Names are those of the long options, as `only-gradients`. `warn` gets a line for a file that is not
+    read.
     """
     if name is None or name not in commands:
         return {}
@@ -74,6 +75,29 @@ def _refuse(path: Path, name: str, key: str, options: Mapping[str, Option]) -> N
         )
 
 
-def _value(path: Path, key: str, option: click.Option, value: object) -> object:
+def _value(path: Path, key: str, option: Option, value: object) -> object:
     """What the option gets; a path is named from the file's folder on, and lies below it."""
-    return str(path_below(path, key, value)) if isinstance(option.type, click.Path) else value
+    if isinstance(option.type, click.Path):
+        return str(path_below(path, key, value))
+    kinds, words = _kinds(option)
+    if (
+        type(value) not in kinds
+        or isinstance(value, list)
+        and not all(isinstance(each, str) for each in value)
+    ):
+        raise SourceError(f"{path}: {key} is {words}")
+    return value
+
+
+def _kinds(option: Option) -> tuple[tuple[type, ...], str]:
+    """What TOML may say of an option, exactly: `true` is no number; a text is read as on the command line."""
+    if option.is_flag:
+        return (bool,), "true or false"
+    if option.multiple:
+        return (list,), "a list of texts"
+    numbers: Mapping[type, tuple[tuple[type, ...], str]] = {
+        click.IntRange: ((int, str), "a whole number"),
+        Seconds: ((int, float, str), "a number of seconds"),
+        Worlds: ((int, str), 'a whole number, or a text like "2,3"'),
+    }
+    return numbers.get(type(option.type), ((str,), "a text, in quotes"))

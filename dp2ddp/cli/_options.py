@@ -41,8 +41,8 @@ class Worlds(_Numbers):
 class Seconds(click.FloatRange):
     """Some: `nan` compares with nothing, so nothing would ever last longer."""
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, min_open=True, max=most)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)
@@ -132,7 +132,7 @@ def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
     types: dict[str, Mapping[str, Any]] = {
         "bool": {"is_flag": True},
         "int": {"type": click.IntRange(how.get("least"), how.get("most"))},
-        "float": {"type": Seconds()},
+        "float": {"type": Seconds(how.get("most"))},
         "str": {},
         "Path": {"type": click.Path(path_type=Path, **how.get("path", {}))},
         # as it is written (`there/` is a folder); whoever reads it says better why it cannot

@@ -58,6 +58,9 @@ def command(requested: ConvertOptions, writing: Writing, shows: Shown, results: 
     if shows.one_file or to_stdout and not shows.imports and requested.style == EXACT:
         place = "in the script"  # stdout takes one file; only the exact style has helpers
     writes = not shows.diff and not shows.check
+    if results.as_json and (shows.diff or to_stdout and writes):
+        other = "--diff" if shows.diff else "the script (-o FILE)"
+        raise click.UsageError(f"stdout takes one document, --json or {other}: take one")
     with shown() as progress:
         how = {"helpers": place, "renew_helpers": writing.force, "progress": progress}
         conversion = convert(**{**vars(requested), **how, "output": None if to_stdout else output})
@@ -108,7 +111,7 @@ def _print_report(report: ConversionReport, show_diff: bool, as_json: bool, to_s
     if show_diff:
         click.echo(_shown(report.conversion), nl=False)
     if as_json:
-        click.echo(conversion_json(report.conversion, report.written), nl=False, err=to_stdout)
+        click.echo(conversion_json(report.conversion, report.written), nl=False)
     else:
         print_document(conversion_document(report), sys.stderr if to_stdout or show_diff else sys.stdout)
 

@@ -28,7 +28,11 @@ NAME_WIDTH = 16
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions:
     as_json: bool = option(False, "The answers as JSON.", "--json")
-    timeout: float = option(30.0, "Seconds for torch, and for two ranks, before the doctor gives up.")
+    timeout: float = option(
+        30.0,
+        "Seconds for torch, and for two ranks, before the doctor gives up.",
+        most=24 * 60 * 60,  # the system's own waits take neither `inf` nor months
+    )
 
 
 @click.command()

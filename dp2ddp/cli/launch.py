@@ -23,7 +23,7 @@ from dp2ddp.errors import OptionError, RunError, SourceError
 from dp2ddp.launch.job import Job, with_port
 from dp2ddp.launch.slurm import time_limit
 from dp2ddp.launch.targets import TARGETS, Given, Launcher, Target
-from dp2ddp.options import Arguments, Script, option
+from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.readiness import Readiness
@@ -86,6 +86,7 @@ class LaunchOptions(Arguments, Script):
         return {name: getattr(self, name) for name in self.place.options}
 
     def __post_init__(self) -> None:
+        refuse_no_name(self.output)
         for name, meaning in (("time", time_limit), ("rendezvous", with_port)):
             value = getattr(self, name)
             try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.errors import SourceError
+from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
@@ -132,6 +132,8 @@ class Imports:
 def module_file(name: str) -> Path:
     """The file of "package.train", as `python -m` finds it from the current folder; SourceError if it is not there."""
     base = Path(*name.split("."))
+    if not base.name:
+        raise OptionError(f"-m {name!r}: no name of a module; it takes package.module")
     for path in (base.with_name(base.name + ".py"), base / "__main__.py"):
         if path.is_file():
             return path

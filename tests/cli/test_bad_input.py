@@ -99,6 +99,26 @@ def test_what_is_no_python_has_file_line_and_column(
         pytest.param(
             [*CONVERT, "train.py", "--ignore", "DDP777"], "DDP777: no such rule", id="no rule to ignore"
         ),
+        *(
+            pytest.param(
+                [*command, "train.py", "-o", ""], "-o '': no name of a file", id=f"{command[0]} into ''"
+            )
+            for command in (CONVERT, LAUNCH)
+        ),
+        pytest.param(["doctor", "--timeout", "inf"], "is not in the range 0<x<=86400", id="for ever"),
+        pytest.param(["doctor", "--timeout", "1e7"], "is not in the range 0<x<=86400", id="for four months"),
+        *(
+            pytest.param(
+                [*CONVERT, *words, "--json"],
+                f"stdout takes one document, --json or {other}: take one",
+                id=f"two documents on stdout: {' '.join(words)}",
+            )
+            for words, other in (
+                (["train.py", "-o", "-"], "the script (-o FILE)"),
+                (["-"], "the script (-o FILE)"),
+                (["train.py", "--diff"], "--diff"),
+            )
+        ),
         pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
         pytest.param(["rules", "DDP6266"], "(did you mean DDP626?)", id="nearly a page"),
         pytest.param(
@@ -162,6 +182,14 @@ def test_what_was_mistyped_is_said_before_what_is_not_installed(
     script(tmp_path, TRAIN)
     monkeypatch.setattr("dp2ddp.installed.find_spec", lambda name: None)
     is_refused(tmp_path, monkeypatch, arguments, words)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("command", [CONVERT, RUN_DP, VERIFY, BENCH, LAUNCH], ids=" ".join)
+def test_what_names_no_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str
+) -> None:
+    is_refused(tmp_path, monkeypatch, [*command, "-m", name], f"-m {name!r}: no name of a module", 2, lines=4)
 
 
 def is_refused(

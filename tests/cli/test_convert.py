@@ -213,6 +213,8 @@ class TestLooking:
         assert document["hazards"][0]["advice"]
         assert {one["why"] for one in document["hazards"]} == {"debugger"}
         assert {edit["why"] for edit in document["edits"]} == {"start", "other-step"}
+        checked = convert("-", "--json", "--check", stdin=HAZARD.encode())  # which prints no script
+        assert json.loads(checked.stdout)["edits"] == document["edits"]
 
     def test_stdin_to_stdout(self) -> None:
         result = convert("-", stdin=SCRIPT.encode())

@@ -67,6 +67,53 @@ def test_a_wrong_value_is_a_usage_error() -> None:
     assert run("convert", "train.py", "--diff").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "key", "values", "words"),
+    [
+        ("launch", "gpus", ("[4]", "{a=1}", "2026-01-01", "4.5", "true"), "a whole number"),
+        ("launch", "restarts", ("true",), "a whole number"),
+        ("launch", "time", ("12:00:00", "60", "[1]"), "a text, in quotes"),
+        ("launch", "operator", ("2",), "a text, in quotes"),
+        ("doctor", "json", ("1", '"yes"'), "true or false"),
+        ("doctor", "timeout", ("[1]", "true"), "a number of seconds"),
+        ("convert", "json", ("1.5",), "true or false"),
+        ("convert", "accept", ("true", '"DDP906:5"', "[1]"), "a list of texts"),
+        ("convert", "copy", ("true",), "a list of texts"),
+        ("convert", "select", ('["DDP5"]',), "a text, in quotes"),
+        ("verify", "devices", ("2.5", "true", "[2, 3]"), 'a whole number, or a text like "2,3"'),
+        ("check", "baseline", ("1",), "the name of a file"),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_that_names_the_key(
+    command: str, key: str, values: tuple[str, ...], words: str
+) -> None:
+    for value in values:
+        Path("pyproject.toml").write_text(f"[tool.dp2ddp.{command}]\n{key} = {value}\n")
+        result = run(command, *(["train.py"] if command != "doctor" else []))
+
+        path = Path("pyproject.toml").resolve()
+        assert result.exit_code == 3, value
+        assert (result.stdout, result.stderr) == (
+            "",
+            f"dp2ddp: {path}: [tool.dp2ddp.{command}] {key} is {words}\n",
+        )
+
+
+@pytest.mark.parametrize(
+    ("command", "table"),
+    [
+        ("convert", 'diff = true\ncopy = ["a"]\naccept = []\nselect = "DDP5"'),
+        ("verify", "devices = 2\ntimeout = 3"),
+        ("verify", 'devices = "2,3"\ntimeout = 3.5'),
+        ("launch", 'gpus = 4\ntime = "12:00:00"\nimage = "a"'),
+    ],
+)
+def test_values_of_the_right_kind_are_taken(command: str, table: str) -> None:
+    Path("pyproject.toml").write_text(f"[tool.dp2ddp.{command}]\n{table}\n")
+
+    assert run(command, "--help").exit_code == 0
+
+
 # What a stranger's pyproject.toml may say. A new option: does it overwrite, write, open or start anything? Then it is
 # `typed` where it is declared; else it stands here.
 FROM_FILE = {
