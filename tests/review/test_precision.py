@@ -484,6 +484,23 @@ RIGHT = {
                 torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
                 optimizer.step()
     """,
+    "the other ranks step, too": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if dist.get_rank() == 0:
+            print("save")
+            optimizer.step()
+        else:
+            optimizer.step()
+    """,
+    "the other ranks step, too, and return": """
+        def end(optimizer):
+            if dist.get_rank() != 0:
+                optimizer.step()
+                return
+            print("save")
+            optimizer.step()
+        end(torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
 }
 
 
