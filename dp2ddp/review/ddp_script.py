@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +13,11 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import OwnFile, literal, unmoved
+from dp2ddp.review.own_file import OwnFile, literal, unmoved, values_of
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -248,10 +249,46 @@ class DDPScript:
         return tuple(told)
 
     def is_optimizer(self, node: ast.AST) -> bool:
-        """Whether it may be an optimizer or a scheduler of torch's, which every rank has."""
+        """Whether it may be an optimizer or a scheduler of torch's, which every rank has, for what all ranks train."""
         made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
         own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
-        return any(not self.ranks.at(each).are_one for each in own)
+        return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
+
+    def _is_used_by_all(self, maker: ast.Call) -> bool:
+        """Whether an optimizer has to do with a wrapper, or is used where more than one rank comes by."""
+        uses = (each for each in self.flow.uses(maker) if not self._is_given_to_scheduler(each))
+        return self.is_of_wrapped(maker) or any(not self.ranks.at(each).are_one for each in uses)
+
+    def _is_given_to_scheduler(self, use: ast.AST) -> bool:
+        call = self.module.enclosing(use, ast.Call)
+        return call is not None and (self.module.name(call.func) or "").startswith("torch.optim.")
+
+    def is_of_wrapped(self, call: ast.Call) -> bool:
+        """Whether a call is given something of a wrapped model, by its names or by what these stand for.
+
+        A copy is none of it, and neither is what one rank alone makes.
+        """
+        pending: list[ast.AST] = [*values_of(call)]
+        seen: set[ast.AST] = set()
+        while pending:
+            mentions = list(_mentions_outside_copies(pending.pop()))
+            if not self._wrapped_words.isdisjoint(map(last_name, mentions)):
+                return True
+            behind = {value for each in mentions for value in self.flow.values(each)} - seen
+            pending += (each for each in behind if not self.ranks.at(each).are_one)
+            seen |= behind
+        return False
+
+    @cached_property
+    def _wrapped_words(self) -> set[str]:
+        """What wrappers, and the models inside, are called."""
+        wraps = self.wraps or self.whole_batch_wraps
+        variables = (self.flow.variable(wrap.call.node) for wrap in wraps)
+        models = (last_name(unmoved(wrap.model) or wrap.call.node) for wrap in wraps)
+        return {word.lstrip(".") for word in (*(each[1] for each in variables if each), *models)} - {
+            "",
+            "self",
+        }
 
     # --- converted scripts
 
@@ -287,3 +324,13 @@ class DDPScript:
         """Whether a function of another file, not of our helpers, may make a process group."""
         is_foreign = self._is_foreign(call) and call not in self.helper_calls
         return is_foreign and STARTS_RANKS.search(call.name or "") is not None
+
+
+def _mentions_outside_copies(value: ast.AST) -> Iterator[ast.AST]:
+    """The names and attributes of an expression, without those in `deepcopy(...)`."""
+    if isinstance(value, ast.Call) and last_name(value.func) == "deepcopy":
+        return
+    if isinstance(value, (ast.Name, ast.Attribute)):
+        yield value
+    for child in ast.iter_child_nodes(value):
+        yield from _mentions_outside_copies(child)

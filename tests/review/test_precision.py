@@ -463,6 +463,58 @@ RIGHT = {
                 optimizer.step()
         compress(torch.optim.SGD(model.parameters(), lr=0.1))
     """,
+    "a probe that all ranks make, and one trains": """
+        probe = torch.nn.Linear(8, 2)
+        optimizer = torch.optim.SGD(probe.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        if dist.get_rank() == 0:
+            for x in batches:
+                optimizer.zero_grad()
+                probe(features(x)).mean().backward()
+                optimizer.step()
+            scheduler.step()
+    """,
+    "one rank trains a copy, and clips its gradients": """
+        import copy
+        if dist.get_rank() == 0:
+            twin = copy.deepcopy(model.module)
+            optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+            for x in batches:
+                twin(x).mean().backward()
+                torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
+                optimizer.step()
+    """,
+    "the other ranks step, too": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if dist.get_rank() == 0:
+            print("save")
+            optimizer.step()
+        else:
+            optimizer.step()
+    """,
+    "the other ranks step, too, and return": """
+        def end(optimizer):
+            if dist.get_rank() != 0:
+                optimizer.step()
+                return
+            print("save")
+            optimizer.step()
+        end(torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "what was shuffled is sent to all ranks": """
+        import random
+        random.seed(dist.get_rank())
+        names = sorted(os.listdir("data"))
+        random.shuffle(names)
+        sent = [names]
+        dist.broadcast_object_list(sent, 0)
+        names = sent[0]
+        sampler = DistributedSampler(Files(names[:900]))
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            for x in DataLoader(Files(names[:900]), sampler=sampler):
+                model(x).mean().backward()
+    """,
 }
 
 

@@ -11,7 +11,7 @@ one that leaves the loop makes them wait.
 
 Silent where a loss is handed to a function of another file, which may reduce it; where any name of the file has
 `reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside; for an optimizer that one rank alone
-has; and for a step of one rank in a file that broadcasts, since weights may be sent behind it.
+uses, for another model; and for a step of one rank in a file that broadcasts, since weights may be sent behind it.
 
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """
@@ -68,7 +68,7 @@ class LocalDecision(CheckRule):
             return
         for call in script.module.calls:
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
-            if is_alone and not script.sends_weights:
+            if is_alone and not script.sends_weights and not _do_others_too(script, call):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
         if script.may_reduce:
             return
@@ -81,7 +81,18 @@ def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
     """`optimizer.step()`, `scaler.step(optimizer)`, `clip_grad_norm_(model.parameters(), 1)`."""
     if call.method in ("step", "zero_grad") and isinstance(call.node.func, ast.Attribute):
         return any(map(script.is_optimizer, (call.node.func.value, *call.node.args)))
-    return (call.name or "").startswith("torch.nn.utils.") and (call.name or "").endswith(CLIPS)
+    is_clip = (call.name or "").startswith("torch.nn.utils.") and (call.name or "").endswith(CLIPS)
+    return is_clip and script.is_of_wrapped(call.node)
+
+
+def _do_others_too(script: DDPScript, call: Call) -> bool:
+    """Whether the other branch of the condition of one rank makes the same call."""
+    condition = script.ranks.at(call.node).condition
+    others = script.file.other_branch(condition, call.node) if condition else []
+    function = script.file.text_of(call.node.func)
+    return any(
+        script.file.text_of(each.func) == function for other in others for each in inside(other, ast.Call)
+    )
 
 
 def _plateaus(script: DDPScript, loop: Loop) -> Iterator[tuple[ast.AST, str]]:
