@@ -501,6 +501,20 @@ RIGHT = {
             optimizer.step()
         end(torch.optim.SGD(model.parameters(), lr=0.1))
     """,
+    "what was shuffled is sent to all ranks": """
+        import random
+        random.seed(dist.get_rank())
+        names = sorted(os.listdir("data"))
+        random.shuffle(names)
+        sent = [names]
+        dist.broadcast_object_list(sent, 0)
+        names = sent[0]
+        sampler = DistributedSampler(Files(names[:900]))
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            for x in DataLoader(Files(names[:900]), sampler=sampler):
+                model(x).mean().backward()
+    """,
 }
 
 

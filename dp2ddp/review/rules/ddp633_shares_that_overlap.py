@@ -7,16 +7,18 @@ and data that were split or shuffled behind `seed(... + rank)`.
 The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where all
 ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should be.
 
-Silent where a framework owns the loop. Seeds that differ from rank to rank are right for what is drawn for each sample,
-and are not found by themselves.
+Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ
+from rank to rank are right for what is drawn for each sample, and are not found by themselves.
 
 https://github.com/mlcommons/training/pull/625, https://github.com/NVlabs/LongLive/issues/71,
 https://github.com/TensorAuto/OpenTau/pull/498.
 """
 
 import ast
+import re
 
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, literal, values_of
 
 DRAWS = words(
@@ -24,6 +26,7 @@ DRAWS = words(
     "numpy.random.permutation sklearn.model_selection.train_test_split",
 )
 OWN_GENERATOR = ("generator", "random_state")  # of a draw
+SENDS = re.compile("broadcast|scatter|gather|reduce|sync|share|send")
 WHOLE = "each rank takes all of the data"
 SAME = "all ranks take the share of one"
 DIFFERENT = "the ranks shuffle differently, and cut their shares out of that"
@@ -106,7 +109,14 @@ def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
 
 
 def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:
-    """Whether a sampler is made of what a draw gives, or has shuffled in place."""
+    """Whether a sampler is made of what a draw gives, or has shuffled in place, and nobody sends that to all ranks."""
     shuffled = [each.id for value in values_of(draw.node)[:1] for each in inside(value, ast.Name)]
     names = shuffled if (draw.name or "").endswith("shuffle") else []
-    return script.module.statement(sampler.node) in script.flow.readers(draw.node, *names)
+    readers = list(script.flow.readers(draw.node, *names))
+    own = script.module.statement(sampler.node)
+    if own not in readers:
+        return False
+    called = (
+        last_name(call.func) for each in readers[: readers.index(own)] for call in inside(each, ast.Call)
+    )
+    return not any(map(SENDS.search, called))
