@@ -7,8 +7,8 @@ and data that were split or shuffled behind `seed(... + rank)`.
 The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where all
 ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should be.
 
-Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ from
-rank to rank are right for what is drawn for each sample, and are not found by themselves.
+Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ
+from rank to rank are right for what is drawn for each sample, and are not found by themselves.
 
 https://github.com/mlcommons/training/pull/625, https://github.com/NVlabs/LongLive/issues/71,
 https://github.com/TensorAuto/OpenTau/pull/498.
