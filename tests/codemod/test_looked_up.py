@@ -43,6 +43,21 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
 @pytest.mark.parametrize(
     "wrap",
     [
+        'operator.attrgetter("nn.DataParallel")(torch)',
+        'nn.__getattribute__("DataParallel")',
+        'nn.parallel.__dict__.get("DataParallel")',
+        'vars(nn).get("DataParallel", nn.Identity)',
+    ],
+)
+def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
+    found = converted(f"{START}net = {wrap}(net)\n")
+    assert not found.hazards
+    assert "net = WholeBatchParallel(net)" in found.after.splitlines()
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
         "getattr(torch.nn, name)",
         'getattr(sys.modules["torch.nn"], name)',
         "eval(name)",

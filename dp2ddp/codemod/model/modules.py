@@ -23,6 +23,14 @@ Seen = frozenset[tuple[str, str, int]]  # of a name that is being followed: no c
 IMPORTING = ("importlib.import_module", "builtins.__import__")
 
 
+def _may_look_up(function: ast.expr) -> bool:
+    """Whether this may be called to get a thing by its name."""
+    match function:
+        case ast.Name(id="getattr") | ast.Attribute(attr="get" | "__getattribute__") | ast.Call():
+            return True
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """A call, and the dotted name of what is called; None where it cannot be told."""
@@ -106,11 +114,7 @@ class Module:
     @cached_property
     def mentions(self) -> dict[str, list[ast.expr]]:
         """By dotted name, expressions that mean a thing itself (by `getattr`, too), not a variable that holds it."""
-        calls = (
-            call
-            for call in self.all(ast.Call)
-            if isinstance(call.func, ast.Name) and call.func.id == "getattr"
-        )
+        calls = (call for call in self.all(ast.Call) if _may_look_up(call.func))
         mentions: dict[str, list[ast.expr]] = {}
         for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls, *self.all(ast.Subscript)):
             is_use = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
@@ -278,6 +282,20 @@ class Module:
                     | ast.Call(func=ast.Name(id="vars"), args=[value]),
                     slice=ast.Constant(value=str(attr)),
                 )
+                | ast.Call(
+                    func=ast.Attribute(value=value, attr="__getattribute__")
+                    | ast.Attribute(
+                        value=ast.Attribute(value=value, attr="__dict__")
+                        | ast.Call(func=ast.Name(id="vars"), args=[value]),
+                        attr="get",
+                    ),
+                    args=[ast.Constant(value=str(attr)), *_],
+                )
+            ):
+                owner = self.name(value, follow=follow, seen=seen)
+                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
+            case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str(attr))]), args=[value]) if (
+                self.name(getter, follow=follow, seen=seen) == "operator.attrgetter"
             ):
                 owner = self.name(value, follow=follow, seen=seen)
                 return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
