@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
+from dp2ddp.codemod.model.nodes import table_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.projects import leading_texts
@@ -64,10 +65,9 @@ def lookups(module: Module) -> Iterator[Lookup]:
         assert isinstance(node, (ast.Call, ast.Subscript, ast.Attribute))
         if _is_whole_table(module, node):
             yield Lookup(node, ANY_OF_ALL, is_named=False)
-        key = _key(module, node)
-        text = _written(module, key) if key is not None else None
-        if key is None:
+        if (key := _key(module, node)) is None:
             continue
+        text = _written(module, key)
         if text is None and (place := _first_mention(module.program)):
             yield Lookup(node, LOOKED_UP.of(key=ast.unparse(key), place=place))
         elif text is None and not _is_of_others(module, key):
@@ -150,10 +150,8 @@ def _is_whole_table(module: Module, node: ast.expr) -> bool:
 
 def _is_table(module: Module, node: ast.expr) -> bool:
     """`vars(nn)`, `nn.__dict__`."""
-    match node:
-        case ast.Call(func=ast.Name(id="vars"), args=[home]) | ast.Attribute(value=home, attr="__dict__"):
-            return _is_home(module, home)
-    return False
+    owner = table_of(node)
+    return owner is not None and _is_home(module, owner)
 
 
 def _is_home(module: Module, node: ast.expr) -> bool:

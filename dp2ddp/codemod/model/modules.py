@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, table_of
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
@@ -269,39 +269,40 @@ class Module:
         return self._names[node]
 
     def _find_name(self, node: ast.AST | None, follow: bool, seen: Seen) -> str | None:
+        if isinstance(node, ast.Name):
+            return self._name_of(node, node.id, follow, seen)
+        if part := self._part(node, follow, seen):
+            owner = self.name(part[0], follow=follow, seen=seen)
+            return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
         match node:
-            case ast.Name(id=name):
-                return self._name_of(node, name, follow, seen)
-            case ast.Attribute(value=value, attr=attr):
-                owner = self.name(value, follow=follow, seen=seen)
-                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
-            case (
-                ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attr)), *_])
-                | ast.Subscript(
-                    value=ast.Attribute(value=value, attr="__dict__")
-                    | ast.Call(func=ast.Name(id="vars"), args=[value]),
-                    slice=ast.Constant(value=str(attr)),
-                )
-                | ast.Call(
-                    func=ast.Attribute(value=value, attr="__getattribute__")
-                    | ast.Attribute(
-                        value=ast.Attribute(value=value, attr="__dict__")
-                        | ast.Call(func=ast.Name(id="vars"), args=[value]),
-                        attr="get",
-                    ),
-                    args=[ast.Constant(value=str(attr)), *_],
-                )
-            ):
-                owner = self.name(value, follow=follow, seen=seen)
-                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
-            case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str(attr))]), args=[value]) if (
-                self.name(getter, follow=follow, seen=seen) == "operator.attrgetter"
-            ):
-                owner = self.name(value, follow=follow, seen=seen)
-                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
             case ast.Call(func=func) if (given := Call(node, None).argument(0, "name")) is not None:
                 if self.name(func, follow=follow, seen=seen) in IMPORTING:
                     return next(self.texts(given), None)
+        return None
+
+    def _part(self, node: ast.AST | None, follow: bool, seen: Seen) -> tuple[ast.expr, str] | None:
+        """`nn` and "Linear", of `nn.Linear` and of all that fetches it by that name: `getattr(nn, "Linear")`."""
+        match node:
+            case (
+                ast.Attribute(value=owner, attr=attr)
+                | ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(attr)), *_])
+                | ast.Call(
+                    func=ast.Attribute(value=owner, attr="__getattribute__"),
+                    args=[ast.Constant(value=str(attr)), *_],
+                )
+            ):
+                return owner, attr
+            case (
+                ast.Subscript(value=table, slice=ast.Constant(value=str(attr)))
+                | ast.Call(
+                    func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(attr)), *_]
+                )
+            ) if (home := table_of(table)) is not None:
+                return home, attr
+            case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str(attr))]), args=[owner]) if (
+                self.name(getter, follow=follow, seen=seen) == "operator.attrgetter"
+            ):
+                return owner, attr
         return None
 
     def _name_of(self, node: ast.Name, name: str, follow: bool, seen: Seen) -> str | None:

@@ -24,9 +24,9 @@ from dp2ddp.trace.tensors import as_bytes
 Function = Callable[..., Any]
 Parts = list[tuple[Any, Any] | None]
 """The inputs of each replica, by position and by name; None for one without rows."""
-CALL_REPLICAS = ("WholeBatch", "WholeBatchInTurns")
 Saw = Callable[[Parts, int, Any, int], None]
 """Called with the parts of a forward, the dimension of their rows, the module, and the number of devices."""
+CALL_REPLICAS = ("WholeBatch", "WholeBatchInTurns")  # their subclasses call run_replica of one of these
 
 
 def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None) -> None:
