@@ -14,7 +14,9 @@ from dp2ddp.source.helper_module import FILE
 from dp2ddp.trial.scripts import module_of
 from dp2ddp.trial.subject import Subject
 
-SEED = 20  # of random, numpy and torch, for scripts that set none: both runs have to begin somewhere
+# Of random, numpy and torch, for scripts that set none: both runs have to begin somewhere. No script may set the same
+# number: ranks take it for the seed that they began with, and replicas' streams would not begin anew.
+SEED = 2_718_281_828
 
 
 @dataclass(frozen=True)

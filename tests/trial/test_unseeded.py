@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.codemod.convert import convert
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.process.server import Server
+from dp2ddp.source.projects import read_project
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
-from tests.verdicts import Document, forked_verdicts
+from tests.verdicts import Document, forked_verdict, forked_verdicts
 
 HEAD = """
 import random
@@ -26,6 +28,7 @@ import torch.nn as nn
 def numbers(shape):
     rng = RNG
     old = np.random.RandomState()
+    np.random.RandomState(seed=5)
     random.seed()
     generator = torch.Generator()
     generator.seed()
@@ -78,7 +81,8 @@ def test_numbers_without_a_seed_are_rank_0s_in_both_and_another_rank_has_its_own
     said = verdict(server, tmp_path, UNSEEDED, PORT)
     assert said["same"]
     assert said["float64"]["identical"]
-    lines = [f"train.py:{number}" for number in (10, 11, 12, 14)]  # of random.Random(), too: line 15
+    lines = [f"train.py:{number}" for number in (10, 11, 13, 15)]  # of random.Random(), too: line 16
+    assert "train.py:12" not in said["unshared"][0]  # it has a seed, though numpy draws one before
     assert [line for line in lines if line not in said["unshared"][0]] == [], said["unshared"]
     own = verdict(server, tmp_path, UNSEEDED, PORT.replace("dist.broadcast(noise, 0)", ""))
     assert own["float64"]["first"]["step"] == 2
@@ -92,6 +96,28 @@ def test_an_original_that_hangs_on_the_clock_is_never_the_same(tmp_path: Path, s
     assert not said["same"]
     assert said["unsteady"]["step"] == 2
     assert [cause["code"] for cause in said["causes"]] == ["dataparallel-unsteady"]
+
+
+OF_TWENTY = """
+import torch
+import torch.nn as nn
+torch.manual_seed(20)
+model = nn.DataParallel(nn.Sequential(nn.Linear(4, 2), nn.Dropout()).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    model(torch.ones(8, 4).cuda()).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.torchrun
+def test_a_script_may_set_any_usual_seed(tmp_path: Path, server: Server) -> None:
+    """The seed that runs began with was 20: devices that a script seeded with 20 were taken for those of no seed."""
+    conversion = convert(read_project(script(tmp_path, OF_TWENTY)))
+    compared = forked_verdict(server, conversion, tmp_path)
+    assert compared.same
+    assert compared.float64.identical
 
 
 SETS = """

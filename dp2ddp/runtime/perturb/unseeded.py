@@ -7,11 +7,14 @@ each worker of a loader, has its own, as in real life. The user's lines are left
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import linecache
 import os
 import random
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -31,8 +34,8 @@ class _Known:
     file = -1
 
     @classmethod
-    def next_one(cls, bits: int) -> int:
-        place = users_place()
+    def next_one(cls, bits: int, is_told: bool = True) -> int:
+        place = users_place() if is_told else ""
         if place and not _is_importing():
             os.write(cls.file, f"{place}\n".encode())
         cls.given += 1
@@ -49,6 +52,20 @@ def _is_importing() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _gives_a_seed(frame: FrameType) -> bool:
+    """Whether a line calls `RandomState(0)`: numpy begins its generator without a seed, and seeds it at once."""
+    calls = [
+        each
+        for each in ast.walk(ast.parse("".join(linecache.getlines(frame.f_code.co_filename))))
+        if isinstance(each, ast.Call) and each.lineno <= frame.f_lineno <= (each.end_lineno or 0)
+    ]
+    states = [each for each in calls if ast.unparse(each.func).endswith("RandomState")]
+    given = [argument for each in states for argument in (*each.args, *(key.value for key in each.keywords))]
+    return (
+        bool(given) and len(given) == len(states) and not any(ast.unparse(each) == "None" for each in given)
+    )
 
 
 def seed_all(seed: int) -> None:
@@ -82,8 +99,11 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
     def seed_numpy(seed: Any = None) -> None:
         seed_of_numpy(_Known.next_one(32) if seed is None else seed)
 
+    def random_bits(bits: int) -> int:
+        return _Known.next_one(bits, is_told=not _gives_a_seed(sys._getframe(1)))
+
     # of default_rng, RandomState, SeedSequence
-    taps.set(numpy.random.bit_generator, "randbits", _Known.next_one)
+    taps.set(numpy.random.bit_generator, "randbits", random_bits)
     taps.set(numpy.random, "seed", seed_numpy)
     taps.set(random.Random, "seed", seed_random)
     taps.set(random, "seed", lambda a=None, version=2: seed_random(random._inst, a, version))
