@@ -159,16 +159,41 @@ def may_leave_out(program: Program) -> bool:
         if "requires_grad_" in module.by_word or any(sets):
             return True
     functions = [each for module in program.modules for each in module.all(ast.FunctionDef)]
-    return any(_chooses(each) for each in functions if each.name == "forward")
+    return any(
+        _chooses(each) if each.name == "forward" else each.name == "__init__" and _makes_unused(program, each)
+        for each in functions
+    )
+
+
+def _makes_unused(program: Program, init: ast.FunctionDef) -> bool:
+    """Whether a constructor makes a layer that nothing reads: `self.head = nn.Linear(8, 4)`."""
+    made = [
+        each.targets[0] for each in ast.walk(init) if isinstance(each, ast.Assign) and _is_layer(each.value)
+    ]
+    names = {each.attr for each in made if isinstance(each, ast.Attribute)}
+    read = (each for module in program.modules for name in names for each in module.by_word.get(name, ()))
+    return bool(
+        names - {last_name(each) for each in read if isinstance(getattr(each, "ctx", None), ast.Load)}
+    )
+
+
+def _is_layer(value: ast.expr) -> bool:
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr[:1].isupper()
+    )
 
 
 def _chooses(forward: ast.FunctionDef) -> bool:
-    """Whether it has optional arguments, or a branch that runs layers or returns."""
+    """Whether it reads an optional argument, or has a branch that runs layers or returns."""
     choices = (each for each in ast.walk(forward) if isinstance(each, (ast.If, ast.IfExp)))
     parts = [part for each in choices for part in ast.walk(each) if part not in set(ast.walk(each.test))]
     called = (ast.unparse(each.func) for each in parts if isinstance(each, ast.Call))
     runs = any(name.startswith("self.") or "." not in name for name in called)
-    return runs or bool(forward.args.defaults) or any(isinstance(each, ast.Return) for each in parts)
+    given = forward.args.args[len(forward.args.args) - len(forward.args.defaults) :]
+    optional = {each.arg for each in given} & words_in(forward)
+    return runs or bool(optional) or any(isinstance(each, ast.Return) for each in parts)
 
 
 def changed_behind(wrap: ModelWrap) -> Iterator[ast.stmt]:

@@ -113,7 +113,8 @@ SMALL = "class Small(nn.Module):\n    def forward(self, {arguments}):\n        {
     ("arguments", "line", "expected"),
     [
         ("x", "x = self.a(x)", False),
-        ("x, aux=False", "x = self.a(x)", True),
+        ("x, aux=False", "x = self.a(x)", False),
+        ("x, aux=False", "x = self.a(x, aux)", True),
         ("x", "x = x + 1 if x.is_cuda else x", False),
         ("x", "x = self.a(x) if x.mean() > 0 else x", True),
     ],
@@ -123,6 +124,14 @@ def test_unused_parameters_are_looked_for_where_a_forward_may_leave_layers_out(
 ) -> None:
     after = converted(SMALL.format(arguments=arguments, line=line) + LOOP)
     assert ("find_unused_parameters=True" in after) is expected
+
+
+@pytest.mark.parametrize(("use", "expected"), [("", True), ("print(net.module.spare)\n", False)])
+def test_unused_parameters_are_looked_for_where_a_layer_is_made_and_never_read(
+    use: str, expected: bool
+) -> None:
+    init = "class Small(nn.Module):\n    def __init__(self):\n        self.spare = nn.Linear(3, 3)\n"
+    assert ("find_unused_parameters=True" in converted(init + use + LOOP)) is expected
 
 
 def test_a_comment_says_where_a_batch_made_by_hand_is_to_be_cut() -> None:
