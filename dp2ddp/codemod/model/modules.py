@@ -164,6 +164,11 @@ class Module:
             return node
         return next(each for each in self.around(node) if isinstance(each, ast.stmt))
 
+    def top_statement(self, node: ast.AST) -> ast.stmt:
+        """The statement at module level that a node is, or stands in."""
+        path = (node, *self.around(node))
+        return next(each for each in path if isinstance(each, ast.stmt) and self.parents[each] is self.tree)
+
     def behind(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements that follow one in its block."""
         block = self.block_of(statement)

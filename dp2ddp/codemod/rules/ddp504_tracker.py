@@ -176,8 +176,9 @@ def _is_read(module: Module, name: str) -> bool:
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it."""
-    is_read = _is_read(module, name)
-    helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
+    is_read, uses = _is_read(module, name), module.by_word.get(name, ())
+    helper = "HeldByRank0" if is_read else "library_on_rank0"
+    last = last_import(module, {module.top_statement(use) for use in uses})
     may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
     code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
     is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
