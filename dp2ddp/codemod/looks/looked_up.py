@@ -82,9 +82,12 @@ def lookups(module: Module) -> Iterator[Lookup]:
 def imports_unread(module: Module, call: Call) -> bool:
     """Whether a module is imported whose name stands elsewhere: `import_module(args.model)`."""
     given = call.argument(0, "name") if call.name in IMPORTING else None
-    if given is None or any(module.texts(given)):
-        return False
-    return not any("." in text for text in leading_texts(module.value(given)))
+    return given is not None and not module_names(module, given)
+
+
+def module_names(module: Module, key: ast.expr) -> list[str]:
+    """The names that a module may be fetched by, or what they begin with; none where they stand elsewhere."""
+    return [*module.texts(key)] or [text for text in leading_texts(module.value(key)) if "." in text]
 
 
 def _written(module: Module, node: ast.expr) -> str | None:
@@ -158,14 +161,10 @@ def _is_home(module: Module, node: ast.expr) -> bool:
     """torch.nn, by its name or as `import_module("torch.nn")`; a module whose name is computed may be it, too."""
     if (name := module.name(node)) is not None:
         return name in HOMES
-    match module.value(node):
-        case ast.Call(func=func):
-            return module.name(func) in IMPORTING
-        case ast.Subscript(value=table, slice=key) if module.name(table) == "sys.modules":
-            return ast.unparse(key) != "__name__" and _written(module, key) in (None, *HOMES)
-        case ast.Attribute(attr=attr):
-            return attr == "nn"
-    return False
+    value = module.value(node)
+    if (key := module.module_key(value)) is not None:
+        return ast.unparse(key) != "__name__" and _written(module, key) in (None, *HOMES)
+    return isinstance(value, ast.Attribute) and value.attr == "nn"
 
 
 def _finds_by_text(module: Module, node: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, table_of
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, last_name, table_of
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
@@ -279,10 +279,22 @@ class Module:
         if part := self._part(node, follow, seen):
             owner = self.name(part[0], follow=follow, seen=seen)
             return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
+        key = self.module_key(node, follow, seen)
+        texts = [*self.texts(key)] if key is not None else []
+        return texts[0] if len(texts) == 1 else None
+
+    def module_key(
+        self, node: ast.AST | None, follow: bool = True, seen: Seen = frozenset()
+    ) -> ast.expr | None:
+        """What a module is fetched by: `key` of `import_module(key)`, `sys.modules[key]`, `sys.modules.get(key)`."""
         match node:
-            case ast.Call(func=func) if (given := Call(node, None).argument(0, "name")) is not None:
-                if self.name(func, follow=follow, seen=seen) in IMPORTING:
-                    return next(self.texts(given), None)
+            case (
+                ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_])
+                | ast.Subscript(value=table, slice=key)
+            ) if last_name(table) == "modules":
+                return key if self.name(table, follow=follow, seen=seen) == "sys.modules" else None
+            case ast.Call(func=func) if self.name(func, follow=follow, seen=seen) in IMPORTING:
+                return Call(node, None).argument(0, "name")
         return None
 
     def _part(self, node: ast.AST | None, follow: bool, seen: Seen) -> tuple[ast.expr, str] | None:

@@ -184,7 +184,8 @@ class Reach:
 
 def _is_followed(module: Module, call: ast.Call) -> bool:
     """`import_module("models.resnet")`, whose name is written there."""
-    return module.name(call) is not None
+    key = module.module_key(call)
+    return key is not None and any(module.texts(key))
 
 
 def _files_as_values(module: Module) -> Iterator[str]:
