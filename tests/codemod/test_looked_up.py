@@ -20,6 +20,7 @@ import torch
 import torch.nn as nn
 name = os.environ["WRAP"]
 net = nn.Linear(2, 2)
+library = torch.nn
 """
 
 
@@ -47,6 +48,7 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
         'nn.__getattribute__("DataParallel")',
         'nn.parallel.__dict__.get("DataParallel")',
         'vars(nn).get("DataParallel", nn.Identity)',
+        "library.DataParallel",
     ],
 )
 def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:

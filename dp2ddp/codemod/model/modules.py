@@ -277,7 +277,7 @@ class Module:
         if isinstance(node, ast.Name):
             return self._name_of(node, node.id, follow, seen)
         if part := self._part(node, follow, seen):
-            owner = self.name(part[0], follow=follow, seen=seen)
+            owner = self.name(part[0], seen=seen)
             return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
         key = self.module_key(node, follow, seen)
         texts = [*self.texts(key)] if key is not None else []
