@@ -126,7 +126,6 @@ HAZARDS = {
     "import numpy as np\na = np.memmap(path, 'f4', 'w+', shape=(3,))\na[0] = 1\nout = net(a)\n": "DDP501",
     "import numpy as np\na = np.load(path, mmap_mode='r+')\na += 1\n": "DDP501",
     "import os, tempfile\nhandle, path = tempfile.mkstemp()\nos.write(handle, b'a')\n": "DDP501",
-    "import subprocess\np = subprocess.Popen(['make'])\nif p.wait():\n    raise OSError\n": "DDP501",
     "import nobody\nthing = nobody.make()\nthing.save()\n": "DDP503",
     "import random\nr = random.SystemRandom()\n": "DDP302",
     "import wandb\nwandb.agent('a', train)\n": "DDP504",
