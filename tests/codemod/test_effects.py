@@ -241,3 +241,24 @@ def test_what_a_forward_leaves_out_is_not_done_in_it(test: str) -> None:
 def test_what_a_forward_may_do_is_a_hazard(test: str, arguments: str) -> None:
     found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", arguments))
     assert [each.code for each in found.hazards] == ["DDP504"]
+
+
+METHOD = """
+import torch
+class Log:
+    def keep(self, x, path=None):
+        if path is not None:
+            torch.save(x, path)
+class Net(torch.nn.Module):
+    def forward(self, x):
+        LOG.keep(GIVEN)
+        return x
+LOG = Log()
+net = torch.nn.DataParallel(Net())
+"""
+
+
+@pytest.mark.parametrize(("given", "hazards"), [("x", []), ("x, 'x.pt'", ["DDP502"])])
+def test_what_a_forward_gives_a_method_counts_without_self(given: str, hazards: list[str]) -> None:
+    found = converted(METHOD.replace("GIVEN", given))
+    assert [each.code for each in found.hazards] == hazards

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, last_name, table_of
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, is_static, last_name, places, table_of
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
@@ -131,6 +131,27 @@ class Module:
         for attribute in self.all(ast.Attribute):
             words.setdefault(attribute.attr, []).append(attribute)
         return words
+
+    # --- what is handed to functions
+
+    def taken(self, function: ast.AST) -> list[ast.arg]:
+        """The parameters by which a function takes arguments, one after the other; `self` is none of them."""
+        is_method = isinstance(self.parents.get(function), ast.ClassDef)
+        return places(function)[is_method and not is_static(function, "staticmethod") :]
+
+    def parameter(self, function: Function, call: ast.Call, given: ast.AST) -> ast.arg | None:
+        """The parameter by which a function of this file takes what a call gives it, an argument or a keyword."""
+        taken = self.taken(function)
+        if isinstance(given, ast.keyword):
+            return next((each for each in (*taken, *function.args.kwonlyargs) if each.arg == given.arg), None)
+        place = call.args.index(given) if given in call.args else len(taken)
+        is_starred = any(isinstance(each, ast.Starred) for each in call.args[: place + 1])
+        return taken[place] if place < len(taken) and not is_starred else function.args.vararg
+
+    def given(self, function: ast.AST, call: Call, parameter: str) -> ast.expr | None:
+        """What a call gives a parameter of a function of this file."""
+        names = [each.arg for each in self.taken(function)]
+        return call.argument(names.index(parameter) if parameter in names else None, parameter)
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
         """The expressions that a name is set to by `name = expression`; of another expression itself."""
