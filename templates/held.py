@@ -83,6 +83,17 @@ class HeldByRank0:
         )  # others may not come here
 
 
+REPORTING = (
+    *("wandb", "mlflow", "clearml", "trains", "comet_ml", "aim", "neptune", "swanlab", "tensorboard_logger"),
+)
+
+
+def held_if_it_reports(module: Any) -> Any:
+    """A module whose name the text does not tell: rank 0's, where it reports a run."""
+    name = getattr(module, "__name__", "")
+    return HeldByRank0(module) if name.partition(".")[0] in REPORTING else module
+
+
 def itself(given: Any) -> Any:
     """What is handed to an object of rank 0, with rank 0's own objects in the places of those that stand for them."""
     if isinstance(given, HeldByRank0):

@@ -1,5 +1,8 @@
 """What a conversion adds at the top of a file: the import of the helpers or, where asked for, their text."""
 
+import ast
+from collections.abc import Iterator
+
 from dp2ddp.codemod.edits import Header
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
@@ -14,6 +17,8 @@ from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, NAME, PACKAG
 def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header | None:
     """`from ddp_helpers import ...`, for what is not there yet; behind the imports that a file begins with.
 
+    In any case above what uses it.
+
     libcst's AddImportsVisitor would put an import behind the first unbroken row of imports, and so above
     `os.environ["OMP_NUM_THREADS"] = "1"` or `sys.path.insert(...)` between imports: torch would be imported, by the
     helpers, before what it reads then is set.
@@ -27,7 +32,17 @@ def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header 
     else:
         imports = [ImportLine(_home(place, library, name), name, each.renamed.get(name)) for name in missing]
         lines = import_texts(imports)
-    return Header(tuple(lines), last_import(module))
+    using = {edit.node for edit in each.edits if edit.helpers} | {*_taking_paths(module)}
+    return Header(tuple(lines), last_import(module, {*map(module.top_statement, using)}))
+
+
+def _taking_paths(module: Module) -> Iterator[ast.AST]:
+    """Where the folder in which the helpers lie may go from `sys.path`: they are imported before."""
+    for node in module.mentions.get("sys.path", ()):
+        parent = module.parents[node]
+        is_set = isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+        if is_set or getattr(parent, "attr", "") in ("pop", "remove", "clear"):
+            yield node
 
 
 def _home(place: HelperPlace, library: Library, name: str) -> str:

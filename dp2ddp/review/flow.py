@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, places, stored_names
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, handed, stored_names
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
@@ -144,9 +144,9 @@ class Flow:
         function = self.file.definition(call.func)
         if not isinstance(function, NAMED_FUNCTIONS):
             return []
-        names = [each.arg for each, value in zip(places(function), call.args, strict=False) if value is given]
-        names += [each.arg for each in call.keywords if each.arg and each.value is given]
-        mentions = (each for name in names for each in self.module.by_word.get(name, ()))
+        own = (each for each, value in handed(call) if value is given)
+        taken = filter(None, (self.module.parameter(function, call, each) for each in own))
+        mentions = (each for name in taken for each in self.module.by_word.get(name.arg, ()))
         return [
             each
             for each in mentions

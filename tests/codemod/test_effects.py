@@ -126,7 +126,6 @@ HAZARDS = {
     "import numpy as np\na = np.memmap(path, 'f4', 'w+', shape=(3,))\na[0] = 1\nout = net(a)\n": "DDP501",
     "import numpy as np\na = np.load(path, mmap_mode='r+')\na += 1\n": "DDP501",
     "import os, tempfile\nhandle, path = tempfile.mkstemp()\nos.write(handle, b'a')\n": "DDP501",
-    "import subprocess\np = subprocess.Popen(['make'])\nif p.wait():\n    raise OSError\n": "DDP501",
     "import nobody\nthing = nobody.make()\nthing.save()\n": "DDP503",
     "import random\nr = random.SystemRandom()\n": "DDP302",
     "import wandb\nwandb.agent('a', train)\n": "DDP504",
@@ -242,3 +241,24 @@ def test_what_a_forward_leaves_out_is_not_done_in_it(test: str) -> None:
 def test_what_a_forward_may_do_is_a_hazard(test: str, arguments: str) -> None:
     found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", arguments))
     assert [each.code for each in found.hazards] == ["DDP504"]
+
+
+METHOD = """
+import torch
+class Log:
+    def keep(self, x, path=None):
+        if path is not None:
+            torch.save(x, path)
+class Net(torch.nn.Module):
+    def forward(self, x):
+        LOG.keep(GIVEN)
+        return x
+LOG = Log()
+net = torch.nn.DataParallel(Net())
+"""
+
+
+@pytest.mark.parametrize(("given", "hazards"), [("x", []), ("x, 'x.pt'", ["DDP502"])])
+def test_what_a_forward_gives_a_method_counts_without_self(given: str, hazards: list[str]) -> None:
+    found = converted(METHOD.replace("GIVEN", given))
+    assert [each.code for each in found.hazards] == hazards

@@ -109,6 +109,23 @@ def test_what_a_thread_does_by_another_way_is_a_hazard(inside: str, why: str) ->
     assert why in found.hazards[0].because
 
 
+@pytest.mark.parametrize("call", ["add(1, given)", "add(rows=given, number=1)", "Box(given)"])
+def test_what_a_thread_hands_to_a_function_that_changes_it_is_a_hazard(call: str) -> None:
+    text = f"""
+import threading
+def add(number, rows):
+    rows.append(number)
+class Box:
+    def __init__(self, rows):
+        rows.append(1)
+def work(given):
+    {call}
+found = []
+threading.Thread(target=work, args=(found,)).start()
+"""
+    assert [each.code for each in converted(WRAP + text).hazards] == ["DDP906"]
+
+
 @pytest.mark.parametrize(("parameters", "given"), [("number", "number,"), ("found, number", "found, number")])
 def test_threads_that_fill_an_array_are_a_hazard(parameters: str, given: str) -> None:
     text = f"""
@@ -122,6 +139,24 @@ def evaluate(rows):
 evaluate([1])
 """
     assert [each.code for each in converted(WRAP + text).hazards] == ["DDP906"]
+
+
+@pytest.mark.parametrize("name", ["push", "put"])
+def test_a_thread_that_changes_an_object_by_its_own_method_is_a_hazard(name: str) -> None:
+    text = f"""
+import queue, threading
+class Memory:
+    def __init__(self):
+        self.rows = []
+    def {name}(self, row):
+        self.rows.append(row)
+memory, hands = MADE, queue.Queue()
+def work():
+    memory.{name}(1)
+threading.Thread(target=work).start()
+"""
+    assert [each.code for each in converted(WRAP + text.replace("MADE", "Memory()")).hazards] == ["DDP906"]
+    assert not converted(WRAP + text.replace("MADE", "queue.Queue()").replace("push(1)", "put(1)")).hazards
 
 
 def test_pipes_of_processes_are_rank_0s() -> None:

@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp2ddp.templates import held
 
-from dp2ddp.codemod.knowledge.function_rows import ROWS
+from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.knowledge.names import SPELLINGS
@@ -776,3 +777,7 @@ OF_PATHS = (
 def test_methods_of_paths_are_methods_of_paths(word: str) -> None:
     assert hasattr(Path, word)
     assert method(word) in (MethodDoes.WRITE_PATH, MethodDoes.CHANGE_PATH, MethodDoes.OPEN)
+
+
+def test_the_helpers_know_the_same_libraries_that_report() -> None:
+    assert held.REPORTING == TRACKING

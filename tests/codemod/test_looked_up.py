@@ -15,11 +15,19 @@ def no_settings_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 START = """
-import inspect, operator, os, sys
+import functools, inspect, operator, os, sys
 import torch
 import torch.nn as nn
 name = os.environ["WRAP"]
 net = nn.Linear(2, 2)
+library = torch.nn
+get = getattr
+
+def build(home, name):
+    return getattr(home, name)
+
+class Library:
+    layers = nn
 """
 
 
@@ -32,6 +40,12 @@ net = nn.Linear(2, 2)
         "getattr(getattr(torch, 'nn'), f\"{'Data'}Parallel\")",
         'torch.nn.__dict__["".join(["Data", "Parallel"])]',
         '[getattr(nn, each) for each in ("ReLU", "DataParallel")][1]',
+        'get(nn, "DataParallel")',
+        'build(library, "DataParallel")',
+        'functools.partial(operator.methodcaller("DataParallel", net), nn)',
+        'functools.reduce(getattr, "nn.DataParallel".split("."), torch)',
+        '[*map(eval, ["nn.DataParallel"])][0]',
+        "Library.layers.DataParallel",
     ],
 )
 def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
@@ -47,6 +61,7 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
         'nn.__getattribute__("DataParallel")',
         'nn.parallel.__dict__.get("DataParallel")',
         'vars(nn).get("DataParallel", nn.Identity)',
+        "library.DataParallel",
     ],
 )
 def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
@@ -64,6 +79,12 @@ def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
         "dict(inspect.getmembers(nn))[name]",
         'next(each for other, each in vars(nn).items() if other.startswith("DataP"))',
         "vars(sys.modules[nn.Linear.__module__]).get(name)",
+        'getattr(nn, "%sParallel" % "Data")',
+        "functools.partial(getattr, nn)(name)",
+        "build(nn, name)",
+        '(lambda of: of["nn"])({"nn": nn, "torch": torch})',
+        "[*map(eval, [name])][0]",
+        "nn.Module.__subclasses__()[-1]",
     ],
 )
 def test_a_name_that_nobody_can_read_is_told(wrap: str) -> None:
@@ -80,8 +101,35 @@ def test_a_name_that_nobody_can_read_is_told(wrap: str) -> None:
         'eval("models." + name)',
         "getattr(sys.modules[__name__], name)",
         "getattr(net, name)",
+        "hasattr(nn, name)",
+        "globals()[name]",
+        "net.nn(name) if name else nn is library",
+        'sys.modules["torch.nn.functional"].relu',
+        'parser.add_argument("--betas", type=eval)',
     ],
 )
 def test_what_is_no_class_of_torch_nn_is_not_told(made: str) -> None:
     found = converted(f"{START}made = {made}\n")
     assert not (*found.hazards, *found.notes)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        ('globals()["DataParallel"]', "hazards"),
+        ("globals()[name]", "notes"),
+        ("getattr(sys.modules[__name__], name)", "notes"),
+        ('[each for name, each in locals().items() if name.endswith("Parallel")][0]', "notes"),
+    ],
+)
+def test_what_a_star_import_has_brought_may_be_asked_of_the_file(wrap: str, said: str) -> None:
+    found = converted(f"from torch.nn import *\n{START}net = {wrap}(net)\n")
+    assert [each.code for each in getattr(found, said)] == ["DDP902"]
+
+
+def test_a_question_for_the_name_of_a_class_names_no_class_that_is_looked_up() -> None:
+    found = converted(
+        f"{START}act = getattr(nn, name)\nnet = nn.DataParallel(net)\n"
+        "if type(net).__name__ in ('DataParallel', 'Net'):\n    net = net.module\n"
+    )
+    assert not found.hazards

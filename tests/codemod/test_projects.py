@@ -147,3 +147,47 @@ def test_modules_that_import_each_other_by_the_hundred() -> None:
     found = convert(programs.project(f"import m399\n{programs.WRAP}", m0="WIDTH = 4\n", **modules))
     assert not found.hazards
     assert "init_distributed()\n\nnet = " in found.after
+
+
+MODULES_THAT_ACT = {
+    "between imports": "import os\nos.makedirs('out')\nimport json",
+    "on one line": "import os; os.makedirs('out'); import json",
+    "below a docstring": '#!python\n"""Text."""\nfrom __future__ import annotations\nopen("a", "w")\nimport os',
+    "where an import fails": "try:\n    import cv2\nexcept ImportError:\n    open('a', 'w')\nimport os",
+    "below a library in try": "try:\n    import wandb\nexcept ImportError:\n    pass\nimport os",
+    "a function made above": "dump = lambda path: open(path, 'w')\nimport os",
+    "a class nobody names": "class C:\n    log = open('a', 'w')\nimport os",
+    "a default of a function nobody names": "def log(file=open('a', 'w')):\n    pass\nimport os",
+}
+
+
+@pytest.mark.parametrize("text", MODULES_THAT_ACT.values(), ids=MODULES_THAT_ACT)
+def test_helpers_are_imported_above_what_uses_them_first(text: str) -> None:
+    """And what an import runs, also a body of a class, is done once."""
+    (file,) = programs.converted(f"{programs.WRAP}import act\n", {"act": text}).modules
+    lines = file.after.splitlines()
+    using = [number for number, line in enumerate(lines) if "_on_rank0" in line]
+    assert lines[using[0]].startswith("from ddp_helpers import ")
+    assert using[1:]
+
+
+def test_a_library_that_reports_is_rank_0s_before_it_is_used() -> None:
+    (file,) = programs.converted(
+        f"{programs.WRAP}import act\n", {"act": "import wandb\nwandb.init()\nimport os"}
+    ).modules
+    assert file.after.index("library_on_rank0(wandb)") < file.after.index("wandb.init()")
+
+
+def test_helpers_are_imported_above_what_takes_their_folder_away() -> None:
+    found = programs.converted(f"import sys\nsys.path[0] = 'src'\n{programs.WRAP}")
+    lines = found.after.splitlines()
+    assert lines.index("sys.path[0] = 'src'") > next(
+        i for i, line in enumerate(lines) if "ddp_helpers" in line
+    )
+
+
+def test_ranks_join_before_a_default_is_made() -> None:
+    found = programs.converted(
+        f"import log\n{programs.WRAP}", {"log": "def log(file=open('a', 'w')):\n    pass\n"}
+    )
+    assert found.after.index("init_distributed()") < found.after.index("import log")

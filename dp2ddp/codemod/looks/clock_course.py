@@ -17,7 +17,6 @@ from dp2ddp.codemod.looks.clock_places import (
     got_by_name,
     has_effects,
     is_holder,
-    parameter,
     shows,
     uses_of,
 )
@@ -111,13 +110,12 @@ class Course:
 
     def _into_function(self, module: Module, call: Call, argument: ast.AST) -> bool | None:
         """A function of the program, or a class that makes an object of it."""
-        home, definition = module.program.definition(call.name) or (module, None)
+        _, definition = module.definition(call.node.func) or (module, None)
+        home, function = module.program.called(module, call.node.func) or (module, None)
         if isinstance(definition, ast.FunctionDef):
-            return self._enters(home, definition, call.node, argument, skip=0)
-        body = definition.body if isinstance(definition, ast.ClassDef) else []
-        makers = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-        decides = any(self._enters(home, each, call.node, argument, skip=1) for each in makers)
-        return True if decides or not body else None
+            return self._enters(home, definition, call.node, argument)
+        decides = isinstance(function, ast.FunctionDef) and self._enters(home, function, call.node, argument)
+        return True if decides or definition is None else None
 
     def _into_object(
         self, module: Module, node: ast.Call, func: ast.Attribute, argument: ast.AST
@@ -129,7 +127,7 @@ class Course:
         before = self.inside
         for home, function in methods:
             self.inside = before if is_own else home.parents[function]
-            decides = self._enters(home, function, node, argument, skip=1)
+            decides = self._enters(home, function, node, argument)
             self.inside = before
             if decides:
                 return True
@@ -139,11 +137,9 @@ class Course:
             return True
         return False if isinstance(module.parents[node], ast.Expr) else None
 
-    def _enters(
-        self, home: Module, function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip: int
-    ) -> bool:
+    def _enters(self, home: Module, function: ast.FunctionDef, call: ast.Call, argument: ast.AST) -> bool:
         """Whether a parameter that it comes in by decides something inside."""
-        taken = parameter(function, call, argument, skip)
+        taken = home.parameter(function, call, argument)
         if taken is None:
             return True
         if not self._once(taken):

@@ -8,7 +8,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, HOLDERS, LOGGERS, SHOWING, SHOWS
 from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS, places
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 
@@ -85,17 +85,6 @@ def got_by_name(program: Program) -> set[object]:
     """`getattr(run, "begin")`."""
     asks = (call.argument(1) for _, call in program.calls if call.name == "builtins.getattr")
     return {getattr(each, "value", None) for each in asks}
-
-
-def parameter(function: ast.FunctionDef, call: ast.Call, argument: ast.AST, skip: int) -> ast.arg | None:
-    """The parameter that an argument of a call comes in by; `skip`: self."""
-    positional = places(function)[skip:]
-    if isinstance(argument, ast.keyword):
-        taken = (*positional, *function.args.kwonlyargs)
-        return next((each for each in taken if each.arg == argument.arg), None)
-    place = call.args.index(argument) if argument in call.args else len(positional)
-    is_starred = any(isinstance(each, ast.Starred) for each in call.args[: place + 1])
-    return positional[place] if place < len(positional) and not is_starred else function.args.vararg
 
 
 def uses_of(module: Module, function: ast.FunctionDef) -> Iterator[tuple[Module, ast.AST]]:

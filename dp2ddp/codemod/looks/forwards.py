@@ -363,7 +363,8 @@ class Forwards:
         if not functions and place is not None and module.name(node) is None and not is_method:
             functions = self._forwards_of(node)
         for home, function in functions:
-            names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
+            rest = (function.args.vararg, *function.args.kwonlyargs, function.args.kwarg)
+            names = [each.arg for each in (*home.taken(function), *rest) if each]
             if isinstance(place, int):
                 names = names[place : place + 1] or names[-1:]
             elif isinstance(place, str):
@@ -403,10 +404,3 @@ def _is_kernel(module: Module, node: ast.AST) -> bool:
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
     """What a call gives, with places and keywords."""
     return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
-
-
-def _parameters(function: Function, *, is_method: bool) -> list[str]:
-    given = function.args
-    rest = (each for each in (given.vararg, *given.kwonlyargs, given.kwarg) if each)
-    skipped = is_method and not is_static(function, "staticmethod")
-    return [each.arg for each in (*places(function)[skipped:], *rest)]

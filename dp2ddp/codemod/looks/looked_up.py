@@ -1,7 +1,8 @@
 """DataParallel, fetched by a name that stands elsewhere: `getattr(nn, config["parallel"])`, `instantiate(config)`.
 
-It may be the class where the program's own texts, or files of settings beside it, name DataParallel as a value. Where
-nothing names it, nobody can tell: a name may be put together, or come from outside.
+That is wherever torch.nn itself is a value, and no part is taken of it that the model follows. It may be the class
+where the program's own texts, or files of settings beside it, name DataParallel as a value. Where nothing names it,
+nobody can tell: a name may be put together, or come from outside.
 """
 
 import ast
@@ -9,24 +10,27 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.mentions import LOOKS, is_handed_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
-from dp2ddp.codemod.model.nodes import table_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.projects import leading_texts
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
 
 LOOKS_UP = re.compile(
-    r"\bgetattr\(|__dict__|\bvars\(|\beval\(|\bexec\(|attrgetter|import_module|hydra|locate|\bdir\(|getmembers"
+    r"getattr|__dict__|attrgetter|methodcaller|import_module|__import__|sys\.modules|getmembers|__subclasses__|hydra"
+    r"|locate|\b(vars|globals|locals|dir|eval|exec)\b"
 )
 HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
 PATHS = re.compile(r"(torch\.)?(nn\.)?(parallel\.)?(data_parallel\.)?DataParallel")
 HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get_object get_method call"))
-FINDERS = ("pydoc.locate", "builtins.eval", *HYDRA)  # what finds a class of any module by its whole name
-TABLES = ("builtins.vars", "builtins.dir", "inspect.getmembers")
-RUNS_TEXT = ("builtins.eval", "builtins.exec")
+FINDERS = ("builtins.eval", "builtins.exec", "pydoc.locate", *HYDRA)  # of what a text says
+TAKERS = ("builtins.getattr", "builtins.vars", "builtins.dir", "inspect.getmembers")  # of a part of a module
+TABLES = words("__dict__ __getattribute__ get items keys values copy")  # and what is asked of one
+OWN_TABLES = ("builtins.globals", "builtins.locals", "builtins.vars")
 IN_TEXT = re.compile(r"(?<!Distributed)(?<!FullySharded)\bDataParallel\b")
 NAME = (
     "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
@@ -39,7 +43,7 @@ NAMED_ELSEWHERE = Reason(
     "named-elsewhere", "this is DataParallel, whose name stands elsewhere: `{key}`", NAME
 )
 NOT_SEEN = ": if it is DataParallel, it was not seen"
-ANY_OF_ALL = Reason("any-of-all", "this looks through all of torch.nn" + NOT_SEEN)
+ANY_OF_ALL = Reason("any-of-all", "whatever torch.nn has may be taken here" + NOT_SEEN)
 UNREADABLE = Reason(
     "unreadable-name", "this is looked up by a name that nobody can read here, `{key}`" + NOT_SEEN
 )
@@ -61,30 +65,33 @@ class Lookup:
 
 def lookups(module: Module) -> Iterator[Lookup]:
     """Expressions that may be the class."""
-    for node in module.nodes(ast.Call, ast.Subscript, ast.Attribute):
-        assert isinstance(node, (ast.Call, ast.Subscript, ast.Attribute))
-        if _is_whole_table(module, node):
+    for node, key in (*_parts_taken(module), *_found_in_texts(module)):
+        text = _written(module, key) if key is not None else None
+        if key is not None and text is not None and IN_TEXT.search(text):
+            is_run = isinstance(node, ast.Call) and module.name(node.func) in FINDERS
+            why = (
+                RUN_AS_TEXT.of(text=repr(text.strip()))
+                if is_run
+                else NAMED_ELSEWHERE.of(key=ast.unparse(key))
+            )
+            yield Lookup(node, why)
+        elif text is None and (place := _first_mention(module.program)):
+            yield Lookup(node, LOOKED_UP.of(key=ast.unparse(key or node), place=place))
+        elif key is None:
             yield Lookup(node, ANY_OF_ALL, is_named=False)
-        if (key := _key(module, node)) is None:
-            continue
-        text = _written(module, key)
-        if text is None and (place := _first_mention(module.program)):
-            yield Lookup(node, LOOKED_UP.of(key=ast.unparse(key), place=place))
         elif text is None and not _is_of_others(module, key):
             yield Lookup(node, UNREADABLE.of(key=ast.unparse(key)), is_named=False)
-        elif text is not None and IN_TEXT.search(text):
-            if _finds_by_text(module, node):
-                yield Lookup(node, RUN_AS_TEXT.of(text=repr(text.strip())))
-            elif not isinstance(key, ast.Constant):  # a name that is written there is followed
-                yield Lookup(node, NAMED_ELSEWHERE.of(key=ast.unparse(key)))
 
 
 def imports_unread(module: Module, call: Call) -> bool:
     """Whether a module is imported whose name stands elsewhere: `import_module(args.model)`."""
     given = call.argument(0, "name") if call.name in IMPORTING else None
-    if given is None or any(module.texts(given)):
-        return False
-    return not any("." in text for text in leading_texts(module.value(given)))
+    return given is not None and not module_names(module, given)
+
+
+def module_names(module: Module, key: ast.expr) -> list[str]:
+    """The names that a module may be fetched by, or what they begin with; none where they stand elsewhere."""
+    return [*module.texts(key)] or [text for text in leading_texts(module.value(key)) if "." in text]
 
 
 def _written(module: Module, node: ast.expr) -> str | None:
@@ -116,60 +123,89 @@ def _is_of_others(module: Module, key: ast.expr) -> bool:
     return "." in text and not text.startswith(".") and re.search(r"\bnn\b|\btorch\b", text) is None
 
 
-def _key(module: Module, node: ast.expr) -> ast.expr | None:
-    """What a class is asked for with: `name` of `getattr(nn, name)`, `vars(nn)[name]`, `locate(name)`."""
-    match node:
-        case ast.Call(func=ast.Call(func=made, args=[key]), args=[home]) if (
-            module.name(made) == "operator.attrgetter"
-        ):
-            return key if _is_home(module, home) or module.name(home) == "torch" else None
-        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
-            return key if _is_table(module, table) else None
-        case ast.Call(func=func, args=[home, key, *_]) if module.name(func) == "builtins.getattr":
-            return key if _is_home(module, home) else None
-        case ast.Call(func=func, args=[key, *_]) if module.name(func) in (*FINDERS, *RUNS_TEXT):
-            return key
-        case ast.Subscript(value=table, slice=key):
-            return key if _is_table(module, table) else None
-    return None
+def _found_in_texts(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """`eval(text)`, with the text; where such a function is handed on, nobody knows with what."""
+    for name in FINDERS:
+        for node in module.mentions.get(name, ()):
+            match module.parents[node]:
+                case ast.Call(func=func, args=[text, *_]) as call if func is node:
+                    yield call, text
+                case parent if is_handed_on(module, node, name) and getattr(parent, "arg", "") != "type":
+                    yield node, None
 
 
-def _is_whole_table(module: Module, node: ast.expr) -> bool:
-    """`vars(nn).items()`, `dir(nn)`: not `vars(nn)["ReLU"]`, of which only that is taken."""
-    match node:
-        case ast.Call(func=func, args=[home, *_]) if module.name(func) in TABLES:
-            pass
-        case ast.Attribute(value=home, attr="__dict__"):
-            pass
-        case _:
+def _parts_taken(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Where a part of torch.nn may be taken that is not followed, and what it is asked for with, if that is seen.
+
+    `getattr(nn, name)`, `vars(nn)[name]`, `build(nn, name)`, `methodcaller(name, net)(nn)`; `dir(nn)`, `[nn, models]`.
+    """
+    for node in module.nodes(ast.Name, ast.Attribute, ast.Call, ast.Subscript):
+        assert isinstance(node, ast.expr)
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and _goes_on(module, node):
+            whole, key = _key(module, node)
+            if whole is node or module.name(whole, follow=False) is None:
+                yield whole, key
+
+
+def _key(module: Module, home: ast.expr) -> tuple[ast.expr, ast.expr | None]:
+    """The expression in which something is asked for a part, and what with."""
+    node, keys = home, list[ast.expr]()
+    while not keys and isinstance(parent := module.parents[node], (ast.Attribute, ast.Call, ast.Subscript)):
+        match parent:
+            case ast.Subscript(value=value, slice=key) if value is node:
+                keys = [key]
+            case ast.Call(func=func, args=args) if func is node:
+                keys = args
+            case ast.Call(func=ast.Call(args=args)):
+                keys = args
+            case ast.Call(args=args):
+                keys = [each for each in args if each is not node]
+        node = parent
+    return node, keys[0] if keys else None
+
+
+def _goes_on(module: Module, node: ast.expr) -> bool:
+    """Whether torch.nn, or what may be it, goes where a part may be taken of it: no part is named at once."""
+    name = module.name(node)
+    is_home = name in HOMES or _has_class(module, node, name)
+    match module.parents[node]:
+        case ast.Expr() | ast.Compare():
             return False
-    parent = module.parents[node]
-    is_one_taken = isinstance(parent, ast.Subscript) or getattr(parent, "attr", "") == "get"
-    return module.name(home) in HOMES and not is_one_taken
-
-
-def _is_table(module: Module, node: ast.expr) -> bool:
-    """`vars(nn)`, `nn.__dict__`."""
-    owner = table_of(node)
-    return owner is not None and _is_home(module, owner)
-
-
-def _is_home(module: Module, node: ast.expr) -> bool:
-    """torch.nn, by its name or as `import_module("torch.nn")`; a module whose name is computed may be it, too."""
-    if (name := module.name(node)) is not None:
-        return name in HOMES
-    match module.value(node):
-        case ast.Call(func=func):
-            return module.name(func) in IMPORTING
-        case ast.Subscript(value=table, slice=key) if module.name(table) == "sys.modules":
-            return ast.unparse(key) != "__name__" and _written(module, key) in (None, *HOMES)
+        case ast.Attribute(attr="__subclasses__"):
+            return (name or "").startswith("torch.nn.")
         case ast.Attribute(attr=attr):
-            return attr == "nn"
-    return False
+            return attr in TABLES and (is_home or _may_be_home(module, node, name))
+        case ast.Call(func=func) if func is node or module.name(func) in LOOKS:
+            return False
+        case ast.Call(func=func):
+            takes = module.name(func) in TAKERS
+            may_be = (takes or isinstance(func, ast.Call)) and _may_be_home(module, node, name)
+            return is_home or may_be or name == "torch" and not takes
+        case ast.Subscript(ctx=context):
+            return is_home and isinstance(context, ast.Load)
+        case ast.Assign(targets=targets) if all(module.name(each) == name for each in targets):
+            return False  # a second name, which is followed
+    return is_home
 
 
-def _finds_by_text(module: Module, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and module.name(node.func) in (*FINDERS, *RUNS_TEXT)
+def _has_class(module: Module, node: ast.expr, name: str | None) -> bool:
+    """Whether a file of the program has DataParallel under that name: by its name, or as `globals()`."""
+    match node:
+        case ast.Call(func=func, args=[]) if module.name(func) in OWN_TABLES:
+            name = module.dotted
+        case ast.Subscript(slice=ast.Name(id="__name__")) if module.module_key(node) is not None:
+            name = module.dotted
+    program = module.program
+    return name in program.by_name and program.canonical(f"{name}.DataParallel") == DATA_PARALLEL
+
+
+def _may_be_home(module: Module, node: ast.expr, name: str | None) -> bool:
+    """`import_module(name)`, `library.nn`: a module whose name is not known."""
+    value = module.value(node)
+    if name is None and (key := module.module_key(value)) is not None:
+        is_own = ast.unparse(key) == "__name__" or _is_of_others(module, key)
+        return not is_own and _written(module, key) in (None, *HOMES)
+    return name is None and isinstance(value, ast.Attribute) and value.attr == "nn"
 
 
 def _first_mention(program: Program) -> str:
@@ -183,7 +219,9 @@ def _first_mention(program: Program) -> str:
 
 
 def _is_value(module: Module, node: ast.Constant, text: str) -> bool:
-    """`"DataParallel"`, `"nn.DataParallel"`, or a text of settings that has it; no docstring."""
-    if isinstance(module.parents.get(node), ast.Expr):
+    """`"DataParallel"`, `"nn.DataParallel"`, or a text of settings; no docstring, no question for a `__name__`."""
+    question = module.enclosing(node, ast.Compare, ast.stmt)
+    is_question = isinstance(question, ast.Compare) and "__name__" in ast.unparse(question)
+    if is_question or isinstance(module.parents.get(node), ast.Expr):
         return False
     return PATHS.fullmatch(text.strip()) is not None or names_data_parallel(text) is not None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.model.nodes import defaults, is_main_guard
 
 # What asks who started it: ranks forget that when they join, so they join before.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -44,7 +44,11 @@ class Quiet:
     def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return all(self.is_quiet_expression(module, each) for each in statement.decorator_list)
+                given = (each for value in defaults(statement).values() for each in ast.walk(value))
+                acts = any(isinstance(each, ast.Call) and _acts(module.name(each.func)) for each in given)
+                return not acts and all(
+                    self.is_quiet_expression(module, each) for each in statement.decorator_list
+                )
             case ast.ClassDef(body=body):
                 return all(self.is_quiet(module, each) for each in body)
             case ast.Import() | ast.ImportFrom():
@@ -81,9 +85,9 @@ class Quiet:
     def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:
         name = module.name(call.func)
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if name in LOUD or what_is(name) is not None and does(name) is not Does.MAKE_DEVICE:
-            return False
-        return (name or "").startswith(QUIET_HOMES) or name is None and method in QUIET_METHODS
+        return not _acts(name) and (
+            (name or "").startswith(QUIET_HOMES) or name is None and method in QUIET_METHODS
+        )
 
     def _follow(self, importer: Module, name: str) -> None:
         parts = name.split(".")
@@ -92,6 +96,11 @@ class Quiet:
             if module is not None and module not in self.seen:
                 self.seen.add(module)
                 self.pending += [(module, each) for each in module.tree.body]
+
+
+def _acts(name: str | None) -> bool:
+    """Whether a function is known to do something."""
+    return name in LOUD or what_is(name) is not None and does(name) is not Does.MAKE_DEVICE
 
 
 def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What a program does first: the statement before which the ranks join."""
 
 import ast
+from collections.abc import Collection
 
 from dp2ddp.codemod.looks.quiet import Quiet
 from dp2ddp.codemod.looks.visible import Join, join_place
@@ -37,14 +38,20 @@ def first_act(entry: Module) -> ast.stmt | None:
     return act
 
 
-def last_import(module: Module) -> ast.stmt | None:
-    """The last of the imports that a file begins with, above the place where the ranks join; or the docstring."""
+def last_import(module: Module, using: Collection[ast.stmt] = ()) -> ast.stmt | None:
+    """The last of the imports that a file begins with, above the place where the ranks join; or the docstring.
+
+    `using`: statements of the file that need what comes behind it. An import may, since that comes right behind.
+    """
     act = first_act(module) if module is module.program.entry else None
     anchor = None
     for place, statement in enumerate(module.tree.body):
         is_text = not place and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_import = isinstance(statement, IMPORTS)
         if statement is act or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             break
-        if isinstance(statement, IMPORTS) or is_text:
+        if is_import or is_text:
             anchor = statement
+        if statement in using:
+            break
     return anchor

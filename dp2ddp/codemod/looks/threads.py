@@ -6,12 +6,15 @@ results. What they change by another way, the other ranks do not see.
 
 import ast
 from collections.abc import Iterable, Iterator, Set
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.uses import is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, places, root_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, last_name, places, root_name, stored_names
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 
 THREADS = ("threading.Thread", "threading.Timer")
@@ -76,7 +79,7 @@ def why_not(module: Module, call: Call) -> Reason | None:
         return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    filled = _filled_arguments(*target, made=_made_for(call, target[1]))
+    filled = _filled_arguments(*target, made=_made_for(call, target))
     if leak := next(_leaks(parts, target[1]), None) or next(filled, None):
         return CHANGES.of(starter=starter, what=leak)
     streams = {stream for part in parts for stream in _draws(*part)}
@@ -154,12 +157,12 @@ def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
                 yield ast.unparse(filled)
 
 
-def _made_for(call: Call, target: ast.AST) -> set[str]:
+def _made_for(call: Call, target: Part) -> set[str]:
     """The parameters of a thread's function whose objects nobody else has: `args=(make(), queue)`."""
     given = call.argument(3, "args")
     values = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []
-    parameters = [each.arg for each in places(target)]
-    return {name for name, value in zip(parameters, values, strict=False) if isinstance(value, ast.Call)}
+    pairs = zip(target[0].taken(target[1]), values, strict=False)
+    return {taken.arg for taken, value in pairs if isinstance(value, ast.Call)}
 
 
 def _filled_arguments(
@@ -178,15 +181,39 @@ def _filled_arguments(
         filled = changed(module, node)
         if filled is not None and root_name(filled) in given:
             yield ast.unparse(filled)
-        called = module.definition(node.func) if isinstance(node, ast.Call) else None
-        if called and called[1] not in seen and not given.isdisjoint(map(root_name, node.args)):  # type: ignore[attr-defined]
-            pairs = zip(places(called[1]), node.args, strict=False)  # type: ignore[attr-defined]
-            of_others = {each.arg for each, argument in pairs if root_name(argument) not in given}
-            yield from _filled_arguments(*called, seen, of_others)
+        home, called = module.program.called(module, getattr(node, "func", node)) or (module, None)
+        if isinstance(node, ast.Call) and isinstance(called, FUNCTIONS) and called not in seen:
+            others = [each for each, value in handed(node) if root_name(value) not in given]
+            own = (home.parameter(called, node, each) for each in others)
+            if len(others) < len(handed(node)):
+                yield from _filled_arguments(home, called, seen, {each.arg for each in own if each})
 
 
 def changed(module: Module, node: ast.AST) -> ast.expr | None:
-    """The object that a node changes."""
+    """The object that a node changes, also by a method of the program."""
+    if (plainly := _changed_at_once(module, node)) is not None or not isinstance(node, ast.Call):
+        return plainly
+    owner = (
+        node.func.value if isinstance(node.func, ast.Attribute) and module.name(node.func) is None else None
+    )
+    changes = last_name(node.func) in _changing_methods(module.program)
+    return owner if changes and not is_foreign(module, owner) else None
+
+
+@lru_cache(maxsize=1)
+def _changing_methods(program: Program) -> frozenset[str]:
+    """The methods of the program's classes that change the object that they are of."""
+    return frozenset(
+        name
+        for name, methods in program.methods_named.items()
+        for home, method in methods
+        for other, part in program.closure(home, method)
+        for node in ast.walk(part)
+        if root_name(_changed_at_once(other, node)) == "self"
+    )
+
+
+def _changed_at_once(module: Module, node: ast.AST) -> ast.expr | None:
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node
     if not isinstance(node, ast.Call):

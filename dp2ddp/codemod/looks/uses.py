@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds, Scope
 
@@ -108,12 +109,13 @@ def _is_made_a_path(module: Module, made: ast.AST, depth: int) -> bool:
 def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.expr]]:
     """Where what a name or an attribute holds is read: the name in its scope and by imports, the attribute anywhere."""
     program = module.program
-    if isinstance(target, ast.Attribute):
+    scope = module.scope_of[target].lookup(target.id) if isinstance(target, ast.Name) else None
+    if isinstance(target, ast.Attribute) or scope is not None and isinstance(scope.node, ast.ClassDef):
         for each in program.modules:
-            nodes = (node for node in each.by_word.get(target.attr, ()) if isinstance(node, ast.Attribute))
+            words = each.by_word.get(last_name(target), ())
+            nodes = (node for node in words if isinstance(node, ast.Attribute))
             yield from ((each, node) for node in nodes if _is_load(each, node))
-    elif isinstance(target, ast.Name):
-        scope = module.scope_of[target].lookup(target.id)
+    if isinstance(target, ast.Name):
         yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(module, node))
         for each in program.modules if scope is module.top else ():
             if each is not module:

@@ -48,7 +48,6 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
         if isinstance(parent, ast.If) and child in parent.body:
             tests.add(ast.unparse(parent.test))
         child = parent
-    names = [each.arg for each in places(function)]
     calls = [
         call
         for home, call in module.program.calls_of(module, function)
@@ -56,8 +55,8 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
     ]
     return any(
         {name, f"{name} is not None"} & tests
-        and not any(call.may_have_more or call.argument(names.index(name), name) for call in calls)
-        for name in usual & {*names}
+        and not any(call.may_have_more or module.given(function, call, name) for call in calls)
+        for name in usual & {each.arg for each in places(function)}
     )
 
 

@@ -9,7 +9,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.threads import MEETING_POINTS, changed
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 
@@ -285,21 +285,6 @@ def _parameters(module: Module, call: ast.Call, given: ast.AST) -> Iterator[str]
     """The parameter by which a function of the program, or one that is not known, is handed a thing."""
     if isinstance(given, ast.keyword) and given.arg and module.name(call.func) is None:
         yield given.arg
-    home, function = module.definition(call.func) or (module, None)
-    if isinstance(function, ast.ClassDef):
-        makers = (
-            each
-            for _, kind in home.program.lineage(home, function)
-            for each in kind.body
-            if getattr(each, "name", "") == "__init__"
-        )
-        function = next(makers, function)
-    if function is None:
-        return
-    if isinstance(given, ast.keyword):
-        yield from [given.arg] if given.arg else ()
-    elif given in call.args:
-        names = [each.arg for each in places(function)]
-        names = names[1:] if names[:1] == ["self"] else names
-        position = call.args.index(given)
-        yield from names[position : position + 1]
+    home, function = module.program.called(module, call.func) or (module, None)
+    taken = home.parameter(function, call, given) if isinstance(function, FUNCTIONS) else None
+    yield from [taken.arg] if taken else ()

@@ -66,16 +66,12 @@ class Flow:
         """The arguments of calls, and the default where a call gives none."""
         if not isinstance(function, NAMED_FUNCTIONS):
             return
-        names = [each.arg for each in places(function)]
-        owner = module.parents[function]
-        is_method = isinstance(owner, ast.ClassDef) and names[:1] in (["self"], ["cls"])
-        position = names.index(name) - is_method if name in names else None
-        if position == -1:
+        if name in {each.arg for each in places(function)} - {each.arg for each in module.taken(function)}:
             return  # `self`: no call gives it
-        called = owner if function.name == "__init__" and is_method else function
-        given = [
-            (other, call.argument(position, name)) for other, call in self.program.calls_of(module, called)
-        ]
+        owner = module.parents[function]
+        called = owner if function.name == "__init__" and isinstance(owner, ast.ClassDef) else function
+        calls = self.program.calls_of(module, called)
+        given = [(other, module.given(function, call, name)) for other, call in calls]
         yield from ((other, argument) for other, argument in given if argument is not None)
         default = defaults(function).get(name)
         if default is not None and (not given or any(argument is None for _, argument in given)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, table_of
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, is_static, last_name, places, table_of
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
@@ -132,6 +132,27 @@ class Module:
             words.setdefault(attribute.attr, []).append(attribute)
         return words
 
+    # --- what is handed to functions
+
+    def taken(self, function: ast.AST) -> list[ast.arg]:
+        """The parameters by which a function takes arguments, one after the other; `self` is none of them."""
+        is_method = isinstance(self.parents.get(function), ast.ClassDef)
+        return places(function)[is_method and not is_static(function, "staticmethod") :]
+
+    def parameter(self, function: Function, call: ast.Call, given: ast.AST) -> ast.arg | None:
+        """The parameter by which a function of this file takes what a call gives it, an argument or a keyword."""
+        taken = self.taken(function)
+        if isinstance(given, ast.keyword):
+            return next((each for each in (*taken, *function.args.kwonlyargs) if each.arg == given.arg), None)
+        place = call.args.index(given) if given in call.args else len(taken)
+        is_starred = any(isinstance(each, ast.Starred) for each in call.args[: place + 1])
+        return taken[place] if place < len(taken) and not is_starred else function.args.vararg
+
+    def given(self, function: ast.AST, call: Call, parameter: str) -> ast.expr | None:
+        """What a call gives a parameter of a function of this file."""
+        names = [each.arg for each in self.taken(function)]
+        return call.argument(names.index(parameter) if parameter in names else None, parameter)
+
     def values(self, node: ast.AST | None) -> list[ast.AST]:
         """The expressions that a name is set to by `name = expression`; of another expression itself."""
         scope = self.scope_of[node].lookup(node.id) if isinstance(node, ast.Name) else None
@@ -163,6 +184,11 @@ class Module:
         if isinstance(node, ast.stmt):
             return node
         return next(each for each in self.around(node) if isinstance(each, ast.stmt))
+
+    def top_statement(self, node: ast.AST) -> ast.stmt:
+        """The statement at module level that a node is, or stands in."""
+        path = (node, *self.around(node))
+        return next(each for each in path if isinstance(each, ast.stmt) and self.parents[each] is self.tree)
 
     def behind(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements that follow one in its block."""
@@ -272,12 +298,24 @@ class Module:
         if isinstance(node, ast.Name):
             return self._name_of(node, node.id, follow, seen)
         if part := self._part(node, follow, seen):
-            owner = self.name(part[0], follow=follow, seen=seen)
+            owner = self.name(part[0], seen=seen)
             return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
+        key = self.module_key(node, follow, seen)
+        texts = [*self.texts(key)] if key is not None else []
+        return texts[0] if len(texts) == 1 else None
+
+    def module_key(
+        self, node: ast.AST | None, follow: bool = True, seen: Seen = frozenset()
+    ) -> ast.expr | None:
+        """What a module is fetched by: `key` of `import_module(key)`, `sys.modules[key]`, `sys.modules.get(key)`."""
         match node:
-            case ast.Call(func=func) if (given := Call(node, None).argument(0, "name")) is not None:
-                if self.name(func, follow=follow, seen=seen) in IMPORTING:
-                    return next(self.texts(given), None)
+            case (
+                ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_])
+                | ast.Subscript(value=table, slice=key)
+            ) if last_name(table) == "modules":
+                return key if self.name(table, follow=follow, seen=seen) == "sys.modules" else None
+            case ast.Call(func=func) if self.name(func, follow=follow, seen=seen) in IMPORTING:
+                return Call(node, None).argument(0, "name")
         return None
 
     def _part(self, node: ast.AST | None, follow: bool, seen: Seen) -> tuple[ast.expr, str] | None:

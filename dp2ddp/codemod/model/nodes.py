@@ -63,6 +63,11 @@ def defaults(function: ast.AST) -> dict[str, ast.expr]:
     return {each.arg: value for each, value in pairs if value is not None}
 
 
+def handed(call: ast.Call) -> list[tuple[ast.expr | ast.keyword, ast.expr]]:
+    """The arguments and the keywords of a call, with what they give."""
+    return [*((each, each) for each in call.args), *((each, each.value) for each in call.keywords)]
+
+
 def root_name(node: ast.expr | None) -> str:
     """`found` of `found[i].rows`; "" where it is no name."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dp2ddp.codemod.model.flow import Flow, Source
 from dp2ddp.codemod.model.modules import Call, Module, Seen
-from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from
+from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from, functions_of
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
 from dp2ddp.source.files import SourceFile
@@ -154,6 +154,17 @@ class Program:
             definition = other.definition(call.node.func)
             if definition[1] is function if definition else is_method and bool(call.method):
                 yield other, call
+
+    def called(self, module: Module, called: ast.AST) -> tuple[Module, ast.AST] | None:
+        """The function of the program that a call runs; of a class, what makes its objects."""
+        definition = module.definition(called)
+        if definition is None or not isinstance(definition[1], ast.ClassDef):
+            return definition
+        kinds = self.lineage(*definition)
+        makers = (
+            (home, each) for home, kind in kinds for each in functions_of(kind) if each.name == "__init__"
+        )
+        return next(makers, None)
 
     def stands_under(
         self,

@@ -1,20 +1,21 @@
 """Which parts of a program can run when its script is started: what nothing names, nothing calls.
 
 A definition counts where code that can be reached says its name, whoever is meant by it: too much is reached, never
-too little. An import alone says nothing. Where names are looked up at run time, everything that may be meant counts.
+too little. An import alone says nothing, but it runs defaults, and bodies of classes. Where names are looked up at run
+time, everything that may be meant counts.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
+from dp2ddp.codemod.model.nodes import DEFINITIONS, defaults, is_main_guard
 from dp2ddp.source.parsing import nodes_in
 
 if TYPE_CHECKING:
@@ -65,15 +66,14 @@ class Reach:
             return False
         if module is self.program.entry:
             return True
-        top = _top_statement(module, node)
-        return not is_main_guard(top) and self._is_reached(module, top)
+        top = module.top_statement(node)
+        return not is_main_guard(top) and (not _waiting(module, node) or self._is_reached(module, top))
 
     def runs(self, module: Module, node: ast.AST) -> bool:
         """Whether a node can run, function by function: one whose name nobody says, never does."""
         if isinstance(node, ast.Module) or not self.holds(module, node):
             return isinstance(node, ast.Module)
-        around = [each for each in (node, *module.around(node)) if isinstance(each, DEFINITIONS)]
-        return all(self._may_be_called(module, each) for each in around if each is not node)
+        return all(self._may_be_called(module, each) for each in _waiting(module, node) if each is not node)
 
     def _is_reached(self, module: Module, statement: ast.stmt) -> bool:
         return (
@@ -127,6 +127,7 @@ class Reach:
             for statement in module.tree.body:
                 if isinstance(statement, DEFINITIONS) and not self._is_looked_up(module, statement):
                     waiting.setdefault(statement.name, []).append(statement)
+                    pending += _at_once(statement)
                 elif module is self.program.entry or not is_main_guard(statement):
                     pending.append(statement)
         names = set(self.program.starts)
@@ -183,7 +184,8 @@ class Reach:
 
 def _is_followed(module: Module, call: ast.Call) -> bool:
     """`import_module("models.resnet")`, whose name is written there."""
-    return module.name(call) is not None
+    key = module.module_key(call)
+    return key is not None and any(module.texts(key))
 
 
 def _files_as_values(module: Module) -> Iterator[str]:
@@ -204,6 +206,20 @@ def said(node: ast.AST) -> Iterator[str]:
             yield each.name.rpartition(".")[2]  # used under another name
 
 
-def _top_statement(module: Module, node: ast.AST) -> ast.stmt:
-    path: Iterable[ast.AST] = (node, *module.around(node))
-    return next(each for each in path if isinstance(module.parents.get(each), ast.Module))  # type: ignore[return-value]
+def _at_once(definition: Definition) -> Iterator[ast.AST]:
+    """What of a definition runs where it stands: defaults, and of a class its body."""
+    yield from defaults(definition).values()
+    for each in definition.body if isinstance(definition, ast.ClassDef) else ():
+        yield from _at_once(each) if isinstance(each, DEFINITIONS) else (each,)
+
+
+def _waiting(module: Module, node: ast.AST) -> list[Definition]:
+    """The definitions that somebody must name for a node to run: those around it, and itself."""
+    waiting, inner = [node] if isinstance(node, DEFINITIONS) else [], node
+    for parent in module.around(node):
+        if isinstance(parent, DEFINITIONS):
+            is_class = isinstance(parent, ast.ClassDef)
+            is_at_once = inner in parent.body if is_class else inner is parent.args  # type: ignore[union-attr]
+            waiting += [parent] if waiting or not is_at_once else []
+        inner = parent
+    return waiting

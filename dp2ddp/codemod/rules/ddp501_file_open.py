@@ -3,8 +3,8 @@
 `open(path, "w")` becomes `open_on_rank0(path, "w")`; other openers (gzip, zipfile) are called by
 `open_by_on_rank0`. A store that one process alone may write (h5py, sqlite3, lmdb, shelve, a memory map) is made by
 rank 0, if it is only written; it is a hazard if it is read as well. What is opened to be read stays as it is, and
-`h5py.File(path, "r+")` that is only read becomes `"r"`. A program that is started and heard at once
-(`os.popen(command).read()`) is rank 0's; one that goes on is a hazard.
+`h5py.File(path, "r+")` that is only read becomes `"r"`. A program that is started is rank 0's, and all ranks hear it:
+at once (`os.popen(command).read()`), or whenever they ask (`hold_on_rank0`).
 
 Every rank would write the same lines into one file, over each other.
 
@@ -46,6 +46,10 @@ class FileOpen(Rule):
             - free, _ = subprocess.Popen(words, stdout=subprocess.PIPE).communicate()
             + commit = ask_rank0(lambda: os.popen("git rev-parse HEAD").read()).strip()
             + free, _ = ask_rank0(lambda: subprocess.Popen(words, stdout=subprocess.PIPE).communicate())
+            - watcher = subprocess.Popen(["nvidia-smi"])
+            + watcher = hold_on_rank0(subprocess.Popen, ["nvidia-smi"])
+              if watcher.poll() is None:
+                  watcher.kill()
         """),
         diff("""
               import gzip
@@ -92,12 +96,6 @@ class FileOpen(Rule):
                 if "x" not in f:
                     f["x"] = compute()
         """),
-        flags("""
-            # subprocess.Popen: each rank would start the program
-            import subprocess
-            watcher = subprocess.Popen(["nvidia-smi"])
-            print(watcher.communicate())
-        """),
         Untouched("""
             import lmdb, os, sqlite3
             import numpy as np
@@ -116,6 +114,8 @@ class FileOpen(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _look_at(module, call)
+        for node, _ in handed_on(module, Does.START_PROGRAM):
+            yield hand_on(node, "hold_on_rank0", HEARS)
         for node, name in handed_on(module, Does.OPEN):
             if name == "builtins.open":
                 yield rename(node, "open_on_rank0", BECAUSE)
@@ -132,7 +132,7 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
         path = call.argument(0, "file")
         if path is None or not NOWHERE.fullmatch(module.text(path)):
             yield rename(call.node.func, "open_on_rank0", BECAUSE)
-    elif row is not None and kind in ALONE:
+    elif row is not None and kind in (Does.KEEP_STORE, Does.START_PROGRAM):
         yield _kept(module, call, row)
     elif kind is Does.OPEN and does(call.name) is None:
         yield Hazard(call.node, DERIVED.of(name=call.name, base=base_in_library(module, call.name)))
@@ -153,18 +153,16 @@ def _kept(module: Module, call: Call, row: FunctionRow) -> Finding:
         return Replace(heard, "ask_rank0(lambda: {it})", HEARS, {"it": heard}, helpers=("ask_rank0",))
     if call.name not in NO_OBJECTS and is_only_written(module, call.node):
         return call_by(call.node, "make_on_rank0", BECAUSE)
-    return Hazard(call.node, ALONE[row.does].of(name=call.name))
+    if row.does is Does.START_PROGRAM:
+        return call_by(call.node, "hold_on_rank0", HEARS)
+    return Hazard(call.node, ONE_WRITER.of(name=call.name))
 
 
-ASK = "let rank 0 do it by ask_rank0(function)"
-ALONE = {
-    Does.KEEP_STORE: Reason(
-        "one-writer", "{name}: one process alone can write what it opens", f"{ASK}, or open it to read only"
-    ),
-    Does.START_PROGRAM: Reason(
-        "program-of-each-rank", "{name}: each rank would start the program, and hear its own", ASK
-    ),
-}
+ONE_WRITER = Reason(
+    "one-writer",
+    "{name}: one process alone can write what it opens",
+    "let rank 0 do it by ask_rank0(function), or open it to read only",
+)
 DERIVED = Reason(
     "derived-opener", "{name} is derived from {base}, and may write", "open it by open(path, mode)"
 )

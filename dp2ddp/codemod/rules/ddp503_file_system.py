@@ -93,6 +93,11 @@ class FileSystem(Rule):
             import sys
             print("usage:", sys.argv[0])
         """),
+        notes("""
+            # a converted copy has a name of its own
+            import os, sys
+            name = os.path.basename(sys.modules["__main__"].__file__)
+        """),
         Untouched("""
             import json
             import logging
@@ -101,7 +106,7 @@ class FileSystem(Rule):
             from pathlib import Path
             here = os.path.dirname(os.path.realpath(__file__)), Path(__file__).resolve().parents[1], sys.argv[1]
             root = os.path.abspath(os.path.join(__file__, os.pardir))
-            files = os.listdir("data")
+            files = os.listdir("data"), os.path.basename(json.__file__)
             logging.basicConfig(level="INFO")
             json.dump(settings, file)
             file.write("a.png")
@@ -128,8 +133,13 @@ class FileSystem(Rule):
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:
-    """`__file__` of what is started, and `sys.argv[0]`; not where only its folder is asked for."""
-    nodes: list[ast.expr] = [*module.by_word.get("__file__", ())] if module is module.program.entry else []
+    """`__file__` of what is started (`__main__`), and `sys.argv[0]`; not where only its folder is asked for."""
+    is_started = module is module.program.entry
+    nodes: list[ast.expr] = [
+        each
+        for each in module.by_word.get("__file__", ())
+        if (module.name(each.value) == "__main__" if isinstance(each, ast.Attribute) else is_started)
+    ]
     for each in module.all(ast.Subscript):
         is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
         nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []

@@ -2,8 +2,9 @@
 
 `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
 `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
-(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. `import_module("wandb")` is put into
-one of both. The same for log files of `logging`, classes of the program that are derived from such, and writers of
+(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. `import_module("wandb")` and
+`sys.modules["wandb"]` are put into one of both; where the name is found out at run time, `held_if_it_reports` asks the
+module. The same for log files of `logging`, classes of the program that are derived from such, and writers of
 libraries (`cv2.VideoWriter`).
 
 Every rank would report a run of its own.
@@ -22,9 +23,10 @@ from functools import lru_cache
 from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
+from dp2ddp.codemod.looks.looked_up import module_names
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
-from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
@@ -47,7 +49,7 @@ OF_LEVELS = Reason(
 
 
 class Tracker(Rule):
-    nodes = ("BaseStatement", "Call")
+    nodes = ("BaseStatement", "Call", "Subscript")
     examples = (
         diff("""
               import importlib
@@ -76,6 +78,14 @@ class Tracker(Rule):
               run = wandb.init(config=args)
               wandb.log({"image": wandb.Image(x)})
               optimizer = SGD(parameters, lr=wandb.config.lr)
+        """),
+        diff("""
+              import importlib
+              import sys
+            - logs = [importlib.import_module(name) for name in ("wandb", "json")]
+            - sys.modules["wandb"].log({"loss": 1.0})
+            + logs = [held_if_it_reports(importlib.import_module(name)) for name in ("wandb", "json")]
+            + library_on_rank0(sys.modules["wandb"]).log({"loss": 1.0})
         """),
         flags("""
             # starts the training itself
@@ -114,7 +124,8 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
-            yield from _imported(module, call)
+        for node in module.nodes(ast.Call, ast.Subscript):
+            yield from _fetched(module, node)  # type: ignore[arg-type]
         for node in module.all(ast.ImportFrom):
             home = module.home_of(node)
             if node.names[0].name == "*" and _reports(module, home):
@@ -152,20 +163,32 @@ def _reports(module: Module, dotted: str) -> bool:
     return dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted)
 
 
-def _imported(module: Module, call: Call) -> Iterator[Finding]:
-    """A library that reports, where a call imports it: `import_module("wandb")`, `__import__("wandb").log`."""
-    if call.name not in IMPORTING or not _reports(module, module.name(call.node) or ""):
-        return
-    whole: ast.AST = call.node
+def _fetched(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Finding]:
+    """A library that reports, fetched by its name: `import_module("wandb")`, `sys.modules["wandb"].log`."""
+    key = module.module_key(node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else None
+    reports = [_reports(module, text) for text in module_names(module, key)] if key is not None else [False]
+    if any(reports) or not reports and _are_named(module.program):
+        helper = _helper_of(module, node) if reports and all(reports) else "held_if_it_reports"
+        yield Replace(node, f"{helper}({{it}})", BECAUSE, {"it": node}, helpers=(helper,))
+
+
+def _helper_of(module: Module, node: ast.expr) -> str:
+    whole: ast.AST = node
     while isinstance(parent := module.parents[whole], ast.Attribute):
         whole = parent
     match parent:
         case ast.Assign(targets=[ast.Name(id=name)]):
             is_read = _is_read(module, name)
         case _:
-            is_read = not is_only_written(module, call.node)
-    helper = "HeldByRank0" if is_read else "library_on_rank0"
-    yield Replace(call.node, f"{helper}({{it}})", BECAUSE, {"it": call.node}, helpers=(helper,))
+            is_read = not is_only_written(module, node)
+    return "HeldByRank0" if is_read else "library_on_rank0"
+
+
+@lru_cache(maxsize=1)
+def _are_named(program: Program) -> bool:
+    """Whether a text of the program is the name of a library that reports: `choices=["wandb", "json"]`."""
+    texts = (each.value for module in program.modules for each in module.all(ast.Constant))
+    return any(isinstance(text, str) and text.partition(".")[0] in TRACKING for text in texts)
 
 
 def _is_read(module: Module, name: str) -> bool:
@@ -176,8 +199,9 @@ def _is_read(module: Module, name: str) -> bool:
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
     """A library that reports, by the name that an import gives it."""
-    is_read = _is_read(module, name)
-    helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
+    is_read, uses = _is_read(module, name), module.by_word.get(name, ())
+    helper = "HeldByRank0" if is_read else "library_on_rank0"
+    last = last_import(module, {module.top_statement(use) for use in uses})
     may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
     code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
     is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)

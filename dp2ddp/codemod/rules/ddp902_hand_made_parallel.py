@@ -1,8 +1,9 @@
 """Say where a script drives several devices in a way that has no counterpart over the ranks.
 
 A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, and for classes that
-are looked up by a name (`getattr(nn, name)`) where a text of the project, or a file of settings beside it, names
-DataParallel as a value. A note for such a name where nothing names DataParallel, and nothing else wraps.
+are looked up by a name (`getattr(nn, name)`), or may be, where torch.nn itself is handed on (`build(nn, name)`), if a
+text of the project, or a file of settings beside it, names DataParallel as a value. A note where nothing names
+DataParallel, and nothing else wraps.
 
 One process drives several devices there. A rank has one device, and what such code does with the others is its own
 affair.
@@ -111,4 +112,4 @@ def _is_foreign(module: Module, call: Call) -> bool:
     is_function = "data_parallel" in last and "." in (call.name or "")
     if is_torchs or name in CLASSES or not (is_wrapper or is_function):
         return False
-    return module.definition(call.node.func) is None and not module.program.is_local(call.name)
+    return module.definition(call.node.func) is None
