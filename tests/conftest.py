@@ -61,7 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     present = cuda_devices() if needing else 0
     for item in needing:
         skip_without_devices(item, present)
-    if "PYTEST_XDIST_WORKER" in os.environ:  # what takes seconds first: at the end nobody waits for the others
+    if (
+        "PYTEST_XDIST_WORKER" in os.environ
+    ):  # what takes seconds first: at the end nobody waits for the others
         items.sort(key=lambda item: item.get_closest_marker("torchrun") is None)
 
 
