@@ -61,6 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     present = cuda_devices() if needing else 0
     for item in needing:
         skip_without_devices(item, present)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # what takes seconds first: at the end nobody waits for the others
+        items.sort(key=lambda item: not starts_ranks(item))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -77,12 +80,15 @@ def mark_quick(items: list[pytest.Item]) -> None:
     """`-m quick`: there, of each test that starts no ranks the first case."""
     seen: set[tuple[Path, str]] = set()
     for item in items:
-        ranks = any(item.get_closest_marker(mark) for mark in ("torchrun", "gpu", "slow"))
-        ranks = ranks or "server" in getattr(item, "fixturenames", ())
+        takes_long = starts_ranks(item) or item.get_closest_marker("gpu") or item.get_closest_marker("slow")
         test = (item.path, item.nodeid.partition("[")[0])
-        if item.path.relative_to(ROOT / "tests").parts[0] in QUICK and not ranks and test not in seen:
+        if item.path.relative_to(ROOT / "tests").parts[0] in QUICK and not takes_long and test not in seen:
             seen.add(test)
             item.add_marker(pytest.mark.quick)
+
+
+def starts_ranks(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("torchrun")) or "server" in getattr(item, "fixturenames", ())
 
 
 def is_all_wanted(config: pytest.Config) -> bool:
@@ -140,9 +146,10 @@ def environment_is_left_as_it_was() -> Iterator[None]:
     before = dict(os.environ)
     yield
     after = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(before)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    for name in changed:
+        os.environ.pop(name, None)
+    os.environ.update((name, before[name]) for name in changed & before.keys())
     changed -= OF_PYTEST | OF_TORCH | OF_SKLEARN
     assert not changed, f"the test left these variables changed: {sorted(changed)}"
 

@@ -38,6 +38,8 @@ import dp2ddp
 from dp2ddp.cli import COMMANDS
 from dp2ddp.cli._defaults import read_defaults
 from dp2ddp.review.settings import read_settings
+from dp2ddp.runtime.process.server import Server
+from tests.cli.forked import forked
 from tests.mutations.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -314,7 +316,7 @@ def shown(block: Block) -> Iterator[Shown]:
         for subject in dict.fromkeys(block.subject for block in all_blocks("console"))
     ],
 )
-def test_the_commands_say_what_the_page_shows(subject: Path, tmp_path: Path) -> None:
+def test_the_commands_say_what_the_page_shows(subject: Path, tmp_path: Path, server: Server) -> None:
     folder = tmp_path
     if subject.is_dir():
         shutil.copytree(subject, folder, dirs_exist_ok=True)
@@ -325,20 +327,25 @@ def test_the_commands_say_what_the_page_shows(subject: Path, tmp_path: Path) -> 
         if command.startswith("cd "):
             folder = folder / shlex.split(command)[1]
             continue
-        printed = stdout_of(command, folder)
+        printed = stdout_of(command, folder, server)
         found = pattern_of(lines).fullmatch(printed)
         assert found, f"$ {command}\n{printed}"
         for figure, today in zip(figures(lines), found.groups(), strict=True):
             assert printed_for.setdefault(figure, today) == today, f"$ {command}\n{printed}"
 
 
-def stdout_of(command: str, folder: Path) -> str:
+def stdout_of(command: str, folder: Path, server: Server) -> str:
+    """Of a command of ours in this process; a shell runs any other, as torchrun."""
+    if command.startswith("dp2ddp "):
+        said = forked(server, folder, *shlex.split(command)[1:])
+        assert said.exit_code in (0, 1), said.stderr  # 1: they differ
+        return said.stdout
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": programs, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     result = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, check=False
     )
-    assert result.returncode in (0, 1), result.stderr  # 1: they differ
+    assert result.returncode in (0, 1), result.stderr  # 1: files differ
     return result.stdout
 
 

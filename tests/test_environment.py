@@ -82,6 +82,7 @@ def test_development_tools_are_installed_for_the_tests_alone(
     asked: list[str] = []
     monkeypatch.setattr(environment, "STAMP", tmp_path / "stamp")
     monkeypatch.setattr(environment, "pip", lambda *what: asked.append(what[-1]))
+    monkeypatch.setattr(environment, "compile_packages", lambda: None)
     environment.fill()  # as examples/demo.py
     assert asked[-1] == f"{environment.ROOT}[verify]"
     assert not [what for what in asked if "[dev]" in what]

@@ -31,10 +31,7 @@ ONE_FORWARD = (  # programs that train nothing
 )
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
 QUICK = "seed_by_hand"  # that a real torchrun runs always
-FEW = {
-    "cifar_bn",
-    QUICK,
-}
+FEW = {"contrastive", QUICK}  # tests/living trains cifar_bn
 FORKED = (3, 4)  # devices, with --all; what a real torchrun adds is seen on two
 
 

@@ -74,17 +74,17 @@ class Definition:
     name: str
     node: ast.stmt
 
-    @property
+    @cached_property  # one of ours is asked by each conversion
     def names(self) -> list[str]:
         """What it says."""
         return list(dict.fromkeys(each.id for each in nodes_in(self.node) if type(each) is ast.Name))
 
-    @property
-    def imports(self) -> Iterator[ImportLine]:
+    @cached_property
+    def imports(self) -> tuple[ImportLine, ...]:
         """The imports behind its names; `import a.b` only where it says `a.b`."""
         text = self.template.positions.source(self.node)
         lines = (line for name in self.names for line in self.template.imports.get(name, ()))
-        return (line for line in lines if line.name or line.alias or line.module in text)
+        return tuple(line for line in lines if line.name or line.alias or line.module in text)
 
 
 class Template:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from dp2ddp.costs.readings import Timed, read
+from dp2ddp.runtime.process.server import Server
+from tests.ranks import run_program
 
 # each program is a child of one that has torch, and ends as the clock ends it, or by itself
 PROGRAM = """
@@ -66,11 +65,10 @@ for program in (on_and_on, four_steps, waits):
 
 
 @pytest.fixture(scope="module")
-def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Timed]:
-    folder = tmp_path_factory.mktemp("clock")
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=False
-    )
+def timed(tmp_path_factory: pytest.TempPathFactory, server: Server) -> dict[str, Timed]:
+    folder, program = tmp_path_factory.mktemp("clock"), tmp_path_factory.mktemp("program") / "programs.py"
+    program.write_text(PROGRAM)
+    result = run_program(server, folder, program, folder)
     assert result.returncode == 0, result.stderr
     return {found.name: read(found, range(1), Timed)[0] for found in folder.iterdir()}
 

@@ -111,6 +111,7 @@ def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Serve
         folder=folder,
         rows_by_rank=True,
         torchrun=False,
+        float32=port.answer == "same",  # what differs does so in doubles
         port=converted,
     )
     verdict = run_trial(subject, world, server, scratch, SILENT)

@@ -86,14 +86,14 @@ def test_what_does_not_train_on_ranks_as_it_is_is_an_error_that_says_why(
 
 
 def verdict(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, rows: int) -> Verdict:
-    """In float64, the judged run under torchrun."""
+    """In float64; its ranks are forked, not torchrun's."""
     pytest.importorskip("transformers")
     code, scratch = folder / "code", folder / "scratch"
     code.mkdir()
     scratch.mkdir()
     found = subject(code, monkeypatch, TRAINER.replace("ROWS", str(rows)))
     assert found.torchrun
-    return run_trial(replace(found, float32=False), 2, server, scratch, SILENT)
+    return run_trial(replace(found, torchrun=False, float32=False), 2, server, scratch, SILENT)
 
 
 def test_full_batches_train_the_same_and_the_files_of_the_library_s_start_do_not_decide(

@@ -18,21 +18,21 @@ from dp2ddp.trial.trial import run_trial
 
 pytestmark = pytest.mark.torchrun
 
-STEPS, LATE = 100, 90
+STEPS, LATE = 40, 34
 COMMON = f"""
 import sys, torch
 from torch import nn
 import torch.nn.functional as F
 torch.manual_seed(1)
 layers = [nn.Linear(6, 16)]
-for _ in range(2):
+for _ in range(3):
     layers += [nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 16)]
 net = nn.Sequential(*layers, nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
 data = torch.Generator().manual_seed(2)
 batches = [(torch.randn(12, 6, generator=data), torch.randint(3, (12,), generator=data)) for _ in range({STEPS})]
 late = {LATE}
 def optimizer_of(net):
-    return torch.optim.Adam(net.parameters(), lr=0.3)
+    return torch.optim.Adam(net.parameters(), lr=0.6)
 """
 DP = """
 net = nn.DataParallel(net.cuda())

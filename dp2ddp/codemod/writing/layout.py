@@ -84,14 +84,14 @@ class Printer(CodegenState):
 
     def before_codegen(self, node: cst.CSTNode) -> None:
         self.around.append(node)
-        if isinstance(node, cst.ParenthesizedWhitespace):
+        if type(node) is cst.ParenthesizedWhitespace:  # isinstance asks libcst's classes, which are slow to answer
             self._whitespace_at = len(self.tokens)
             if self.brackets and len(self.line) == len(self.brackets[-1].before) + 1:
                 self.brackets[-1].hangs = True
 
     def after_codegen(self, node: cst.CSTNode) -> None:
         self.around.pop()
-        if isinstance(node, cst.ParenthesizedWhitespace) and self.brackets:
+        if type(node) is cst.ParenthesizedWhitespace and self.brackets:
             text = "".join(self.tokens[self._whitespace_at :])
             self.lines_end(node, _LINE_START.split(text), self.brackets[-1])
 

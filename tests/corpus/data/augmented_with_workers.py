@@ -1,7 +1,7 @@
 # corpus: idioms = shuffle literal True; drop_last; nn.DataParallel; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; worker_init_fn; AverageMeter; manual adjust_learning_rate; .cuda()
 # corpus: worlds = 2 3 4
 # corpus: helpers = WholeBatchDDP Rank0Loader Rank0SamplerLoader
-# Fine-grained classification with random crops, flips and erasing, loaded by three workers.
+# Fine-grained classification with random crops, flips and erasing, loaded by two workers.
 import argparse
 import random
 
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 parser = argparse.ArgumentParser()
 parser.add_argument('--epochs', default=2, type=int)
 parser.add_argument('-b', '--batch-size', default=6, type=int)
-parser.add_argument('-j', '--workers', default=3, type=int)
+parser.add_argument('-j', '--workers', default=2, type=int)
 parser.add_argument('--lr', default=0.05, type=float)
 args = parser.parse_args()
 

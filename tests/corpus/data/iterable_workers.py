@@ -37,7 +37,7 @@ def init(worker_id):
     np.random.seed(SEED + worker_id)
 
 
-data = Shards(list(range(7)), batch=6)
+data = Shards(list(range(4)), batch=6)
 loader = DataLoader(data, batch_size=None, num_workers=2, worker_init_fn=init, collate_fn=lambda item: item)
 net = nn.DataParallel(nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))).cuda()
 opt = torch.optim.SGD(net.parameters(), lr=0.2)

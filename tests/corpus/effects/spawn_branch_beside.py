@@ -87,7 +87,7 @@ def main_worker(gpu, ngpus_per_node, args):
     sampler = DistributedSampler(data) if args.distributed else None
     loader = DataLoader(data, batch_size=batch_size, shuffle=(sampler is None), sampler=sampler)
     seen = 0
-    for epoch in range(3):
+    for epoch in range(2):
         if args.distributed:
             sampler.set_epoch(epoch)
         model.train()

@@ -58,7 +58,7 @@ def train(args):
     np.random.seed(5)
     torch.manual_seed(5)
     text = np.random.zipf(1.6, 300) % 20
-    data = [(int(text[i]), [int(text[i - 1]), int(text[i + 1])]) for i in range(1, 60)]
+    data = [(int(text[i]), [int(text[i - 1]), int(text[i + 1])]) for i in range(1, 36)]
     wc = np.bincount(text, minlength=20).astype(float)
     ws = np.clip(1 - np.sqrt(20. / np.maximum(wc, 1)), 0, 1)
     sgns = Word2Vec(20, args.e_dim)

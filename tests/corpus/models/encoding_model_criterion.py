@@ -71,7 +71,7 @@ class Trainer(object):
         self.criterion = DataParallelCriterion(SegLoss().cuda()).cuda()
         params = list(self.model.parameters()) + list(self.criterion.parameters())
         self.optimizer = torch.optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=1e-4)
-        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.5)
 
     def training(self, epoch):
         train_loss = 0.0
@@ -102,7 +102,7 @@ class Trainer(object):
 if __name__ == '__main__':
     torch.manual_seed(4)
     trainer = Trainer()
-    for epoch in range(3):
+    for epoch in range(2):
         trainer.training(epoch)
         trainer.validation()
     torch.save({'state_dict': trainer.model.module.state_dict()}, 'fcn.pth')

@@ -65,7 +65,7 @@ class Robust(ch.nn.Module):
 def main():
     ch.manual_seed(5)
     g = ch.Generator().manual_seed(5)
-    x, y = ch.rand(25, 2, 6, 6, generator=g), ch.randint(0, 3, (25,), generator=g)
+    x, y = ch.rand(15, 2, 6, 6, generator=g), ch.randint(0, 3, (15,), generator=g)
     loader = DataLoader(TensorDataset(x, y), batch_size=10, shuffle=True)
     nets = [make(Robust(), PARALLEL['dp']), make(Robust(), Wrapper), PARALLEL['dp1'](Robust().cuda()),
             make(Robust(), getattr(nn, 'DataParallel'), None, None)]

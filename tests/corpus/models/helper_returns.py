@@ -92,7 +92,7 @@ optimizer_G = torch.optim.Adam(itertools.chain(netG_A.parameters(), netG_B.param
 optimizer_D = torch.optim.Adam(itertools.chain(netD_A.parameters(), netD_B.parameters()), lr=2e-3,
                                betas=(0.5, 0.999), weight_decay=1e-3)
 g = torch.Generator().manual_seed(1)
-loader = DataLoader(TensorDataset(torch.rand(15, 1, 8, 8, generator=g), -torch.rand(15, 1, 8, 8, generator=g)),
+loader = DataLoader(TensorDataset(torch.rand(9, 1, 8, 8, generator=g), -torch.rand(9, 1, 8, 8, generator=g)),
                     batch_size=opt.batchSize, shuffle=True)
 if not os.path.exists(opt.checkpoints_dir):
     os.makedirs(opt.checkpoints_dir)

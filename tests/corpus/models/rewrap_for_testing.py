@@ -61,7 +61,7 @@ def train(args, raw):
     opt = torch.optim.SGD(raw.parameters(), lr=args.lr, momentum=args.momentum, weight_decay=1e-4)
     model = nn.DataParallel(raw, device_ids=args.ids).to(device)
     print("Let's use", torch.cuda.device_count(), "GPUs!")
-    train_loader = DataLoader(data(54, 0), batch_size=args.batch_size, shuffle=True)
+    train_loader = DataLoader(data(34, 0), batch_size=args.batch_size, shuffle=True)
     best = 0
     for epoch in range(args.epochs):
         model.module.set_bn_momentum(max(0.01, 0.1 * 0.5 ** epoch))

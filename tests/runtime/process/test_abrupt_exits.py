@@ -10,6 +10,7 @@ import pytest
 
 from dp2ddp.runtime.process.abrupt_exits import again
 from dp2ddp.runtime.process.run import Process, Run, watch
+from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import read_trace
 
@@ -35,7 +36,8 @@ print("not reached", flush=True)
 FAILING = "os.execvp('false', ['false'])"
 
 
-def train(folder: Path, ending: str) -> Run:
+def train(folder: Path, ending: str, server: Server | None = None) -> Run:
+    """In a process of its own, unless a server forks it."""
     script = folder / "train.py"
     script.write_text(TRAINING.format(ending=ending))
     stage = Stage(
@@ -47,8 +49,9 @@ def train(folder: Path, ending: str) -> Run:
         name="train.py",
         trace=str(folder / "trace"),
         capture=True,
+        real=False,
     )
-    return watch([Process(stage)], 60)[0]
+    return watch([server.start(stage) if server else Process(stage)], 60)[0]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +74,10 @@ def train(folder: Path, ending: str) -> Run:
         pytest.param("os.abort()", -signal.SIGABRT, id="abort", marks=pytest.mark.slow),
     ],
 )
-def test_the_record_is_whole_and_the_code_is_the_scripts(tmp_path: Path, ending: str, code: int) -> None:
-    run = train(tmp_path, ending)
+def test_the_record_is_whole_and_the_code_is_the_scripts(
+    tmp_path: Path, server: Server, ending: str, code: int
+) -> None:
+    run = train(tmp_path, ending, server)
     trace = read_trace(tmp_path / "trace", 0)
     assert run.codes == (code,)
     assert run.output(0).splitlines() == ["trained"]
@@ -83,11 +88,9 @@ def test_the_record_is_whole_and_the_code_is_the_scripts(tmp_path: Path, ending:
         assert run.failure.text == f"the script ended itself by signal {signal.Signals(-code).name}"
 
 
-def test_a_signal_that_the_script_handles_ends_nothing(tmp_path: Path) -> None:
-    run = train(
-        tmp_path,
-        "signal.signal(signal.SIGTERM, lambda *ignored: print('saved')); os.kill(os.getpid(), 15); sys.exit(5)",
-    )
+def test_a_signal_that_the_script_handles_ends_nothing(tmp_path: Path, server: Server) -> None:
+    handled = "signal.signal(signal.SIGTERM, lambda *ignored: print('saved')); os.kill(os.getpid(), 15); sys.exit(5)"
+    run = train(tmp_path, handled, server)
     assert run.codes == (5,)
     assert run.output(0).splitlines() == ["trained", "saved"]
 

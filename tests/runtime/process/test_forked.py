@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +46,7 @@ wait()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server() as server:
+    with Server({**environment(), "OMP_NUM_THREADS": "2"}) as server:
         yield server
 
 
@@ -109,44 +107,36 @@ def test_loader_workers_run_in_a_forked_rank(server: Server, tmp_path: Path) -> 
     assert run(server, tmp_path, code, mode="dp").output(0) == "10\n"
 
 
-def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
-    before = set(psutil.Process().children())
-    with Server() as server:
-        script = tmp_path / "train.py"
-        script.write_text("import time; time.sleep(600)")
-        stage = Stage(
-            script=str(script),
-            mode="dp",
-            world=2,
-            folder=str(tmp_path),
-            run_folder=str(tmp_path),
-            name="t",
-            real=False,
-        )
-        server.start(stage)
-        wait_until_started(tmp_path)
-        (own,) = set(psutil.Process().children()) - before
-        children = [own, *own.children(recursive=True)]
-        assert len(children) == 2
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert alive == []
-
-
-def test_a_run_is_ended_before_its_ranks_are_forked(tmp_path: Path) -> None:
+def test_a_run_is_ended_before_its_ranks_are_forked_and_nothing_is_left_of_a_closed_server(
+    tmp_path: Path,
+) -> None:
     """The server imports torch first; a rank has no status of its own by then, and must not run on."""
+    before = set(psutil.Process().children())
     with Server() as server:
         running = server.start(endless(tmp_path))
         running.kill()
         assert codes_at_the_end(running) == (None, None)  # ended by us
         assert not (tmp_path / "ran").exists()
+        (tmp_path / "another").mkdir()
+        server.start(endless(tmp_path / "another"))
+        until(lambda: len(list(tmp_path.glob("another/run/rank?.json"))) == 2)
+        (own,) = set(psutil.Process().children()) - before
+        children = [own, *own.children(recursive=True)]
+        assert len(children) == 3
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:
     """None: they run on."""
-    deadline = time.monotonic() + 60
-    while (codes := running.codes()) is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return codes
+    until(running.codes)
+    return running.codes()
 
 
 def endless(folder: Path) -> Stage:
@@ -188,17 +178,9 @@ def test_a_script_that_computes_for_longer_than_the_timeout_is_no_hang(
     assert (found.failure, found.output(0)) == (None, "tokenised\n")
 
 
-def test_ranks_have_as_many_threads_as_torchrun_gives_them(tmp_path: Path) -> None:
-    code = "import torch; print(torch.get_num_threads())"
-    variables = {**environment(), "OMP_NUM_THREADS": "2"}
-    with Server(variables) as server:
-        forked = run(server, tmp_path, code, mode="dp").output(0)
-    assert forked == subprocess.check_output([sys.executable, "-c", code], env=variables, text=True)
-
-
-def wait_until_started(run_folder: Path) -> None:
-    while not (run_folder / "rank0.json").exists():
-        time.sleep(0.05)
+def test_ranks_have_as_many_threads_as_torchrun_gives_them(server: Server, tmp_path: Path) -> None:
+    """By OMP_NUM_THREADS, as in any process that imports torch."""
+    assert run(server, tmp_path, "import torch; print(torch.get_num_threads())", mode="dp").output(0) == "2\n"
 
 
 def test_a_file_that_the_script_never_closed_is_complete(server: Server, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -127,15 +125,17 @@ def test_reading_leaves_the_links(scratch: Path, server: Server) -> None:
     assert (scratch / "linked").is_symlink()
 
 
-def test_what_is_opened_for_writing_is_noted(tmp_path: Path) -> None:
-    code = (
+def test_what_is_opened_for_writing_is_noted(tmp_path: Path, server: Server) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
         "from pathlib import Path\nfrom dp2ddp.runtime.process.writes import guard\n"
         "from dp2ddp.runtime.process.writes import Writes\n"
         "guard([Path('.')], Path('run/lock'), Writes(Path('run').absolute(), 1))\n"
         "import torch\nopen('a', 'w').close()\nopen('a').close()\nopen('b', 'a').close()\ntorch.save(1, 'c')"
     )
     (tmp_path / "run").mkdir()
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    ended = run_program(server, tmp_path, program)
+    assert ended.returncode == 0, ended.stderr
     found = {(Path(write.path).name, write.anew) for write in read_writes(tmp_path / "run", 1)}
     assert {("a", True), ("b", False), ("c", True)} <= found
     assert not any(name.startswith("rank1") for name, _ in found)
@@ -148,19 +148,21 @@ from dp2ddp.runtime.process.writes import guard
 
 os.chdir(sys.argv[1])
 guard([Path.cwd()], Path("../lock"))
-start = float(sys.argv[3])
+start = float(sys.argv[2])
 for number in range(100):
     time.sleep(max(0, start + number / 50 - 0.002 - time.time()))
     while time.time() < start + number / 50:
         pass
     with open(f"linked{number}/log", "a") as file:
-        file.write(f"{sys.argv[2]}\\n")
+        file.write(f"{os.environ['RANK']}\\n")
     with open(f"linked{number}/entry") as file:
         assert file.read() == "mine"
 """
 
 
-def test_ranks_that_open_one_folder_up_at_once_find_all_and_lose_nothing(tmp_path: Path) -> None:
+def test_ranks_that_open_one_folder_up_at_once_find_all_and_lose_nothing(
+    tmp_path: Path, server: Server
+) -> None:
     """Of 300 tries 76 ended in a FileNotFoundError of the script's own open()."""
     scratch = folder_of(tmp_path)
     for number in range(100):
@@ -168,12 +170,13 @@ def test_ranks_that_open_one_folder_up_at_once_find_all_and_lose_nothing(tmp_pat
         (tmp_path / "users" / f"folder{number}" / "entry").write_text("mine")
         (tmp_path / "users" / f"folder{number}" / "log").write_text("")
         (scratch / f"linked{number}").symlink_to(tmp_path / "users" / f"folder{number}")
-    start = str(
-        time.time() + 4
-    )  # torch is imported by then, on a machine that is not busy; else they just meet less
-    command = [sys.executable, "-c", RANKS, str(scratch)]
-    ranks = [subprocess.Popen([*command, str(rank), start]) for rank in range(3)]
-    assert [rank.wait() for rank in ranks] == [0, 0, 0]
+    program = tmp_path / "program.py"
+    program.write_text(RANKS)
+    start = (
+        time.time() + 1
+    )  # they are forked by then, on a machine that is not busy; else they just meet less
+    ended = run_program(server, tmp_path, program, scratch, str(start), ranks=3)
+    assert ended.returncode == 0, ended.stderr
     for number in range(100):
         lines = (scratch / f"linked{number}" / "log").read_text().splitlines()
         assert sorted(lines) == ["0", "1", "2"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +11,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from dp2ddp.runtime.process.server import Server
+from tests.ranks import run_program
+
 from .conftest import Install
 
 
 @pytest.mark.torchrun
-def test_a_hand_written_cuda_script_trains_on_two_ranks() -> None:
+def test_a_hand_written_cuda_script_trains_on_two_ranks(server: Server, tmp_path: Path) -> None:
     script = Path(__file__).with_name("hand_written_ddp.py")
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(script),
-    ]
-    done = subprocess.run(
-        launch, capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    done = run_program(server, tmp_path, script, ranks=2)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
         f"rank {rank} | {fact}"
