@@ -17,7 +17,7 @@ from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import OwnFile, literal, unmoved, values_of
+from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved, values_of
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -55,23 +55,39 @@ class Wrap:
     flow: Flow
     helper: str = ""
 
-    def means(self, node: ast.AST) -> bool:
-        """Whether a mention certainly is the wrapper."""
-        return self.flow.means(node, self.call.node)
-
     @property
     def model(self) -> ast.expr | None:
         return self.call.argument(0, "module")
 
-    def is_around(self, node: ast.AST) -> bool:
-        """Whether a mention certainly is the model inside, by the name that this has beside the wrapper."""
+    @property
+    def is_torchs(self) -> bool:
+        return (self.call.name or "").startswith("torch.")  # and none of apex, which sends no buffers
+
+    @cached_property
+    def mentions(self) -> set[ast.AST]:
+        """What certainly is the wrapper."""
+        return self.flow.spread(self.call.node)
+
+    @cached_property
+    def inside(self) -> set[ast.AST]:
+        """What certainly is the model inside: `wrapper.module`, and the name that it has beside the wrapper's."""
+        around = map(self.flow.module.parents.__getitem__, self.mentions)
+        begin = [*self._beside(), *(each for each in around if getattr(each, "attr", "") == "module")]
+        return self.flow.spread(*begin).union(begin)
+
+    def _beside(self) -> list[Mention]:
         model, file = unmoved(self.model), self.flow.file
-        if not isinstance(model, (ast.Name, ast.Attribute)) or not isinstance(node, type(model)):
-            return False
-        statement = self.flow.module.statement(self.call.node)  # `net = DistributedDataParallel(net)`
-        is_kept = all(self.flow.module.statement(each) is not statement for each in self.flow.stores(model))
-        is_same = file.text_of(node) == file.text_of(model) and file.variable(node) == file.variable(model)
-        return is_kept and is_same and self.flow.is_behind(node, self.call.node)
+        statement = self.flow.module.statement(self.call.node)
+        if not isinstance(model, (ast.Name, ast.Attribute)) or any(
+            self.flow.module.statement(each) is statement for each in self.flow.stores(model)
+        ):
+            return []  # `net = DistributedDataParallel(net)`
+        alike = (each for each in file.alike(model) if file.variable(each) == file.variable(model))
+        return [
+            each
+            for each in alike
+            if isinstance(each.ctx, ast.Load) and self.flow.is_behind(each, self.call.node)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +126,19 @@ class Loader:
     def certain_sampler(self) -> Call | None:
         """The one that it is given in every run: made in its call, or in a statement above it."""
         given = self.call.argument(3, "sampler")
-        certain = (each for each in self.samplers if each.node is given or self.flow.holds(given, each.node))
-        return next(certain, None)
+        return next(
+            (each for each in self.samplers if each.node is given or self._holds(given, each.node)), None
+        )
+
+    def _holds(self, given: ast.AST | None, sampler: ast.Call) -> bool:
+        file, parent = self.flow.file, self.flow.module.parents[sampler]
+        return (
+            isinstance(given, ast.Name)
+            and isinstance(parent, ast.Assign)
+            and self.flow.variable(sampler) == file.variable(given)
+            and self.flow.is_set_by(given, sampler)
+            and all(file.function_of(each) is file.function_of(given) for each in self.flow.stores(given))
+        )
 
     @cached_property
     def loops(self) -> list[Loop]:
@@ -144,8 +171,8 @@ class DDPScript:
 
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
-        self.flow = Flow(file)
         self.ranks = RankConditions(file)
+        self.flow = Flow(file, self.ranks)
 
     @cached_property
     def comments(self) -> Comments:
@@ -225,15 +252,18 @@ class DDPScript:
         foreign = filter(self._is_foreign, self.module.calls)
         return any(SETS_UP.search((call.name or "").rpartition(".")[2]) for call in foreign)
 
+    @cached_property
+    def _all_wraps(self) -> tuple[Wrap, ...]:
+        """Torch's wrappers, or of a script without these its helpers'."""
+        return self.wraps or self.whole_batch_wraps
+
     def wrap_of(self, node: ast.AST) -> Wrap | None:
-        """The wrapper that a mention certainly is: torch's, or of a script without that a helper's."""
-        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.means(node)), None)
+        """The wrapper that a mention certainly is."""
+        return next((wrap for wrap in self._all_wraps if node in wrap.mentions), None)
 
     def wrap_around(self, node: ast.AST) -> Wrap | None:
-        """The wrapper of a model that a mention certainly is: `wrapper.module`, or a name beside the wrapper's."""
-        if isinstance(node, ast.Attribute) and node.attr == "module":
-            return self.wrap_of(node.value)
-        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.is_around(node)), None)
+        """The wrapper of a model that a mention certainly is."""
+        return next((wrap for wrap in self._all_wraps if node in wrap.inside), None)
 
     @cached_property
     def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
@@ -282,7 +312,7 @@ class DDPScript:
     @cached_property
     def _wrapped_words(self) -> set[str]:
         """What wrappers, and the models inside, are called."""
-        wraps = self.wraps or self.whole_batch_wraps
+        wraps = self._all_wraps
         variables = (self.flow.variable(wrap.call.node) for wrap in wraps)
         models = (last_name(unmoved(wrap.model) or wrap.call.node) for wrap in wraps)
         return {word.lstrip(".") for word in (*(each[1] for each in variables if each), *models)} - {

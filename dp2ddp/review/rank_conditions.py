@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain, takewhile
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, last_name, places
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, last_name
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.own_file import OwnFile, Variable, literal
@@ -27,7 +27,7 @@ NAMES_RANK = re.compile(
 )
 # Words in a condition that may make it true on one rank only.
 PERHAPS_RANK = re.compile(
-    r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root",
+    r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root|ddp|parallel",
     re.IGNORECASE,
 )
 ONE_RANK = re.compile(
@@ -307,11 +307,10 @@ class RankConditions:
         for table in self.module.all(ast.Dict):
             yield from zip(map(_text, table.keys), table.values, strict=True)
         for function in self.module.all(ast.FunctionDef):
-            parameters = places(function)[isinstance(self.module.parents[function], ast.ClassDef) :]
             for site in self.file.sites_of(function):
                 call = self.module.parents[site]
-                values = call.args if isinstance(call, ast.Call) and call.func is site else []
-                yield from zip((each.arg for each in parameters), values, strict=False)
+                given = self.file.given(call, function) if getattr(call, "func", None) is site else []
+                yield from ((name, value) for (_, name), value in given)
 
     def _results(self) -> Iterator[tuple[str, ast.AST | None]]:
         """What functions and properties return, and by which conditions they decide."""

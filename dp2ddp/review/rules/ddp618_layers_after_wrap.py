@@ -47,7 +47,7 @@ class LayersAfterWrap(CheckRule):
             module = call.argument(0, "module")
             if module is None or not (call.name or "").endswith("SyncBatchNorm.convert_sync_batchnorm"):
                 continue
-            if any(wrap.means(module) or wrap.call.node is module for wrap in script.wraps):
+            if script.wrap_of(module) or any(wrap.call.node is module for wrap in script.wraps):
                 yield self.problem(call.node, what="new layers' buffers")
         if any(getattr(wrap.model, "attr", "") == "module" for wrap in script.wraps):
             return
