@@ -13,7 +13,7 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
@@ -62,6 +62,15 @@ class Wrap:
     @property
     def is_torchs(self) -> bool:
         return (self.call.name or "").startswith("torch.")  # and none of apex, which sends no buffers
+
+    @property
+    def name(self) -> str:
+        statement = self.flow.module.statement(self.call.node)
+        return (
+            self.flow.file.text_of(statement.targets[0])
+            if isinstance(statement, ast.Assign)
+            else "the wrapper"
+        )
 
     @cached_property
     def mentions(self) -> set[ast.AST]:
@@ -267,16 +276,30 @@ class DDPScript:
 
     @cached_property
     def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
-        """What `requires_grad` is set of, and to what: `x.requires_grad = value`, `x.requires_grad_(value)`."""
-        told: list[tuple[ast.expr, object]] = []
+        """What `requires_grad` is set of, and to what; by `freeze(net)`, too, where a function of the file does it."""
+        told: list[tuple[ast.expr, ast.expr]] = []
         for node in self.module.nodes(ast.Call, ast.Assign):
             match node:
                 case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
                     given = [*node.args, *(each.value for each in node.keywords)]
-                    told.append((owner, literal(given[0]) if given else True))
+                    told.append((owner, given[0] if given else ast.Constant(True)))
                 case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
-                    told.append((owner, literal(value)))
-        return tuple(told)
+                    told.append((owner, value))
+        return tuple((owner, literal(value)) for owner, value in all_from(told, self._told_by_calls))
+
+    def _told_by_calls(self, told: tuple[ast.expr, ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+        wholes = {
+            self.file.variable(each) for each in self.flow.wholes(told[0]) if isinstance(each, ast.Name)
+        }
+        function = self.file.function_of(told[0])
+        for call in self.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
+            given = dict(self.file.given(call, self.file.callee(call)))
+            default = defaults(function).get(last_name(told[1]), told[1])
+            told_here = given.get(self.file.variable(told[1]), default)
+            owners = [given[each] for each in wholes & given.keys()]
+            if isinstance(call.func, ast.Attribute) and (function, "self") in wholes:
+                owners += [call.func.value] if self.file.callee(call) is function else []
+            yield from ((owner, told_here) for owner in owners)
 
     def is_optimizer(self, node: ast.AST) -> bool:
         """Whether it may be an optimizer or a scheduler of torch's, which every rank has, for what all ranks train."""
