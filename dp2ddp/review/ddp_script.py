@@ -17,7 +17,7 @@ from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved, values_of
+from dp2ddp.review.own_file import Mention, OwnFile, inside, literal, unmoved, values_of
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -41,6 +41,7 @@ SETS_UP = re.compile(
 )
 REDUCES = re.compile(r"reduce|gather|metric|broadcast|synchronize")
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
+WEIGHTS = re.compile(r"param|buffer|weight|state_dict|\.data\b")
 STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 # Packages whose functions set no ranks up.
 KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
@@ -237,8 +238,21 @@ class DDPScript:
 
     @cached_property
     def sends_weights(self) -> bool:
-        """Whether anything in the file may send one rank's weights; no keyword: `broadcast_buffers=` sends none."""
-        return any(map(SENDS.search, self.module.by_word))
+        """Whether anything in the file may send one rank's weights: what is broadcast is of a model, or unknown."""
+        mentions = (
+            each for word, found in self.module.by_word.items() if SENDS.search(word) for each in found
+        )
+        return any(map(self._may_send_weights, mentions))
+
+    def _may_send_weights(self, function: ast.AST) -> bool:
+        call = self.module.parents[function]
+        given = values_of(call) if isinstance(call, ast.Call) else []
+        return not given or any(map(self._may_be_weights, given))
+
+    def _may_be_weights(self, value: ast.expr) -> bool:
+        values = self.flow.values(value)
+        is_model = not self._wrapped_words.isdisjoint(map(last_name, ast.walk(value)))
+        return not values or is_model or any(WEIGHTS.search(self.file.text_of(each)) for each in values)
 
     @cached_property
     def has_framework(self) -> bool:
@@ -273,6 +287,17 @@ class DDPScript:
     def wrap_around(self, node: ast.AST) -> Wrap | None:
         """The wrapper of a model that a mention certainly is."""
         return next((wrap for wrap in self._all_wraps if node in wrap.inside), None)
+
+    def is_over(self, node: ast.AST) -> bool:
+        """Whether the training is over at a node: no model is run behind it, but by the one rank that comes to it."""
+        models = {each for wrap in self._all_wraps for each in (*wrap.mentions, *wrap.inside)}
+        parts = all_from(self.flow.later(node), self._run_by_several)
+        later = (each for part in parts for each in ast.walk(part) if each in models)
+        return self.flow.trains_in(self.module.tree) and all(self.ranks.at(each).are_one for each in later)
+
+    def _run_by_several(self, part: ast.AST) -> Iterator[ast.AST]:
+        calls = (each for each in inside(part, ast.Call) if not self.ranks.at(each).are_one)
+        return filter(None, map(self.file.callee, calls))
 
     @cached_property
     def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:

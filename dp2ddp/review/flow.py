@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name, stored_names
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
 from dp2ddp.review.rank_conditions import RankConditions
 
@@ -54,6 +54,10 @@ class Flow:
     def stores(self, node: ast.AST) -> list[Mention]:
         """Where the variable of a mention is assigned to."""
         return self.file.mentions(self.file.variable(node), ast.Store, ast.Del)
+
+    def _within(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands in, within its function."""
+        return takewhile(lambda each: not isinstance(each, FUNCTIONS), self.module.around(node))
 
     # --- what a mention means
 
@@ -163,7 +167,7 @@ class Flow:
     def _choices(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
         """The conditions around a node in its function, and whether it stands where they are true."""
         inner = node
-        for parent in takewhile(lambda each: not isinstance(each, FUNCTIONS), self.module.around(node)):
+        for parent in self._within(node):
             match parent:
                 case ast.If(body=body):
                     yield parent, inner in body
@@ -183,6 +187,21 @@ class Flow:
             for choice, holds in self._choices(node)
             if choice not in made and (self.file.text_of(choice.test), holds) not in tests
         )
+
+    def later(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What may run behind a node: what follows it, the loops around it, and the same where its function is called.
+
+        The whole file, where nothing of it calls the function.
+        """
+        for place in all_from([node], self._called_at):
+            yield from [place] if isinstance(place, ast.Module) else ()
+            for parent in (place, *self._within(place)):
+                yield from self.module.behind(parent) if isinstance(parent, ast.stmt) else ()
+                yield from [parent] if isinstance(parent, LOOPS) else ()
+
+    def _called_at(self, node: ast.AST) -> Sequence[ast.AST]:
+        function = self.file.function_of(node)
+        return [] if isinstance(function, ast.Module) else self.file.sites_of(function) or [self.module.tree]
 
     def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
         """The statement of a node, and those behind it that read what it makes (or names), and so on."""
