@@ -39,12 +39,15 @@ SETS_UP = re.compile(
     r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
     re.IGNORECASE,
 )
-REDUCES = re.compile(r"reduce|gather|metric|broadcast|synchronize")
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 WEIGHTS = re.compile(r"param|buffer|weight|state_dict|\.data\b")
+OPTIMIZERS = re.compile(r"torch\.optim\.|torch\.(cuda\.)?amp\.(\w+\.)*GradScaler$")
 STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
-# Packages whose functions set no ranks up.
-KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
+# Packages whose functions set no ranks up, and bring nothing of theirs together.
+KNOWN = {
+    *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
+    *words("tqdm wandb mlflow neptune loguru rich matplotlib pandas scipy sklearn tensorboardX"),
+}
 TAKE_A_LOADER = ("builtins.", "tqdm.")
 
 
@@ -105,6 +108,7 @@ class Loop:
     """A loop over a loader: its own, or of a function that gets the loader."""
 
     node: ast.For
+    site: ast.AST | None  # the call of its function that hands the loader to it
     trains: bool
     repeats: bool  # whether it stands in another loop
 
@@ -153,11 +157,17 @@ class Loader:
     @cached_property
     def loops(self) -> list[Loop]:
         loops = self.flow.loops_over(self.call.node)
-        return [Loop(node, self.flow.trains_in(node), self.flow.repeats(use)) for node, use in loops]
+        return [Loop(node, site, self.flow.trains_in(node), repeats) for node, site, repeats in loops]
 
     @property
     def trains(self) -> bool:
         return any(loop.trains for loop in self.loops)
+
+    @property
+    def shares(self) -> list[Loop]:
+        """The loops in which each rank sees its share alone."""
+        count = self.sampler.argument(1, "num_replicas") if self.sampler else ast.Constant(1)
+        return self.loops if 1 not in map(literal, self.flow.values(count)) else []
 
     @property
     def stays_here(self) -> bool:
@@ -232,11 +242,6 @@ class DDPScript:
         return tuple(call for call, word in words if "seed" in word)
 
     @cached_property
-    def may_reduce(self) -> bool:
-        """Whether anything in the file may bring numbers of ranks together, by whatever name."""
-        return any(map(REDUCES.search, self.file.names))
-
-    @cached_property
     def sends_weights(self) -> bool:
         """Whether anything in the file may send one rank's weights: what is broadcast is of a model, or unknown."""
         mentions = (
@@ -264,16 +269,16 @@ class DDPScript:
         """Whether this file itself wraps a model, and leaves the rest to nobody but torch."""
         return bool(self.wraps) and not self.has_framework
 
-    def _is_foreign(self, call: Call) -> bool:
-        """Whether a function of another file is called, that is of no library we know."""
-        name = call.name or "builtins"
+    def is_foreign(self, name: str | None) -> bool:
+        """Whether a name is of another file, that is of no library we know."""
+        name = name or "builtins"
         return name.split(".")[0] not in KNOWN and not self.module.program.is_local(name)
 
     @cached_property
     def sets_up_elsewhere(self) -> bool:
         """Whether a function of another file may set ranks up, or mute them: `utils.init_distributed_mode(args)`."""
-        foreign = filter(self._is_foreign, self.module.calls)
-        return any(SETS_UP.search((call.name or "").rpartition(".")[2]) for call in foreign)
+        foreign = (call.name or "" for call in self.module.calls if self.is_foreign(call.name))
+        return any(SETS_UP.search(name.rpartition(".")[2]) for name in foreign)
 
     @cached_property
     def _all_wraps(self) -> tuple[Wrap, ...]:
@@ -327,9 +332,9 @@ class DDPScript:
             yield from ((owner, told_here) for owner in owners)
 
     def is_optimizer(self, node: ast.AST) -> bool:
-        """Whether it may be an optimizer or a scheduler of torch's, which every rank has, for what all ranks train."""
+        """Whether it may be an optimizer, a scheduler or a scaler of torch's, which every rank has, for what all train."""
         made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
-        own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
+        own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
         return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
 
     def _is_used_by_all(self, maker: ast.Call) -> bool:
@@ -400,7 +405,7 @@ class DDPScript:
 
     def _starts_ranks(self, call: Call) -> bool:
         """Whether a function of another file, not of our helpers, may make a process group."""
-        is_foreign = self._is_foreign(call) and call not in self.helper_calls
+        is_foreign = self.is_foreign(call.name) and call not in self.helper_calls
         return is_foreign and STARTS_RANKS.search(call.name or "") is not None
 
 

@@ -39,12 +39,14 @@ class Flow:
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
-        """The expressions that a name may stand for, wherever they come from; itself if it is no name."""
-        if not isinstance(node, ast.expr):
-            return []
-        found: list[ast.AST] = [each for _, each in self.module.program.flow.origins(self.module, node)]
-        is_unknown = found == [node] and isinstance(node, (ast.Name, ast.Attribute))
-        return [] if is_unknown else found
+        """The expressions that a name may stand for, wherever they come from, without names that nobody gives a value."""
+        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
+        found = (each for _, each in origins)
+        return [
+            each
+            for each in found
+            if not isinstance(each, (ast.Name, ast.Attribute)) or self.module.name(each)
+        ]
 
     def uses(self, value: ast.AST) -> list[Mention]:
         """Where the variable that an expression is assigned to is read."""
@@ -258,19 +260,38 @@ class Flow:
 
     # --- loops
 
-    def loops_over(self, value: ast.Call) -> Iterator[tuple[ast.For, ast.AST]]:
-        """The loops that run through a value, by its name or a parameter that it is handed to; where it is read."""
-        for use in (value, *(use for use in self.uses(value) if self.may_mean(use, value))):
-            yield from ((loop, use) for each in (use, *self.received(use)) if (loop := self.loop_over(each)))
+    def loops_over(self, value: ast.AST) -> Iterator[tuple[ast.For, ast.AST | None, bool]]:
+        """The loops that run through a value, by whatever name, or in functions that get it.
 
-    def loop_over(self, use: ast.AST) -> ast.For | None:
-        """`for ... in use`, `for ... in enumerate(tqdm(use))`."""
-        inner, parent = use, self.module.parents[use]
-        while isinstance(parent, ast.Call) and inner in parent.args:
-            inner, parent = parent, self.module.parents[parent]
-        return parent if isinstance(parent, ast.For) and inner is parent.iter else None
+        With each the call that hands it to the loop's function, and whether that loop stands in another one.
+        """
+        pending: list[tuple[ast.AST, ast.AST | None, bool]] = [(value, None, False)]
+        seen: set[ast.AST] = set()
+        while pending:
+            use, site, is_repeated = pending.pop()
+            if use in seen:
+                continue
+            seen.add(use)
+            whole, is_repeated = self._iterated(use), is_repeated or self._repeats(use)
+            loop = self.module.parents[whole]
+            if isinstance(loop, ast.For) and whole is loop.iter:
+                yield loop, site, is_repeated
+            named = (each for each in self.uses(whole) if self.may_mean(each, whole))
+            pending += [(each, site, is_repeated) for each in named]
+            call = self.module.enclosing(use, ast.Call, ast.stmt)
+            pending += [(each, call, is_repeated) for each in self.received(use)]
 
-    def repeats(self, use: ast.AST) -> bool:
+    def _iterated(self, use: ast.AST) -> ast.AST:
+        """`enumerate(tqdm(use))`: what a loop goes through, unless a function of the file gets it."""
+        whole, parent = use, self.module.parents[use]
+        while isinstance(parent, ast.keyword) or isinstance(parent, ast.Call) and whole is not parent.func:
+            function = self.file.callee(parent) if isinstance(parent, ast.Call) else None
+            if function and function.name != "__init__":
+                break
+            whole, parent = parent, self.module.parents[parent]
+        return whole
+
+    def _repeats(self, use: ast.AST) -> bool:
         """Whether a use stands in a loop that is not the loop over it, here or where its function is called."""
         inner = use
         for parent in self.module.around(use):
