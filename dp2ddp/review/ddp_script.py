@@ -332,7 +332,7 @@ class DDPScript:
             yield from ((owner, told_here) for owner in owners)
 
     def is_optimizer(self, node: ast.AST) -> bool:
-        """Whether it may be an optimizer, a scheduler or a scaler of torch's, which every rank has, for what all train."""
+        """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""
         made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
         own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
         return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)

@@ -39,7 +39,7 @@ class Flow:
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
-        """The expressions that a name may stand for, wherever they come from, without names that nobody gives a value."""
+        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
         origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
         found = (each for _, each in origins)
         return [

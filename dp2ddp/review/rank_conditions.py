@@ -122,8 +122,12 @@ class RankConditions:
         )
 
     def has_rank(self, expression: ast.AST) -> bool:
-        """Whether the number of a rank stands in an expression, for certain."""
-        return any(map(self.is_rank, ast.walk(expression)))
+        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
+        return any(self.is_rank(each) or self._is_made_of_rank(each) for each in ast.walk(expression))
+
+    def _is_made_of_rank(self, name: ast.AST) -> bool:
+        made = self.file.values(name) if isinstance(name, ast.Name) else []
+        return bool(made) and all(value and any(map(self.is_rank, ast.walk(value))) for value in made)
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
