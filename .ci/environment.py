@@ -102,7 +102,9 @@ def pip(*what: str) -> None:
 
 def compile_packages() -> None:
     """On all processors; pip compiles one file after the other, of 16,000. Some are for another Python: no matter."""
-    code = "import compileall, sysconfig as s; compileall.compile_dir(s.get_path('purelib'), quiet=2, workers=0)"
+    code = (
+        "import compileall, sysconfig as s; compileall.compile_dir(s.get_path('purelib'), quiet=2, workers=0)"
+    )
     subprocess.call([str(PYTHON), "-c", code])
 
 

@@ -13,11 +13,11 @@ from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import OwnFile, literal, unmoved, values_of
+from dp2ddp.review.own_file import Mention, OwnFile, inside, literal, unmoved, values_of
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -39,11 +39,15 @@ SETS_UP = re.compile(
     r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
     re.IGNORECASE,
 )
-REDUCES = re.compile(r"reduce|gather|metric|broadcast|synchronize")
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
+WEIGHTS = re.compile(r"param|buffer|weight|state_dict|\.data\b")
+OPTIMIZERS = re.compile(r"torch\.optim\.|torch\.(cuda\.)?amp\.(\w+\.)*GradScaler$")
 STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
-# Packages whose functions set no ranks up.
-KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
+# Packages whose functions set no ranks up, and bring nothing of theirs together.
+KNOWN = {
+    *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
+    *words("tqdm wandb mlflow neptune loguru rich matplotlib pandas scipy sklearn tensorboardX"),
+}
 TAKE_A_LOADER = ("builtins.", "tqdm.")
 
 
@@ -55,23 +59,48 @@ class Wrap:
     flow: Flow
     helper: str = ""
 
-    def means(self, node: ast.AST) -> bool:
-        """Whether a mention certainly is the wrapper."""
-        return self.flow.means(node, self.call.node)
-
     @property
     def model(self) -> ast.expr | None:
         return self.call.argument(0, "module")
 
-    def is_around(self, node: ast.AST) -> bool:
-        """Whether a mention certainly is the model inside, by the name that this has beside the wrapper."""
+    @property
+    def is_torchs(self) -> bool:
+        return (self.call.name or "").startswith("torch.")  # and none of apex, which sends no buffers
+
+    @property
+    def name(self) -> str:
+        statement = self.flow.module.statement(self.call.node)
+        return (
+            self.flow.file.text_of(statement.targets[0])
+            if isinstance(statement, ast.Assign)
+            else "the wrapper"
+        )
+
+    @cached_property
+    def mentions(self) -> set[ast.AST]:
+        """What certainly is the wrapper."""
+        return self.flow.spread(self.call.node)
+
+    @cached_property
+    def inside(self) -> set[ast.AST]:
+        """What certainly is the model inside: `wrapper.module`, and the name that it has beside the wrapper's."""
+        around = map(self.flow.module.parents.__getitem__, self.mentions)
+        begin = [*self._beside(), *(each for each in around if getattr(each, "attr", "") == "module")]
+        return self.flow.spread(*begin).union(begin)
+
+    def _beside(self) -> list[Mention]:
         model, file = unmoved(self.model), self.flow.file
-        if not isinstance(model, (ast.Name, ast.Attribute)) or not isinstance(node, type(model)):
-            return False
-        statement = self.flow.module.statement(self.call.node)  # `net = DistributedDataParallel(net)`
-        is_kept = all(self.flow.module.statement(each) is not statement for each in self.flow.stores(model))
-        is_same = file.text_of(node) == file.text_of(model) and file.variable(node) == file.variable(model)
-        return is_kept and is_same and self.flow.is_behind(node, self.call.node)
+        statement = self.flow.module.statement(self.call.node)
+        if not isinstance(model, (ast.Name, ast.Attribute)) or any(
+            self.flow.module.statement(each) is statement for each in self.flow.stores(model)
+        ):
+            return []  # `net = DistributedDataParallel(net)`
+        alike = (each for each in file.alike(model) if file.variable(each) == file.variable(model))
+        return [
+            each
+            for each in alike
+            if isinstance(each.ctx, ast.Load) and self.flow.is_behind(each, self.call.node)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +108,7 @@ class Loop:
     """A loop over a loader: its own, or of a function that gets the loader."""
 
     node: ast.For
+    site: ast.AST | None  # the call of its function that hands the loader to it
     trains: bool
     repeats: bool  # whether it stands in another loop
 
@@ -110,17 +140,34 @@ class Loader:
     def certain_sampler(self) -> Call | None:
         """The one that it is given in every run: made in its call, or in a statement above it."""
         given = self.call.argument(3, "sampler")
-        certain = (each for each in self.samplers if each.node is given or self.flow.holds(given, each.node))
-        return next(certain, None)
+        return next(
+            (each for each in self.samplers if each.node is given or self._holds(given, each.node)), None
+        )
+
+    def _holds(self, given: ast.AST | None, sampler: ast.Call) -> bool:
+        file, parent = self.flow.file, self.flow.module.parents[sampler]
+        return (
+            isinstance(given, ast.Name)
+            and isinstance(parent, ast.Assign)
+            and self.flow.variable(sampler) == file.variable(given)
+            and self.flow.is_set_by(given, sampler)
+            and all(file.function_of(each) is file.function_of(given) for each in self.flow.stores(given))
+        )
 
     @cached_property
     def loops(self) -> list[Loop]:
         loops = self.flow.loops_over(self.call.node)
-        return [Loop(node, self.flow.trains_in(node), self.flow.repeats(use)) for node, use in loops]
+        return [Loop(node, site, self.flow.trains_in(node), repeats) for node, site, repeats in loops]
 
     @property
     def trains(self) -> bool:
         return any(loop.trains for loop in self.loops)
+
+    @property
+    def shares(self) -> list[Loop]:
+        """The loops in which each rank sees its share alone."""
+        count = self.sampler.argument(1, "num_replicas") if self.sampler else ast.Constant(1)
+        return self.loops if 1 not in map(literal, self.flow.values(count)) else []
 
     @property
     def stays_here(self) -> bool:
@@ -144,8 +191,8 @@ class DDPScript:
 
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
-        self.flow = Flow(file)
         self.ranks = RankConditions(file)
+        self.flow = Flow(file, self.ranks)
 
     @cached_property
     def comments(self) -> Comments:
@@ -195,14 +242,22 @@ class DDPScript:
         return tuple(call for call, word in words if "seed" in word)
 
     @cached_property
-    def may_reduce(self) -> bool:
-        """Whether anything in the file may bring numbers of ranks together, by whatever name."""
-        return any(map(REDUCES.search, self.file.names))
-
-    @cached_property
     def sends_weights(self) -> bool:
-        """Whether anything in the file may send one rank's weights; no keyword: `broadcast_buffers=` sends none."""
-        return any(map(SENDS.search, self.module.by_word))
+        """Whether anything in the file may send one rank's weights: what is broadcast is of a model, or unknown."""
+        mentions = (
+            each for word, found in self.module.by_word.items() if SENDS.search(word) for each in found
+        )
+        return any(map(self._may_send_weights, mentions))
+
+    def _may_send_weights(self, function: ast.AST) -> bool:
+        call = self.module.parents[function]
+        given = values_of(call) if isinstance(call, ast.Call) else []
+        return not given or any(map(self._may_be_weights, given))
+
+    def _may_be_weights(self, value: ast.expr) -> bool:
+        values = self.flow.values(value)
+        is_model = not self._wrapped_words.isdisjoint(map(last_name, ast.walk(value)))
+        return not values or is_model or any(WEIGHTS.search(self.file.text_of(each)) for each in values)
 
     @cached_property
     def has_framework(self) -> bool:
@@ -214,44 +269,72 @@ class DDPScript:
         """Whether this file itself wraps a model, and leaves the rest to nobody but torch."""
         return bool(self.wraps) and not self.has_framework
 
-    def _is_foreign(self, call: Call) -> bool:
-        """Whether a function of another file is called, that is of no library we know."""
-        name = call.name or "builtins"
+    def is_foreign(self, name: str | None) -> bool:
+        """Whether a name is of another file, that is of no library we know."""
+        name = name or "builtins"
         return name.split(".")[0] not in KNOWN and not self.module.program.is_local(name)
 
     @cached_property
     def sets_up_elsewhere(self) -> bool:
         """Whether a function of another file may set ranks up, or mute them: `utils.init_distributed_mode(args)`."""
-        foreign = filter(self._is_foreign, self.module.calls)
-        return any(SETS_UP.search((call.name or "").rpartition(".")[2]) for call in foreign)
+        foreign = (call.name or "" for call in self.module.calls if self.is_foreign(call.name))
+        return any(SETS_UP.search(name.rpartition(".")[2]) for name in foreign)
+
+    @cached_property
+    def _all_wraps(self) -> tuple[Wrap, ...]:
+        """Torch's wrappers, or of a script without these its helpers'."""
+        return self.wraps or self.whole_batch_wraps
 
     def wrap_of(self, node: ast.AST) -> Wrap | None:
-        """The wrapper that a mention certainly is: torch's, or of a script without that a helper's."""
-        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.means(node)), None)
+        """The wrapper that a mention certainly is."""
+        return next((wrap for wrap in self._all_wraps if node in wrap.mentions), None)
 
     def wrap_around(self, node: ast.AST) -> Wrap | None:
-        """The wrapper of a model that a mention certainly is: `wrapper.module`, or a name beside the wrapper's."""
-        if isinstance(node, ast.Attribute) and node.attr == "module":
-            return self.wrap_of(node.value)
-        return next((wrap for wrap in self.wraps or self.whole_batch_wraps if wrap.is_around(node)), None)
+        """The wrapper of a model that a mention certainly is."""
+        return next((wrap for wrap in self._all_wraps if node in wrap.inside), None)
+
+    def is_over(self, node: ast.AST) -> bool:
+        """Whether the training is over at a node: no model is run behind it, but by the one rank that comes to it."""
+        models = {each for wrap in self._all_wraps for each in (*wrap.mentions, *wrap.inside)}
+        parts = all_from(self.flow.later(node), self._run_by_several)
+        later = (each for part in parts for each in ast.walk(part) if each in models)
+        return self.flow.trains_in(self.module.tree) and all(self.ranks.at(each).are_one for each in later)
+
+    def _run_by_several(self, part: ast.AST) -> Iterator[ast.AST]:
+        calls = (each for each in inside(part, ast.Call) if not self.ranks.at(each).are_one)
+        return filter(None, map(self.file.callee, calls))
 
     @cached_property
     def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
-        """What `requires_grad` is set of, and to what: `x.requires_grad = value`, `x.requires_grad_(value)`."""
-        told: list[tuple[ast.expr, object]] = []
+        """What `requires_grad` is set of, and to what; by `freeze(net)`, too, where a function of the file does it."""
+        told: list[tuple[ast.expr, ast.expr]] = []
         for node in self.module.nodes(ast.Call, ast.Assign):
             match node:
                 case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
                     given = [*node.args, *(each.value for each in node.keywords)]
-                    told.append((owner, literal(given[0]) if given else True))
+                    told.append((owner, given[0] if given else ast.Constant(True)))
                 case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
-                    told.append((owner, literal(value)))
-        return tuple(told)
+                    told.append((owner, value))
+        return tuple((owner, literal(value)) for owner, value in all_from(told, self._told_by_calls))
+
+    def _told_by_calls(self, told: tuple[ast.expr, ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+        wholes = {
+            self.file.variable(each) for each in self.flow.wholes(told[0]) if isinstance(each, ast.Name)
+        }
+        function = self.file.function_of(told[0])
+        for call in self.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
+            given = dict(self.file.given(call, self.file.callee(call)))
+            default = defaults(function).get(last_name(told[1]), told[1])
+            told_here = given.get(self.file.variable(told[1]), default)
+            owners = [given[each] for each in wholes & given.keys()]
+            if isinstance(call.func, ast.Attribute) and (function, "self") in wholes:
+                owners += [call.func.value] if self.file.callee(call) is function else []
+            yield from ((owner, told_here) for owner in owners)
 
     def is_optimizer(self, node: ast.AST) -> bool:
-        """Whether it may be an optimizer or a scheduler of torch's, which every rank has, for what all ranks train."""
+        """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""
         made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
-        own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
+        own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
         return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
 
     def _is_used_by_all(self, maker: ast.Call) -> bool:
@@ -282,7 +365,7 @@ class DDPScript:
     @cached_property
     def _wrapped_words(self) -> set[str]:
         """What wrappers, and the models inside, are called."""
-        wraps = self.wraps or self.whole_batch_wraps
+        wraps = self._all_wraps
         variables = (self.flow.variable(wrap.call.node) for wrap in wraps)
         models = (last_name(unmoved(wrap.model) or wrap.call.node) for wrap in wraps)
         return {word.lstrip(".") for word in (*(each[1] for each in variables if each), *models)} - {
@@ -322,7 +405,7 @@ class DDPScript:
 
     def _starts_ranks(self, call: Call) -> bool:
         """Whether a function of another file, not of our helpers, may make a process group."""
-        is_foreign = self._is_foreign(call) and call not in self.helper_calls
+        is_foreign = self.is_foreign(call.name) and call not in self.helper_calls
         return is_foreign and STARTS_RANKS.search(call.name or "") is not None
 
 

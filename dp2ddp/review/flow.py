@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, handed, stored_names
-from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name, stored_names
+from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
+from dp2ddp.review.rank_conditions import RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
 LISTS = re.compile("(?:named_)?(?:parameters|modules|children)")
@@ -17,8 +19,8 @@ OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
 class Flow:
     """Values, and the mentions of their variables."""
 
-    def __init__(self, file: OwnFile) -> None:
-        self.file, self.module = file, file.module
+    def __init__(self, file: OwnFile, ranks: RankConditions) -> None:
+        self.file, self.module, self.ranks = file, file.module, ranks
 
     def variable(self, value: ast.AST) -> Variable | None:
         """The variable that an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
@@ -26,19 +28,25 @@ class Flow:
             case ast.Attribute(attr="to" | "cuda" | "train") as method:
                 call = self.module.parents.get(method)
                 return self.variable(call) if isinstance(call, ast.Call) else None
-            case ast.IfExp() as choice:
-                return self.variable(choice)
+            case ast.IfExp(body=body, orelse=other) as choice:
+                inside = {
+                    getattr(each, "value", None) for each in (body, other) if last_name(each) == "module"
+                }
+                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in inside if each)
+                return None if is_past else self.variable(choice)  # `net.module if distributed else net`
             case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
                 return self.file.variable(target)
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
-        """The expressions that a name may stand for, wherever they come from; itself if it is no name."""
-        if not isinstance(node, ast.expr):
-            return []
-        found: list[ast.AST] = [each for _, each in self.module.program.flow.origins(self.module, node)]
-        is_unknown = found == [node] and isinstance(node, (ast.Name, ast.Attribute))
-        return [] if is_unknown else found
+        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
+        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
+        found = (each for _, each in origins)
+        return [
+            each
+            for each in found
+            if not isinstance(each, (ast.Name, ast.Attribute)) or self.module.name(each)
+        ]
 
     def uses(self, value: ast.AST) -> list[Mention]:
         """Where the variable that an expression is assigned to is read."""
@@ -49,22 +57,29 @@ class Flow:
         """Where the variable of a mention is assigned to."""
         return self.file.mentions(self.file.variable(node), ast.Store, ast.Del)
 
+    def _within(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands in, within its function."""
+        return takewhile(lambda each: not isinstance(each, FUNCTIONS), self.module.around(node))
+
+    # --- what a mention means
+
+    def spread(self, *values: ast.AST) -> set[ast.AST]:
+        """What certainly means one of these values: its name behind it, other names for it, parameters that get it."""
+        return set(all_from(values, self._means_next)).difference(values)
+
+    def _means_next(self, value: ast.AST) -> Iterator[ast.AST]:
+        yield from (use for use in self.uses(value) if self.means(use, value))
+        for use in self.received(value):
+            is_same = not any(store.lineno < use.lineno for store in self.stores(use))
+            if is_same and self._holds_where(use, value):
+                yield use
+
     def means(self, node: ast.AST, value: ast.AST) -> bool:
         """Whether a mention certainly means a value, since it comes behind it in the same flow."""
         return (
             isinstance(node, (ast.Name, ast.Attribute))
             and self.variable(value) == self.file.variable(node)
             and self.is_behind(node, value)
-        )
-
-    def holds(self, name: ast.AST | None, value: ast.AST) -> bool:
-        """Whether a name certainly means the value that a statement above it gave it, under no condition."""
-        return (
-            isinstance(name, ast.Name)
-            and isinstance(self.module.parents[value], ast.Assign)
-            and self.variable(value) == self.file.variable(name)
-            and self.comes_after(name, value)
-            and all(self.file.function_of(each) is self.file.function_of(name) for each in self.stores(name))
         )
 
     def may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
@@ -76,32 +91,71 @@ class Flow:
         home = self._class_of(use)
         has_own = home is not maker and any(self._class_of(each) is home for each in others)
         is_attribute = isinstance(use, ast.Attribute)
-        return not (is_attribute and has_own) and not any(self.comes_after(use, other) for other in others)
+        return not (is_attribute and has_own) and not any(self.is_set_by(use, each) for each in others)
 
-    def is_behind(self, node: ast.AST, maker: ast.AST) -> bool:
-        """Whether a node is reached only behind another one, and its variable is the same still."""
-        return self.comes_after(node, maker) or self._is_set_by_init(node, maker)
+    def is_set_by(self, use: Mention, store: ast.AST) -> bool:
+        """Whether a statement above a mention, under no condition, has certainly given it what it means."""
+        is_beside = self.file.function_of(use) is self.file.function_of(store)
+        return (
+            is_beside
+            and self.module.statement(store) in self._above(use)
+            and self._stays(use, store, self.stores(use))
+        )
 
-    def comes_after(self, node: ast.AST, maker: ast.AST) -> bool:
-        """The same, where both stand in one function."""
-        statement = self.module.statement(maker)
-        if self.file.function_of(node) is not self.file.function_of(maker):
+    def _stays(self, use: Mention, maker: ast.AST, stores: list[Mention]) -> bool:
+        """Whether no other statement between them gives a mention something else."""
+        first, own = self.module.statement(maker), self.module.statement(use)  # `x = f(x)` reads first
+        return not any(
+            first.lineno < each.lineno <= use.lineno and self.module.statement(each) is not own
+            for each in stores
+        )
+
+    def is_behind(self, node: Mention, maker: ast.AST) -> bool:
+        """Whether a mention is reached only behind another node, and its variable is the same still.
+
+        A condition around that node is taken to hold, as `if distributed:` does on ranks.
+        """
+        if not (self._comes_behind(node, maker) or self._is_set_by_init(node, maker)):
             return False
-        is_behind = any(
-            statement in self.file.block_before(each)
-            for each in (node, *self.module.around(node))
-            if isinstance(each, ast.stmt)
-        )
-        return is_behind and not any(
-            statement.lineno < store.lineno <= getattr(node, "lineno", 0)
-            and self.module.statement(store) is not self.module.statement(node)  # `x = f(x)` reads first
-            for store in self.stores(node)
-        )
+        function, end = self.file.function_of(maker), self.module.statement(maker).lineno
+        unmet, is_choice = self._unmet(maker)
+        stores = [each for each in self.stores(node) if unmet.isdisjoint(self.module.around(each))]
+        if is_choice and len(stores) < len(self.stores(node)):
+            return False  # one of several wrappers
+        if self.file.function_of(node) is function:
+            is_same = self._stays(node, maker, stores)
+        else:
+            is_same = all(self.file.function_of(each) is function and each.lineno <= end for each in stores)
+        return is_same and self._holds_where(node, maker)
+
+    def _unmet(self, maker: ast.AST) -> tuple[set[ast.AST], bool]:
+        """What runs where the conditions around a node do not hold, and whether one of these asks for no rank."""
+        choices = [choice for choice, _ in self._choices(maker)]
+        unmet: set[ast.AST] = {each for choice in choices for each in self.file.other_branch(choice, maker)}
+        return unmet, not all(self.ranks.may_ask(choice.test) for choice in choices)
+
+    def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether a node is reached only behind another one, where it stands or where its function is called."""
+        function = self.file.function_of(node)
+        if function is self.file.function_of(maker):
+            return not self._above(node).isdisjoint(self._levels(maker))
+        sites = [] if function in seen or self._class_of(node) else self.file.sites_of(function)
+        return bool(sites) and all(self._comes_behind(each, maker, seen | {function}) for each in sites)
+
+    def _above(self, node: ast.AST) -> set[ast.stmt]:
+        """The statements above a node in its block, and in the blocks around."""
+        around = (each for each in (node, *self.module.around(node)) if isinstance(each, ast.stmt))
+        return {above for each in around for above in self.file.block_before(each)}
+
+    def _levels(self, maker: ast.AST) -> list[ast.stmt]:
+        """The statement of a node, and those around it that run it under a condition at most."""
+        statement = self.module.statement(maker)
+        around = takewhile(lambda each: isinstance(each, (ast.If, ast.With)), self.module.around(statement))
+        return [statement, *around]  # type: ignore[list-item]
 
     def _is_set_by_init(self, node: ast.AST, maker: ast.AST) -> bool:
-        """Whether `self.model` was wrapped at the end of all that `__init__` makes of it, in the class of the node."""
+        """Whether `self.model` is set by `__init__`, in the class of the node, and not in a loop or the like."""
         init, own = self.file.function_of(maker), self._class_of(maker)
-        statement = self.module.statement(maker)
         return (
             isinstance(node, ast.Attribute)
             and isinstance(init, NAMED_FUNCTIONS)
@@ -109,12 +163,47 @@ class Flow:
             and own is not None
             and own is self._class_of(node)
             and self.file.function_of(node) is not init
-            and statement in init.body
-            and all(
-                self.file.function_of(store) is init and store.lineno <= statement.lineno
-                for store in self.stores(node)
-            )
+            and not set(init.body).isdisjoint(self._levels(maker))
         )
+
+    def _choices(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
+        """The conditions around a node in its function, and whether it stands where they are true."""
+        inner = node
+        for parent in self._within(node):
+            match parent:
+                case ast.If(body=body):
+                    yield parent, inner in body
+                case ast.IfExp(body=other) if inner is not parent.test:
+                    yield parent, inner is other
+            inner = parent
+
+    def _holds_where(self, node: Mention, maker: ast.AST) -> bool:
+        """Whether what was made, on ranks, is there where a mention stands: not under `if not distributed:`."""
+        made = dict(self._choices(maker))
+        tests = {(self.file.text_of(choice.test), holds) for choice, holds in made.items()}
+        words = {last_name(each) for choice in made for each in ast.walk(choice.test)} - {"", *SETTINGS}
+        words.add(last_name(node))  # `isinstance(net, DistributedDataParallel)`
+        return not any(
+            any(last_name(each) in words for each in ast.walk(choice.test))
+            or (self.ranks.may_ask(choice.test) and not self.ranks.chooses(choice.test))
+            for choice, holds in self._choices(node)
+            if choice not in made and (self.file.text_of(choice.test), holds) not in tests
+        )
+
+    def later(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What may run behind a node: what follows it, the loops around it, and the same where its function is called.
+
+        The whole file, where nothing of it calls the function.
+        """
+        for place in all_from([node], self._called_at):
+            yield from [place] if isinstance(place, ast.Module) else ()
+            for parent in (place, *self._within(place)):
+                yield from self.module.behind(parent) if isinstance(parent, ast.stmt) else ()
+                yield from [parent] if isinstance(parent, LOOPS) else ()
+
+    def _called_at(self, node: ast.AST) -> Sequence[ast.AST]:
+        function = self.file.function_of(node)
+        return [] if isinstance(function, ast.Module) else self.file.sites_of(function) or [self.module.tree]
 
     def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
         """The statement of a node, and those behind it that read what it makes (or names), and so on."""
@@ -139,18 +228,13 @@ class Flow:
     def _class_of(self, node: ast.AST) -> ast.ClassDef | None:
         return self.module.enclosing(node, ast.ClassDef)
 
-    def received(self, call: ast.Call, given: ast.AST) -> list[ast.Name]:
-        """Where a function of the file, that a call hands something to, names its parameter of it."""
-        function = self.file.definition(call.func)
-        if not isinstance(function, NAMED_FUNCTIONS):
-            return []
-        own = (each for each, value in handed(call) if value is given)
-        taken = filter(None, (self.module.parameter(function, call, each) for each in own))
-        mentions = (each for name in taken for each in self.module.by_word.get(name.arg, ()))
+    def received(self, value: ast.AST) -> list[Mention]:
+        """Where a function of the file, that is called with a value, names its parameter of it."""
+        call = next((each for each in self.module.around(value) if not isinstance(each, ast.keyword)), None)
+        function = self.file.callee(call) if isinstance(call, ast.Call) else None
+        given = self.file.given(call, function) if call else []
         return [
-            each
-            for each in mentions
-            if isinstance(each, ast.Name) and self.file.function_of(each) is function
+            use for variable, each in given if each is value for use in self.file.mentions(variable, ast.Load)
         ]
 
     def wholes(self, part: ast.AST | None) -> Iterator[ast.AST]:
@@ -176,21 +260,38 @@ class Flow:
 
     # --- loops
 
-    def loops_over(self, value: ast.Call) -> Iterator[tuple[ast.For, ast.AST]]:
-        """The loops that run through a value, by its name or a parameter that it is handed to; where it is read."""
-        for use in (value, *(use for use in self.uses(value) if self.may_mean(use, value))):
-            parent = self.module.enclosing(use, ast.Call, ast.stmt)
-            inner = self.received(parent, use) if isinstance(parent, ast.Call) else []
-            yield from ((loop, use) for each in (use, *inner) if (loop := self.loop_over(each)))
+    def loops_over(self, value: ast.AST) -> Iterator[tuple[ast.For, ast.AST | None, bool]]:
+        """The loops that run through a value, by whatever name, or in functions that get it.
 
-    def loop_over(self, use: ast.AST) -> ast.For | None:
-        """`for ... in use`, `for ... in enumerate(tqdm(use))`."""
-        inner, parent = use, self.module.parents[use]
-        while isinstance(parent, ast.Call) and inner in parent.args:
-            inner, parent = parent, self.module.parents[parent]
-        return parent if isinstance(parent, ast.For) and inner is parent.iter else None
+        With each the call that hands it to the loop's function, and whether that loop stands in another one.
+        """
+        pending: list[tuple[ast.AST, ast.AST | None, bool]] = [(value, None, False)]
+        seen: set[ast.AST] = set()
+        while pending:
+            use, site, is_repeated = pending.pop()
+            if use in seen:
+                continue
+            seen.add(use)
+            whole, is_repeated = self._iterated(use), is_repeated or self._repeats(use)
+            loop = self.module.parents[whole]
+            if isinstance(loop, ast.For) and whole is loop.iter:
+                yield loop, site, is_repeated
+            named = (each for each in self.uses(whole) if self.may_mean(each, whole))
+            pending += [(each, site, is_repeated) for each in named]
+            call = self.module.enclosing(use, ast.Call, ast.stmt)
+            pending += [(each, call, is_repeated) for each in self.received(use)]
 
-    def repeats(self, use: ast.AST) -> bool:
+    def _iterated(self, use: ast.AST) -> ast.AST:
+        """`enumerate(tqdm(use))`: what a loop goes through, unless a function of the file gets it."""
+        whole, parent = use, self.module.parents[use]
+        while isinstance(parent, ast.keyword) or isinstance(parent, ast.Call) and whole is not parent.func:
+            function = self.file.callee(parent) if isinstance(parent, ast.Call) else None
+            if function and function.name != "__init__":
+                break
+            whole, parent = parent, self.module.parents[parent]
+        return whole
+
+    def _repeats(self, use: ast.AST) -> bool:
         """Whether a use stands in a loop that is not the loop over it, here or where its function is called."""
         inner = use
         for parent in self.module.around(use):
@@ -213,8 +314,12 @@ class Flow:
                 return True
         return False
 
+    def runs(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node, and the functions of the file that are called in it, and so on."""
+        return all_from([node], lambda each: filter(None, map(self.file.callee, inside(each, ast.Call))))
+
     def trains_in(self, node: ast.AST) -> bool:
         """Whether something is differentiated inside a node, or in a function of the file that is called there."""
-        called = (self.file.definition(call.func) for call in inside(node, ast.Call))
-        bodies = [node, *(each for each in called if isinstance(each, NAMED_FUNCTIONS))]
-        return any(each.attr == "backward" for body in bodies for each in inside(body, ast.Attribute))
+        return any(
+            each.attr == "backward" for body in self.runs(node) for each in inside(body, ast.Attribute)
+        )

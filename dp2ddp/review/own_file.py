@@ -11,7 +11,15 @@ from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call, Node
-from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, places
+from dp2ddp.codemod.model.nodes import (
+    DEFINITIONS,
+    FUNCTIONS,
+    LOOPS,
+    NAMED_FUNCTIONS,
+    functions_of,
+    handed,
+    places,
+)
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.source.files import SourceFile
@@ -27,6 +35,7 @@ SPAWNS = words(
 )
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
+Named = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class OwnFile:
@@ -175,14 +184,12 @@ class OwnFile:
     # --- calls of its functions
 
     def sites_of(self, function: ast.AST) -> list[Mention]:
-        """Where a function of this file is called or handed on (`mp.spawn(main_worker)`)."""
+        """Where a function of this file is called or handed on (`mp.spawn(main_worker)`), or may be."""
         if not isinstance(function, NAMED_FUNCTIONS):
             return []
         owner = self.module.parents[function]
         if not isinstance(owner, ast.ClassDef) or function.name == "__init__":
-            defined = owner if isinstance(owner, ast.ClassDef) else function
-            names = self._read(defined.name, ast.Name)
-            return [each for each in names if self.definition(each) is defined]
+            return self.mentions_of(owner if isinstance(owner, ast.ClassDef) else function)
         if (
             function.name.startswith("__")
             or len(self.module.program.methods_named.get(function.name, ())) > 1
@@ -191,9 +198,43 @@ class OwnFile:
         # `torch.save` is no method of the file's own
         return [each for each in self._read(function.name, ast.Attribute) if self.module.name(each) is None]
 
+    def mentions_of(self, definition: ast.AST) -> list[Mention]:
+        """Where a function or class of this file is named."""
+        names = self._read(getattr(definition, "name", ""), ast.Name)
+        return [each for each in names if self.definition(each) is definition]
+
     def _read(self, word: str, kind: type[Mention]) -> list[Mention]:
         words = self.module.by_word.get(word, ())
         return [each for each in words if isinstance(each, kind) and isinstance(each.ctx, ast.Load)]
+
+    def callee(self, call: ast.Call) -> Named | None:
+        """The function of this file that a call runs for certain: by its name, of a class `__init__`, of `x.step` the
+        method where `x` is `self`, or is made here.
+        """
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="self") as owner, attr=name):
+                kinds: list[ast.AST | None] = [self.module.enclosing(owner, ast.ClassDef)]
+            case ast.Attribute(value=owner, attr=name):
+                made = self.module.program.flow.origins(self.module, owner)
+                kinds = [
+                    self.definition(each.func) if isinstance(each, ast.Call) else None for _, each in made
+                ]
+            case function:
+                found, name = self.definition(function), "__init__"
+                if isinstance(found, NAMED_FUNCTIONS):
+                    return found
+                kinds = [found]
+        lineage = self.module.program.lineage(self.module, kinds[0] if len(set(kinds)) == 1 else None)
+        methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
+        return next(methods, None)
+
+    def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:
+        """The parameters of a function of this file, with what a call gives them."""
+        if not isinstance(call, ast.Call) or not isinstance(function, NAMED_FUNCTIONS):
+            return []
+        given = ((self.module.parameter(function, call, each), value) for each, value in handed(call))
+        one = ((taken, value) for taken, value in given if taken and taken is not function.args.vararg)
+        return [((function, taken.arg), value) for taken, value in one]
 
     @cached_property
     def spawns(self) -> tuple[Call, ...]:

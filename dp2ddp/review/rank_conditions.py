@@ -27,7 +27,7 @@ NAMES_RANK = re.compile(
 )
 # Words in a condition that may make it true on one rank only.
 PERHAPS_RANK = re.compile(
-    r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root",
+    r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root|ddp|parallel",
     re.IGNORECASE,
 )
 ONE_RANK = re.compile(
@@ -51,7 +51,8 @@ SAYS_WHERE = ("device", "device_ids", "output_device")
 class Ranks:
     """The ranks that come to a place; where neither is true, nobody knows."""
 
-    condition: ast.If | None = None  # by which one rank (of a node) comes, within its function
+    condition: ast.If | None = None  # by which one rank (of a node) comes
+    place: ast.AST | None = None  # what stands under it: the node, or the call of its function
     are_some: bool = False  # a condition asks for a rank
     are_all: bool = False
 
@@ -71,12 +72,18 @@ class RankConditions:
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
         if node not in self._known:
+            self._known[node] = Ranks()  # of itself, in a circle of calls
             self._known[node] = self._find(node)
         return self._known[node]
 
     def _find(self, node: ast.AST) -> Ranks:
         if condition := self._one_rank_condition(node):
-            return Ranks(condition)
+            return Ranks(condition, node)
+        sites = self.file.sites_of(self.file.function_of(node))
+        calls = [each for each in map(self.module.parents.get, sites) if isinstance(each, ast.Call)]
+        callers = [self.at(each) for each in calls if each.func in sites]
+        if sites and len(callers) == len(sites) and all(each.are_one for each in callers):
+            return callers[0]
         if any(self.may_ask(each.test) for each in self.file.around(node, ast.If)):
             return Ranks(are_some=True)
         return Ranks(are_all=self._on_all_ranks(node, set()))
@@ -115,8 +122,12 @@ class RankConditions:
         )
 
     def has_rank(self, expression: ast.AST) -> bool:
-        """Whether the number of a rank stands in an expression, for certain."""
-        return any(map(self.is_rank, ast.walk(expression)))
+        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
+        return any(self.is_rank(each) or self._is_made_of_rank(each) for each in ast.walk(expression))
+
+    def _is_made_of_rank(self, name: ast.AST) -> bool:
+        made = self.file.values(name) if isinstance(name, ast.Name) else []
+        return bool(made) and all(value and any(map(self.is_rank, ast.walk(value))) for value in made)
 
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
@@ -220,7 +231,9 @@ class RankConditions:
         sites = self.file.sites_of(function)
         if any(map(self._is_handed_to_helper, sites)):  # `run_on_rank0(save, net)`
             return False
-        return bool(sites) and all(self._on_all_ranks(site, seen) for site in sites)
+        owner = self.module.parents[function]  # a hook that one rank has
+        made = self.file.mentions_of(owner) if isinstance(owner, ast.ClassDef) else []
+        return bool(sites) and all(self._on_all_ranks(each, seen) for each in (*sites, *made))
 
     def _is_handed_to_helper(self, site: ast.AST) -> bool:
         call = self.module.parents[site]
@@ -309,8 +322,8 @@ class RankConditions:
         for function in self.module.all(ast.FunctionDef):
             for site in self.file.sites_of(function):
                 call = self.module.parents[site]
-                values = call.args if isinstance(call, ast.Call) and call.func is site else []
-                yield from zip((each.arg for each in self.module.taken(function)), values, strict=False)
+                given = self.file.given(call, function) if getattr(call, "func", None) is site else []
+                yield from ((name, value) for (_, name), value in given)
 
     def _results(self) -> Iterator[tuple[str, ast.AST | None]]:
         """What functions and properties return, and by which conditions they decide."""

@@ -202,7 +202,16 @@ PLANTED = {  # what in a converted script is replaced, by what, and what is foun
         r"    if torch.distributed.get_rank() == 0:\n        \1",
         {"DDP608"},
     ),
-    "weights that one rank loads": (END, f"{ONE}model.load_state_dict(torch.load('last.pt'))\n", {"DDP617"}),
+    "weights that one rank loads": (
+        END,
+        f"{ONE}model.load_state_dict(torch.load('last.pt'))\nmodel(x)\n",
+        {"DDP617"},
+    ),
+    "weights that one rank loads at the end": (
+        END,
+        f"{ONE}model.load_state_dict(torch.load('last.pt'))\n",
+        set(),
+    ),
     "a tracker on every rank": (END, "import wandb\nwandb.init(project='cifar')\n", {"DDP606"}),
     "a rank in a variable of torchrun": (
         END,

@@ -84,7 +84,9 @@ class Printer(CodegenState):
 
     def before_codegen(self, node: cst.CSTNode) -> None:
         self.around.append(node)
-        if type(node) is cst.ParenthesizedWhitespace:  # isinstance asks libcst's classes, which are slow to answer
+        if (
+            type(node) is cst.ParenthesizedWhitespace
+        ):  # isinstance asks libcst's classes, which are slow to answer
             self._whitespace_at = len(self.tokens)
             if self.brackets and len(self.line) == len(self.brackets[-1].before) + 1:
                 self.brackets[-1].hangs = True

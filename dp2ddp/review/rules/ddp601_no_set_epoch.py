@@ -6,8 +6,8 @@ anywhere in it.
 The sampler draws its order from `seed + epoch`, and `epoch` stays 0 until somebody sets it. So all epochs have one
 order, and a rank sees the same share of the data again and again, in the same batches.
 
-Silent where the sampler or its loader leaves the file (returned, handed to a function of another file), and where a
-framework owns the loop.
+Silent where the sampler or its loader leaves the file (returned, handed to a function of another file), where it is
+made anew with a seed in each round, and where a framework owns the loop.
 
 https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
 """
@@ -36,6 +36,7 @@ class NoSetEpoch(CheckRule):
         for loader in script.loaders:
             if loader.sampler is None or not any(loop.trains and loop.repeats for loop in loader.loops):
                 continue
-            shuffle = loader.sampler.argument(3, "shuffle")
-            if loader.stays_here and (shuffle is None or literal(shuffle) is True):
+            shuffle, seed = loader.sampler.argument(3, "shuffle"), loader.sampler.argument(4, "seed")
+            is_made_anew = seed is not None and script.file.loop_around(loader.sampler.node) is not None
+            if loader.stays_here and not is_made_anew and (shuffle is None or literal(shuffle) is True):
                 yield self.problem(loader.sampler.node)

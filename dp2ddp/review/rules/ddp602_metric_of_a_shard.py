@@ -15,6 +15,7 @@ https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI
 import ast
 
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected, inside
+from dp2ddp.review.own_numbers import OwnNumbers
 
 
 class MetricOfAShard(CheckRule):
@@ -33,19 +34,12 @@ class MetricOfAShard(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if script.has_framework or script.may_reduce:
-            return
-        loops = (loop for loader in script.loaders if loader.sampler for loop in loader.loops)
-        for loop in loops:
-            added = next(filter(_adds_up, ast.walk(loop.node)), None)
+        loops = (loop for loader in script.loaders for loop in loader.shares)
+        for loop in loops if not script.has_framework else ():
+            numbers = OwnNumbers(script, loop)
+            added = (each for each in inside(loop.node, ast.AugAssign) if each.value in numbers.nodes)
+            first = next((each for each in added if script.flow.is_without_gradient(each)), None)
             # one that trains as well runs over another loader to evaluate
-            if added is not None and not loop.trains and script.flow.is_without_gradient(added):
-                yield self.problem(added)
+            if first is not None and not loop.trains and not numbers.are_joined:
+                yield self.problem(first)
                 return
-
-
-def _adds_up(node: ast.AST) -> bool:
-    """`correct += hits`, and not `step += 1` or a time."""
-    if not isinstance(node, ast.AugAssign) or isinstance(node.value, ast.Constant):
-        return False
-    return not any("time" in inner.id for inner in inside(node, ast.Name))

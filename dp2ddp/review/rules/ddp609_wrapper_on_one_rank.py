@@ -56,7 +56,7 @@ def _one_waits(script: DDPScript, wrap: Wrap, call: ast.Call, run: ast.Call, men
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
     has_buffers = script.file.names_module("torchvision.models") or script.file.says(HAS_BUFFERS)
-    return has_buffers or not script.flow.is_without_gradient(run)
+    return wrap.is_torchs and has_buffers or not script.flow.is_without_gradient(run)
 
 
 def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, mention: ast.AST) -> bool:
@@ -67,7 +67,7 @@ def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, mention
 
 def _runs(script: DDPScript, call: ast.Call, wrapper: ast.expr) -> Iterator[ast.Call]:
     """A call of the wrapper itself, or where a function of the file calls the parameter that it is handed as."""
-    for mention in (wrapper, *script.flow.received(call, wrapper)):
+    for mention in (wrapper, *script.flow.received(wrapper)):
         match script.module.parents[mention]:
             case ast.Call(func=function) as run if function is mention:
                 yield run

@@ -11,6 +11,7 @@ Silent where CUDA_VISIBLE_DEVICES is written, a device has a number anywhere, or
 https://github.com/pytorch/pytorch/issues/50921, https://github.com/NVIDIA/apex/issues/222.
 """
 
+import ast
 import re
 
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal
@@ -36,16 +37,22 @@ class NoSetDevice(CheckRule):
         if any(script.file.calls_of("torch.cuda.device")):
             return
         moves = [call for call in script.module.calls if call.method in ("cuda", "to")]
-        current = [call for call in moves if _is_current_device(call)]
-        if current and not any(map(_has_number, moves)):
+        current = [call for call in moves if _words(script, call) & {"", "cuda"}]
+        if current and all(_words(script, call) <= {"", "cuda", "cpu"} for call in moves):
             yield self.problem(current[0].node)
 
 
-def _is_current_device(call: Call) -> bool:
-    return call.method == "cuda" and not call.node.args or literal(call.argument(0, "device")) == "cuda"
+def _words(script: DDPScript, move: Call) -> set[object]:
+    """What `.to("cuda")` says, or what a name there may stand for; "" for `.cuda()`, None where nobody knows."""
+    given = move.argument(0, "device")
+    if given is None:
+        return {"" if move.method == "cuda" else None}
+    makers = script.flow.values(given)
+    devices = [_device(script, each) for each in makers]
+    return {literal(value) for each in devices for value in script.flow.values(each)} or {None}
 
 
-def _has_number(call: Call) -> bool:
-    """Whether a move names a device by something else than the word for all of them."""
-    device = call.argument(0, "device")
-    return device is not None and literal(device) not in ("cuda", "cpu")
+def _device(script: DDPScript, value: ast.AST) -> ast.AST:
+    """`"cuda"` of `torch.device("cuda")`."""
+    is_device = isinstance(value, ast.Call) and script.module.name(value.func) == "torch.device"
+    return value.args[0] if is_device and len(value.args) == 1 else value  # type: ignore[attr-defined]

@@ -6,17 +6,20 @@ whose result is differentiated, in a function that never calls the wrapper; and 
 The wrapper's forward is what prepares the sum. Without it each rank steps with the gradients of its own batch, and the
 ranks' weights drift apart (measured with two ranks: different gradients from the first pass on).
 
-Found only where the name is certainly the wrapper. Evaluating with `.module` is right, and is not found. Silent where
-the file reduces gradients itself, and for a critic of what another wrapper has computed.
+Found only where the name is certainly the model, itself, by another name (`raw = wrapper.module`), or in a function of
+the file that gets it. Evaluating with `.module` is right, and is not found. Silent where the file reduces gradients
+itself, and for a critic of what another wrapper has computed.
 
 https://github.com/k2-fsa/icefall/issues/226.
 """
 
 import ast
 import re
+from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, values_of
+from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, values_of
 
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
@@ -39,40 +42,61 @@ class PastTheWrapper(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        for call in script.module.calls if script.wraps else ():
-            wrapper = _wrapper_past(script, call)
-            if wrapper is None or script.flow.is_without_gradient(call.node) or _judges(script, call):
-                continue
-            trains = any(map(script.flow.trains_in, script.flow.readers(call.node)))
-            if trains and not _calls(script, call, wrapper) and not _reduces(script):
-                yield self.problem(call.node, name=script.file.text_of(wrapper))
+        for wrap in script.wraps:
+            for model in wrap.inside:
+                call = _call_around(script, model)
+                if call is None or _is_parameter(script, model) or _judges(script, call):
+                    continue
+                trains = any(map(script.flow.trains_in, _results(script, model)))
+                if trains and not _calls(script, wrap, model) and not _reduces(script):
+                    yield self.problem(call, name=wrap.name)
 
 
-def _wrapper_past(script: DDPScript, call: Call) -> ast.expr | None:
-    """`model` of `model.module(x)`, of `model.module.loss(x)`, and of `net(x)` behind `model = ...(net)`."""
-    function = call.node.func
-    computes = isinstance(function, ast.Attribute) and not OF_MODULES.fullmatch(function.attr)
-    for inner in (function, function.value) if computes else (function,):  # type: ignore[attr-defined]
-        if wrap := script.wrap_around(inner):
-            match inner, script.module.parents[wrap.call.node]:
-                case (ast.Attribute(value=wrapper, attr="module"), _) | (_, ast.Assign(targets=[wrapper])):
-                    return wrapper
+def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
+    """`net(x)`, `net.loss(x)`, `step(net, x)`."""
+    match [each for each in script.module.around(model) if not isinstance(each, ast.keyword)][:2]:
+        case [ast.Call() as call, *_]:
+            return call
+        case [ast.Attribute(attr=method) as function, ast.Call(func=called) as call] if called is function:
+            return None if OF_MODULES.fullmatch(method) else call
     return None
 
 
-def _judges(script: DDPScript, call: Call) -> bool:
+def _is_parameter(script: DDPScript, model: ast.AST) -> bool:
+    """Whether a function is handed it: looked at from where it is handed."""
+    bindings = script.module.bindings(model) if isinstance(model, ast.Name) else []
+    return any(each.how is Binds.PARAMETER for each in bindings)
+
+
+def _results(script: DDPScript, model: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> Iterator[ast.stmt]:
+    """The statements that read what a model computes here, or in functions of the file that it is handed to."""
+    call = _call_around(script, model)
+    if call is None or script.flow.is_without_gradient(call):
+        return
+    received = script.flow.received(model)
+    if not received and model not in values_of(call):
+        yield from script.flow.readers(call)
+    for inner in script.flow.spread(model) if received and model not in seen else ():
+        results = list(_results(script, inner, seen | {model}))
+        yield from results
+        if any(isinstance(each, ast.Return) for each in results):
+            yield from script.flow.readers(call)
+
+
+def _judges(script: DDPScript, call: ast.Call) -> bool:
     """Whether it is given what another wrapper computes: a critic, whose own gradients are not used then."""
-    given = {name.id for value in values_of(call.node) for name in inside(value, ast.Name)}
-    runs = (each for each in inside(script.file.turn_of(call.node), ast.Call) if script.wrap_of(each.func))
+    given = {name.id for value in values_of(call) for name in inside(value, ast.Name)}
+    runs = (each for each in inside(script.file.turn_of(call), ast.Call) if script.wrap_of(each.func))
     return any(given & stored_names(script.module.statement(each)) for each in runs)
 
 
-def _calls(script: DDPScript, call: Call, wrapper: ast.expr) -> bool:
-    """Whether the wrapper itself is called, or handed to something that may call it; `net = DDP(net)` makes it."""
-    function, wraps = script.file.function_of(call.node), [wrap.call.node for wrap in script.wraps]
-    for mention in script.file.alike(wrapper):
+def _calls(script: DDPScript, wrap: Wrap, model: ast.AST) -> bool:
+    """Whether the wrapper itself is called in a function, or handed to something that may call it."""
+    wraps = [each.call.node for each in script.wraps]
+    for mention in {*wrap.mentions, *script.flow.uses(wrap.call.node)}:
         used = next(each for each in script.module.around(mention) if not isinstance(each, ast.keyword))
-        if isinstance(used, ast.Call) and used not in wraps and function in script.module.around(mention):
+        is_beside = script.file.function_of(mention) is script.file.function_of(model)
+        if is_beside and isinstance(used, ast.Call) and used not in wraps:
             return True
     return False
 

@@ -5,7 +5,8 @@ Finds `load_state_dict` on a wrapper, on the model inside, or on an optimizer of
 The wrapper sends rank 0's parameters to the others once, when it is made, and an optimizer's state never. Whatever else
 is loaded stays where it was loaded, and the ranks train different models.
 
-Silent where the file broadcasts or synchronizes anything itself.
+Silent where the file broadcasts or synchronizes weights, and where no other rank runs the model afterwards: the best
+weights may be loaded at the end, to be tested by one rank.
 
 https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/issues/111138.
 """
@@ -35,5 +36,6 @@ class LoadOnOneRank(CheckRule):
                 continue
             owner = call.node.func.value
             is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
-            if is_of_all and (script.wraps or script.ranks.asks_now(condition.test)):
+            asks = script.wraps or script.ranks.asks_now(condition.test)
+            if is_of_all and asks and not script.is_over(call.node):
                 yield self.problem(call.node)

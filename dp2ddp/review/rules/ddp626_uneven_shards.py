@@ -38,7 +38,8 @@ class UnevenShards(CheckWarning):
         for node in script.module.all(ast.Subscript):
             match node.slice:
                 case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
-                    if script.ranks.is_rank(first) and _is_trained_on(script, node):
+                    loops = script.flow.loops_over(node) if script.ranks.is_rank(first) else ()
+                    if any(script.flow.trains_in(loop) for loop, _, _ in loops):
                         yield self.problem(part)
 
 
@@ -50,14 +51,3 @@ def _evens(script: DDPScript) -> bool:
         or any(isinstance(getattr(operation, "op", None), ast.FloorDiv) for operation in operations)
         or any(literal(loop.test) for loop in script.module.all(ast.While))
     )
-
-
-def _is_trained_on(script: DDPScript, values: ast.AST, steps: int = 4) -> bool:
-    """Whether a loop that trains runs through values, or through what is made of them under other names."""
-    loop = script.flow.loop_over(values)
-    if loop is not None or steps == 0:
-        return loop is not None and script.flow.trains_in(loop)
-    whole = values
-    while isinstance(parent := script.module.parents[whole], (ast.Call, ast.keyword)):
-        whole = parent
-    return any(_is_trained_on(script, use, steps - 1) for use in script.flow.uses(whole))

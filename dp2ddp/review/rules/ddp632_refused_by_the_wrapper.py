@@ -69,13 +69,7 @@ class _Wrapped:
 
     def __init__(self, script: DDPScript, wraps: list[Wrap]) -> None:
         self.script, self.module, self.file = script, script.module, script.file
-        self.mentions: set[ast.AST] = {
-            use for wrap in wraps for use in script.flow.uses(wrap.call.node) if wrap.means(use)
-        }
-        for call in self.module.calls:
-            for given in self.mentions.intersection(call.node.args):
-                uses = script.flow.received(call.node, given)
-                self.mentions.update(uses if all(isinstance(use.ctx, ast.Load) for use in uses) else ())
+        self.mentions = {use for wrap in wraps for use in wrap.mentions}
 
     def refused(self) -> Iterator[tuple[ast.AST, str]]:
         """The places, and what the wrapper says."""

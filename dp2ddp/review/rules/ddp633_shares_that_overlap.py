@@ -2,7 +2,7 @@
 
 Finds, for a `DistributedSampler` whose loader is trained on: `num_replicas=1` or a `rank` that is a number, under no
 condition; a `seed`, or an argument of `set_epoch`, that a rank is part of; `set_epoch` where one rank alone comes by;
-and data that were split or shuffled behind `seed(... + rank)`.
+and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed.
 
 The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where all
 ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should be.
@@ -21,8 +21,9 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, literal, values_of
 
+RANDOM_SPLIT = "torch.utils.data.random_split"
 DRAWS = words(
-    "torch.utils.data.random_split torch.randperm random.shuffle random.sample numpy.random.shuffle",
+    f"{RANDOM_SPLIT} torch.randperm random.shuffle random.sample numpy.random.shuffle",
     "numpy.random.permutation sklearn.model_selection.train_test_split",
 )
 OWN_GENERATOR = ("generator", "random_state")  # of a draw
@@ -99,9 +100,16 @@ def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
 
 
 def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
-    """Whether the last seeding above a draw, in its function, is `seed(... + rank)`."""
-    if any(draw.keyword(name) for name in OWN_GENERATOR):
-        return False
+    """Whether the generator of a draw, or the last seeding above it in its function, is seeded by `... + rank`."""
+    given = next((each.value for each in draw.node.keywords if each.arg in OWN_GENERATOR), None)
+    if given is not None or draw.name == RANDOM_SPLIT and (given := draw.argument(2)):
+        own = script.file.variable(given)  # `generator.manual_seed(rank)`
+        told = (
+            call.node
+            for call in script.seedings
+            if isinstance(call.node.func, ast.Attribute) and script.file.variable(call.node.func.value) == own
+        )
+        return any(map(script.ranks.has_rank, (*script.flow.values(given), *told)))
     function = script.file.function_of(draw.node)
     above = (call.node for call in script.seedings if call.node.lineno < draw.node.lineno)
     seeds = [call for call in above if script.file.function_of(call) is function]

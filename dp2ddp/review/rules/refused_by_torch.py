@@ -116,7 +116,7 @@ class AttributeOfTheWrapper(CheckRule):
                 continue
             wrap = script.wrap_of(node.value)
             in_try = any(script.file.around(node, ast.Try))
-            if wrap and (wrap.call.name or "").startswith("torch.") and not in_try:
+            if wrap and wrap.is_torchs and not in_try:
                 yield self.problem(node, name=node.attr, owner=script.file.text_of(node.value))
 
 
