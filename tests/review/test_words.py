@@ -75,7 +75,11 @@ for x, y in loader:
 """
 # code of the rule: a script that it finds, words that stood for an answer, lines of code that are one
 ASKED = {
-    "DDP602": (HEAD + EVALUATION, "metric reduce gather", ["dist.all_reduce(torch.tensor(correct))", "from a import over_ranks\nover_ranks(correct)"]),
+    "DDP602": (
+        HEAD + EVALUATION,
+        "metric reduce gather",
+        ["dist.all_reduce(torch.tensor(correct))", "from a import over_ranks\nover_ranks(correct)"],
+    ),
     "DDP605": (
         PLAIN_HEAD + PRINTS,
         "builtins sys.stdout redirect_stdout",

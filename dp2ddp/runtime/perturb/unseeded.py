@@ -34,8 +34,8 @@ class _Known:
     file = -1
 
     @classmethod
-    def next_one(cls, bits: int, is_told: bool = True) -> int:
-        place = users_place() if is_told else ""
+    def next_one(cls, bits: int, is_named: bool = True) -> int:
+        place = users_place() if is_named else ""
         if place and not _is_importing():
             os.write(cls.file, f"{place}\n".encode())
         cls.given += 1
@@ -100,7 +100,7 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
         seed_of_numpy(_Known.next_one(32) if seed is None else seed)
 
     def random_bits(bits: int) -> int:
-        return _Known.next_one(bits, is_told=not _gives_a_seed(sys._getframe(1)))
+        return _Known.next_one(bits, is_named=not _gives_a_seed(sys._getframe(1)))
 
     # of default_rng, RandomState, SeedSequence
     taps.set(numpy.random.bit_generator, "randbits", random_bits)
