@@ -15,7 +15,7 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.runtime.process.room import count_kills, held_by, read_room
+from dp2ddp.runtime.process.room import Room, count_kills, held_by, read_room
 from dp2ddp.runtime.process.run import Failure, Look, Run, Running, watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial import memory, space
@@ -83,7 +83,7 @@ class MemoryWatch:
         for each in leaving:  # a rank may not have said yet which process it is
             each.kill()
         if self._may_wait:
-            self._make_room([each for each in running if each not in leaving], leaving)
+            self._make_room(room, [each for each in running if each not in leaving], leaving)
 
     def _weigh(self, running: Running) -> int:
         held = held_by(running.stage, self._server.pid)
@@ -91,9 +91,8 @@ class MemoryWatch:
         self.peaks[folder] = max(held, self.peaks.get(folder, 0))
         return held
 
-    def _make_room(self, running: Sequence[Running], leaving: Sequence[Running]) -> None:
+    def _make_room(self, room: Room, running: Sequence[Running], leaving: Sequence[Running]) -> None:
         """End the last runs if the memory goes."""
-        room = read_room()
         if room.free >= reserve(room):
             return
         held, coming_back = ([self._weigh(each) for each in group] for group in (running, leaving))

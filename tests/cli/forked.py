@@ -44,11 +44,12 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
         return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
 
-def fork_trials(patch: pytest.MonkeyPatch, server: Server) -> None:
-    """Runs that are compared or measured come from this server, and none from torchrun."""
+def fork_trials(patch: pytest.MonkeyPatch, server: Server, torchrun: bool = False) -> None:
+    """Runs that are compared or measured come from this server, and none from torchrun, or those that always do."""
     for module in ("all_trials", "timing"):
         patch.setattr(f"dp2ddp.trial.{module}.Server", lambda environment: nullcontext(server))
-        patch.setattr(f"dp2ddp.trial.{module}.subject_of", _without_torchrun)
+        if not torchrun:
+            patch.setattr(f"dp2ddp.trial.{module}.subject_of", _without_torchrun)
 
 
 def _without_torchrun(*arguments: Any) -> Subject:

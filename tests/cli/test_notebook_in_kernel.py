@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import psutil
 import pytest
 import torch
 from ipynb import notebook
 from jupyter_client.manager import KernelManager
-from nbclient import NotebookClient
 from ranks import arguments_of
 
 from dp2ddp.runtime.process.server import Server
@@ -68,18 +66,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def executed(path: Path) -> list[Any]:
-    """The code cells of a notebook with what they put out, run from top to bottom by nbclient in a kernel."""
-    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(document, timeout=SECONDS, resources=resources).execute()
-    return [cell for cell in document.cells if cell.cell_type == "code"]
-
-
-def text_of(cell: Any) -> str:
-    return "".join(output.get("text", "") for output in cell.outputs)
-
-
 def losses_in(text: str) -> list[str]:
     return re.findall(r"^loss (\S+)", text, re.MULTILINE)
 
@@ -118,7 +104,7 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def started(folder: Path, converted_cells: list[Any]) -> Iterator[Kernel]:
+def started(folder: Path) -> Iterator[Kernel]:
     """One that runs in the folder."""
     manager = KernelManager()
     manager.start_kernel(cwd=str(folder))
@@ -139,22 +125,17 @@ def dp_losses(folder: Path, server: Server) -> list[str]:
     return losses_in(result.stdout)
 
 
-@pytest.fixture(scope="module")
-def converted_cells(folder: Path) -> list[Any]:
-    return executed(folder / f"{NAME}_ddp.ipynb")
-
-
-def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
-    converted_cells: list[Any], dp_losses: list[str], folder: Path
-) -> None:
-    assert len(dp_losses) == 6
-    assert losses_in(text_of(converted_cells[-1])) == dp_losses  # each once, and to the last bit
-    state = torch.load(folder / "out" / "last.pt")
-    assert all(name.startswith("module.") for name in state)
-
-
 class TestCellByCell:
     """In one kernel: the tests come in this order."""
+
+    def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
+        self, folder: Path, started: Kernel, dp_losses: list[str]
+    ) -> None:
+        *_, trained = (started.run(cell) for cell in sources(folder / f"{NAME}_ddp.ipynb"))
+
+        assert len(dp_losses) == 6
+        assert (losses_in(trained.text), trained.error) == (dp_losses, "")  # each once, and to the last bit
+        assert all(name.startswith("module.") for name in torch.load(folder / "out" / "last.pt"))
 
     def test_one_cell_twice_is_noticed(self, folder: Path, started: Kernel) -> None:
         *cells, launch = sources(folder / f"{NAME}_ddp.ipynb")

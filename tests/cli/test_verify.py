@@ -1,7 +1,7 @@
 """`dp2ddp verify`: the same is told from different, on every rank, in what is printed and in what is left behind.
 
-As a person starts it, with processes of its own, it is run here once (a crash of a rank under torchrun), and of an
-example (tests/test_examples.py); on a terminal without torchrun (test_progress.py).
+As a person starts it, with processes of its own, it is run in tests/test_examples.py; on a terminal without torchrun
+in test_progress.py; here a rank that torchrun started crashes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from dp2ddp.cli._options import Worlds
 from dp2ddp.runtime.process.server import Server
-from tests.cli.forked import forked
-from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
+from tests.cli.forked import fork_trials, forked
+from tests.cli.scripts import CRASH, TRAIN, script
 from tests.report.schema import validate
 
 torchrun = pytest.mark.torchrun
@@ -214,7 +214,9 @@ class TestFailures:
             "It is the original that fails, as it is"
         )
 
-    def test_a_crash_on_one_rank_of_the_conversion_names_the_rank(self, tmp_path: Path) -> None:
+    def test_a_crash_on_one_rank_of_the_conversion_names_the_rank(
+        self, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The one that torchrun started, as it will start it for its owner: forked ones have no such variable."""
         script(tmp_path, "print('nothing')")
         script(
@@ -223,8 +225,10 @@ class TestFailures:
             "    raise ValueError('only here')\n",
             "mine.py",
         )
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py")
-        assert result.returncode == 3
+        monkeypatch.chdir(tmp_path)
+        fork_trials(monkeypatch, server, torchrun=True)
+        result = CliRunner().invoke(main, ["verify", "train.py", "--converted", "mine.py"])
+        assert result.exit_code == 3
         lines = result.stderr.splitlines()
         assert '  File "mine.py", line 3, in <module>' in lines
         assert lines[-3:-1] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,44 +56,41 @@ def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
     return found_on_ranks(server, HERE / "scenario_program.py", tmp_path_factory.mktemp("ranks"), "2,3")
 
 
+def wrong(answers: Any, cases: Iterable[str], label: str, look: Callable[[Any], object]) -> dict[str, object]:
+    """What `look` says of the answers of any rank, by case."""
+    told = ((case, look(rank[f"{case} {label}"])) for case in cases for rank in answers)
+    return {case: what for case, what in told if what}
+
+
+def other_numbers(answer: Any) -> object:
+    if "failed" in answer or not answer["compared"]:
+        return answer
+    return None if answer["difference"] < 1e-12 else answer["difference"]
+
+
+def other_bits(answer: Any) -> object:
+    return answer.get("failed") or answer["other_bits"]
+
+
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("kind", [*KINDS, "WholeBatchInParts"])
-@pytest.mark.parametrize("case", SCENARIOS)
-def test_every_number_is_dataparallels(found: Any, case: str, kind: str, world: int) -> None:
-    for answers in found[world]:
-        answer = answers[f"{case} {kind} float64"]
-        assert "failed" not in answer, answer["failed"]
-        assert answer["compared"] > 0
-        assert answer["difference"] < 1e-12
+def test_every_number_is_dataparallels(found: Any, kind: str, world: int) -> None:
+    assert wrong(found[world], SCENARIOS, f"{kind} float64", other_numbers) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", SCENARIOS)
-def test_two_ranks_have_the_same_bits_in_float32(found: Any, case: str, kind: str) -> None:
-    for answers in found[2]:
-        answer = answers[f"{case} {kind} float32"]
-        assert "failed" not in answer, answer["failed"]
-        assert answer["other_bits"] == 0
+def test_two_ranks_have_the_same_bits_in_float32(found: Any, kind: str) -> None:
+    assert wrong(found[2], SCENARIOS, f"{kind} float32", other_bits) == {}
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("case", DONE)
-def test_every_number_of_ddp_is_dataparallels(found: Any, case: str, world: int) -> None:
-    for answers in found[world]:
-        answer = answers[f"{case} WholeBatchDDP float64"]
-        assert "failed" not in answer, answer["failed"]
-        assert answer["compared"] > 0
-        assert answer["difference"] < 1e-12
+def test_every_number_of_ddp_is_dataparallels(found: Any, world: int) -> None:
+    assert wrong(found[world], DONE, "WholeBatchDDP float64", other_numbers) == {}
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in DONE if case not in OTHER_ORDER | {"converted_after_the_wrap"}]
-)
-def test_two_ranks_of_ddp_have_the_same_bits_in_float32(found: Any, case: str) -> None:
-    for answers in found[2]:
-        answer = answers[f"{case} WholeBatchDDP float32"]
-        assert "failed" not in answer, answer["failed"]
-        assert answer["other_bits"] == 0
+def test_two_ranks_of_ddp_have_the_same_bits_in_float32(found: Any) -> None:
+    cases = [case for case in DONE if case not in OTHER_ORDER | {"converted_after_the_wrap"}]
+    assert wrong(found[2], cases, "WholeBatchDDP float32", other_bits) == {}
 
 
 @pytest.mark.parametrize("world", [2, 3])
