@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain, takewhile
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.own_file import OwnFile, Variable, literal
@@ -67,7 +67,8 @@ class RankConditions:
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
-        self._without_rank = {""}  # words that were followed to their ends
+        self._from_rank: dict[str, bool] = {}  # words that were followed to their ends
+        self._behind: dict[str, set[str]] = {}
 
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
@@ -274,19 +275,18 @@ class RankConditions:
 
     def _comes_from_rank(self, word: str) -> bool:
         """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
-        pending, seen = [word], {word}
-        while pending:
-            name = pending.pop()
-            if name in self._indices:
-                return True
-            behind = (node for value in self._given.get(name, ()) for node in _walk_without_devices(value))
-            words = {last_name(node) or _text(node) for node in behind} - self._without_rank
-            if any(map(NAMES_RANK.search, words)):
-                return True
-            pending += words - seen
-            seen |= words
-        self._without_rank |= seen
-        return False
+        if word not in self._from_rank:
+            words = set(all_from([word], self._words_behind))
+            is_from_rank = not words.isdisjoint(self._indices) or any(map(NAMES_RANK.search, words))
+            self._from_rank.update({word: True} if is_from_rank else dict.fromkeys(words, False))
+        return self._from_rank[word]
+
+    def _words_behind(self, word: str) -> set[str]:
+        """What is named where a name of this word is given something, but for what is known to have no rank."""
+        if word not in self._behind:
+            nodes = (node for value in self._given.get(word, ()) for node in _walk_without_devices(value))
+            self._behind[word] = {last_name(node) or _text(node) for node in nodes} - {""}
+        return {each for each in self._behind[word] if self._from_rank.get(each, True)}
 
     @cached_property
     def _indices(self) -> set[str]:
