@@ -262,3 +262,41 @@ net = torch.nn.DataParallel(Net())
 def test_what_a_forward_gives_a_method_counts_without_self(given: str, hazards: list[str]) -> None:
     found = converted(METHOD.replace("GIVEN", given))
     assert [each.code for each in found.hazards] == hazards
+
+
+OBJECT = """
+import threading
+import torch
+class Watcher(threading.Thread):
+    def __init__(self, seen, pause):
+        super().__init__()
+        self.seen, self.pause = seen, pause
+        self.found = seen
+    def run(self):
+        DOES
+seen = []
+Watcher(seen=seen, pause=1).start()
+net = torch.nn.DataParallel(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "hazards"),
+    [("self.found.append(1)", ["DDP906"]), ("self.found[0].n = 1", ["DDP906"]), ("self.found = [1]", [])],
+)
+def test_a_thread_object_that_fills_what_it_was_given_is_a_hazard(does: str, hazards: list[str]) -> None:
+    assert [each.code for each in converted(OBJECT.replace("DOES", does)).hazards] == hazards
+
+
+@pytest.mark.parametrize(
+    "own", ["def init_distributed(): pass", "from comm import init_distributed", "def join_ranks(): pass"]
+)
+def test_a_function_of_the_scripts_own_is_no_start_of_ours(own: str) -> None:
+    name = "join_ranks" if "join" in own else "init_distributed"
+    script = f"import torch\n{own}\n{name}()\nnet = torch.nn.DataParallel(net)\n"
+    assert "DDP101" in [each.code for each in converted(script).edits]
+
+
+def test_the_start_of_an_earlier_conversion_is_known_by_another_name() -> None:
+    script = "from ddp_helpers import init_distributed as start\nstart()\nnet = torch.nn.DataParallel(net)\n"
+    assert "DDP101" not in [each.code for each in converted("import torch\n" + script).edits]

@@ -13,6 +13,7 @@ from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE, is_helper_modul
 from dp2ddp.source.parsing import parse
 
 JOINS = ("init_distributed", "join_ranks")
+JOIN_IMPORTS = {home + name for home in IMPORTED for name in JOINS}
 
 
 def of_the_user(program: Program) -> tuple[Module, ...]:
@@ -54,8 +55,16 @@ def is_brought(module: Module, bindings: Iterable[Binding]) -> bool:
 
 
 def has_joined(module: Module) -> bool:
-    """Whether an earlier conversion of the script lets the ranks join."""
-    return any(isinstance(call.func, ast.Name) and call.func.id in JOINS for call in module.all(ast.Call))
+    """Whether an earlier conversion of the script lets the ranks join; a function of that name may be its own."""
+    called = (call.func for call in module.all(ast.Call))
+    return any(isinstance(each, ast.Name) and _joins(module, each) for each in called)
+
+
+def _joins(module: Module, called: ast.Name) -> bool:
+    scope = module.scope_of[called].lookup(called.id)
+    bindings = scope.bindings[called.id] if scope else ()
+    is_helper = called.id in JOINS and (not bindings or is_brought(module, bindings))
+    return is_helper or any(each.dotted in JOIN_IMPORTS for each in bindings)
 
 
 def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:

@@ -79,9 +79,13 @@ def why_not(module: Module, call: Call) -> Reason | None:
         return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    filled = _filled_arguments(*target, made=_made_for(call, target))
-    if leak := next(_leaks(parts, target[1]), None) or next(filled, None):
-        return CHANGES.of(starter=starter, what=leak)
+    filled = (
+        *_leaks(parts, target[1]),
+        *_filled_arguments(*target, made=_made_for(call, target)),
+        *_filled_by_object(module, call, target),
+    )
+    if filled:
+        return CHANGES.of(starter=starter, what=filled[0])
     streams = {stream for part in parts for stream in _draws(*part)}
     shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
     return DRAWS.of(starter=starter, stream=min(shared)) if shared else None
@@ -187,6 +191,25 @@ def _filled_arguments(
             own = (home.parameter(called, node, each) for each in others)
             if len(others) < len(handed(node)):
                 yield from _filled_arguments(home, called, seen, {each.arg for each in own if each})
+
+
+def _filled_by_object(module: Module, call: Call, target: Part) -> Iterator[str]:
+    """What an object that is a thread changes of that which it was given: `self.out.append(x)`, of `self.out = out`."""
+    home, init = module.program.called(module, call.node.func) or target
+    if not isinstance(target[1], ast.ClassDef) or not isinstance(init, FUNCTIONS):
+        return
+    given = (home.parameter(init, call.node, each) for each, value in handed(call.node) if root_name(value))
+    names = {each.arg for each in given if each}
+    sets = (
+        each for each in ast.walk(init) if isinstance(each, ast.Assign) and last_name(each.value) in names
+    )
+    kept = {ast.unparse(place) for each in sets for place in each.targets}
+    for node in ast.walk(target[1]):
+        filled = changed(target[0], node)
+        if filled is None or filled is node and ast.unparse(filled) in kept:
+            continue  # `self.out = other` only takes another one
+        if any(f"{ast.unparse(filled)}.".startswith((f"{each}.", f"{each}[")) for each in kept):
+            yield ast.unparse(filled)
 
 
 def changed(module: Module, node: ast.AST) -> ast.expr | None:
