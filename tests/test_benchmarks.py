@@ -66,6 +66,7 @@ def benchmark(name: str) -> ModuleType:
         sys.path.pop(0)
 
 
+@pytest.mark.slow
 @pytest.mark.torchrun
 def test_what_a_rank_does_in_a_step_is_counted(ports: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")

@@ -22,13 +22,11 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script.with_name("endings_ddp.py")
 
 
+@pytest.mark.slow  # the tutorial's torchrun ends with 0, too (test_docs_code.py)
 @pytest.mark.torchrun
-# out of the loop or behind it, the end is the same one
-@pytest.mark.parametrize("how", ["return", pytest.param("early", marks=pytest.mark.slow)])
-def test_a_script_that_ends_well_ends_with_0_every_time(converted: Path, how: str, wants_all: bool) -> None:
-    ending = torchrun(
-        converted, how, ranks=6 if wants_all else 2
-    )  # six: as many ends as of three runs of two
+@pytest.mark.parametrize("how", ["return", "early"])
+def test_a_script_that_ends_well_ends_with_0_every_time(converted: Path, how: str) -> None:
+    ending = torchrun(converted, how, ranks=6)  # as many ends as of three runs of two
     assert (ending.code, ending.left_behind) == (0, 0), ending.stderr
     assert ending.stdout.splitlines() == [f"step {n}" for n in range(3 if how == "early" else 4)]
 

@@ -19,12 +19,14 @@ SOURCE = ROOT / "dp2ddp" / "helpers.py"
 OTHER_WORDS = {"clear", "exact", "plain"}
 
 
-def modules_after(code: str, before: str = "") -> set[str]:
-    """The modules that `code` loads in a fresh interpreter, beyond those of `before`."""
-    report = "print(json.dumps([*({*sys.modules} - known)]))"
-    report = f"import json, sys\n{before}\nknown = {{*sys.modules}}\n{code}\n{report}"
-    run = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
-    return set(json.loads(run.stdout.splitlines()[-1]))
+def loaded_by(*steps: str) -> list[set[str]]:
+    """The modules that each line of code loads, one after the other in a fresh interpreter."""
+    told = ["import json, sys; known = {*sys.modules}; told = []"]
+    for step in steps:
+        told += [step, "told.append([*({*sys.modules} - known)]); known |= {*sys.modules}"]
+    code = "\n".join([*told, "print(json.dumps(told))"])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [set(step) for step in json.loads(run.stdout.splitlines()[-1])]
 
 
 def names_of_rules() -> set[str]:
@@ -58,26 +60,32 @@ def test_an_unknown_name_is_refused_in_the_usual_words() -> None:
         exec("from dp2ddp.helpers import WholeBatches")
 
 
-def test_what_it_imports_is_torch_and_pythons_own() -> None:
-    torchs = "import torch, torch.distributed, torch.utils.data, torch.nn.parallel, torch.func"
-    every = modules_after(f"from dp2ddp.helpers import {', '.join(names_of_rules())}", torchs)
-    others = {name.split(".")[0] for name in every} - set(sys.stdlib_module_names)
-    assert others - {"torch"} == {"dp2ddp"}
-    own = {name for name in every if name.startswith("dp2ddp")}
-    assert {".".join(name.split(".")[:2]) for name in own} == {"dp2ddp", "dp2ddp.helpers", "dp2ddp.templates"}
-
-
 def test_importing_it_alone_loads_nothing_but_python() -> None:
-    assert not {"torch", "dp2ddp.templates"} & modules_after("import dp2ddp.helpers")
+    (loaded,) = loaded_by("import dp2ddp.helpers")
+    assert not {"torch", "dp2ddp.templates"} & loaded
 
 
-def test_an_ordinary_script_loads_what_it_needs() -> None:
-    every = modules_after(
-        "from dp2ddp.helpers import init_distributed, WholeBatchDDP, run_on_rank0, save_on_rank0"
+def test_a_script_loads_what_it_needs_and_beyond_torch_only_pythons_own() -> None:
+    names = "init_distributed, WholeBatchDDP, run_on_rank0, save_on_rank0"
+    _, some, others = loaded_by(
+        "import torch, torch.distributed, torch.utils.data, torch.nn.parallel, torch.func",
+        f"from dp2ddp.helpers import {names}",
+        f"from dp2ddp.helpers import {', '.join(names_of_rules())}",
     )
-    own = {name.rpartition(".")[2] for name in every if name.startswith("dp2ddp.templates.")}
-    assert {"ddp", "ranks", "rank0", "checkpoints"} <= own
-    assert (
-        not {"model", "overlapping", "parts", "turns", "loader", "batches", "files", "trackers", "synced"}
-        & own
-    )
+    of_others = {name.split(".")[0] for name in some | others} - set(sys.stdlib_module_names)
+    assert of_others - {"torch"} == {"dp2ddp"}
+    own = {name for name in some | others if name.startswith("dp2ddp")}
+    assert {".".join(name.split(".")[:2]) for name in own} == {"dp2ddp", "dp2ddp.helpers", "dp2ddp.templates"}
+    needed, spared = ({name.rpartition(".")[2] for name in step} for step in (some, others))
+    assert {"ddp", "ranks", "rank0", "checkpoints"} <= needed
+    assert {
+        "model",
+        "overlapping",
+        "parts",
+        "turns",
+        "loader",
+        "batches",
+        "files",
+        "trackers",
+        "synced",
+    } <= spared

@@ -32,7 +32,7 @@ def verdict_of(server: Server, folder: Path, name: str, world: int) -> Document:
 
 
 @pytest.mark.skipif(find_spec("torch_geometric") is None, reason="it is not installed")
-@pytest.mark.parametrize("world", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_lists_of_graphs_train_the_same(server: Server, tmp_path: Path, world: int) -> None:
     """Batches of 8, 8 and 1 graphs; batch norm, dropout, workers."""
     verdict = verdict_of(server, tmp_path, "pyg.py", world)
@@ -40,7 +40,7 @@ def test_lists_of_graphs_train_the_same(server: Server, tmp_path: Path, world: i
     assert verdict["float64"]["steps"] == 6
 
 
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("world", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_what_a_library_scatters_by_itself_trains_the_same(
     server: Server, tmp_path: Path, world: int
 ) -> None:

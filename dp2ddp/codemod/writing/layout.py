@@ -8,6 +8,7 @@ that line. Nothing else moves: inside a string there are no lines of this kind.
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -39,6 +40,7 @@ class _Start:
     more: str  # blanks behind that
 
 
+NOTHING = nullcontext()
 Starts = Mapping[int, Mapping[int, _Start]]  # of each whitespace node, by its id: its lines, by their numbers
 
 
@@ -82,11 +84,14 @@ class Printer(CodegenState):
         end = max(value.rfind("\n"), value.rfind("\r"))
         self.line = self.line + value if end < 0 else value[end + 1 :]
 
+    def record_syntactic_position(  # type: ignore[override]  # a context manager, but no generator: they are slow
+        self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
+    ) -> AbstractContextManager[None]:
+        return NOTHING
+
     def before_codegen(self, node: cst.CSTNode) -> None:
         self.around.append(node)
-        if (
-            type(node) is cst.ParenthesizedWhitespace
-        ):  # isinstance asks libcst's classes, which are slow to answer
+        if type(node) is cst.ParenthesizedWhitespace:  # libcst's classes are slow to answer isinstance
             self._whitespace_at = len(self.tokens)
             if self.brackets and len(self.line) == len(self.brackets[-1].before) + 1:
                 self.brackets[-1].hangs = True

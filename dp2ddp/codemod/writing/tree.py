@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -18,7 +18,7 @@ import libcst as cst
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
-from dp2ddp.codemod.writing.layout import LayoutPrinter, LayoutReader, Starts
+from dp2ddp.codemod.writing.layout import NOTHING, LayoutPrinter, LayoutReader, Starts
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
 
@@ -205,13 +205,13 @@ class _Printer(LayoutReader):
         super().add_token(value)
         self.offset += len(value)
 
-    def record_syntactic_position(  # type: ignore[override]  # a context manager, but no generator: they are slow
+    def record_syntactic_position(  # type: ignore[override]
         self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
     ) -> AbstractContextManager[None]:
         places = self._starts.get(self.offset)
         if places:
             places = [place for place in places if isinstance(node, place.kinds)]
-        return _Noting(self, node, places) if places else _NOTHING
+        return _Noting(self, node, places) if places else NOTHING
 
     def note(self, place: _Place, node: cst.CSTNode) -> None:
         self.matched[place] = node
@@ -219,9 +219,6 @@ class _Printer(LayoutReader):
             if id(around) in self.ways:
                 return
             self.ways.add(id(around))
-
-
-_NOTHING = nullcontext()
 
 
 @dataclass
