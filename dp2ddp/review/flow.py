@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name, stored_names
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
 from dp2ddp.review.rank_conditions import RankConditions
@@ -34,8 +35,11 @@ class Flow:
                 }
                 is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in inside if each)
                 return None if is_past else self.variable(choice)  # `net.module if distributed else net`
-            case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
-                return self.file.variable(target)
+            case ast.Assign() | ast.Tuple() as parent:
+                statement = self.module.statement(parent)
+                given = pairs(statement) if isinstance(statement, ast.Assign) else ()
+                target = next((target for target, each in given if each is value), None)
+                return self.file.variable(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
@@ -54,8 +58,9 @@ class Flow:
         return self.file.mentions(variable, ast.Load) if variable else []
 
     def stores(self, node: ast.AST) -> list[Mention]:
-        """Where the variable of a mention is assigned to."""
-        return self.file.mentions(self.file.variable(node), ast.Store, ast.Del)
+        """Where the variable of a mention is given something else."""
+        found = self.file.mentions(self.file.variable(node), ast.Store, ast.Del)
+        return [each for each in found if not isinstance(self.module.parents[each], ast.AugAssign)]
 
     def _within(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node stands in, within its function."""

@@ -16,8 +16,10 @@ from dp2ddp.codemod.model.nodes import (
     FUNCTIONS,
     LOOPS,
     NAMED_FUNCTIONS,
+    all_from,
     functions_of,
     handed,
+    last_name,
     places,
 )
 from dp2ddp.codemod.model.program import Program
@@ -33,6 +35,8 @@ SPAWNS = words(
     "torch.multiprocessing.spawn torch.multiprocessing.start_processes torch.multiprocessing.Process",
     "torch.multiprocessing.spawn.spawn torch.multiprocessing.spawn.start_processes multiprocessing.Process",
 )
+# What gives back the model that it gets, or one around it.
+AROUND = ("DistributedDataParallel", "DDP", "convert_sync_batchnorm", "compile")
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -215,10 +219,7 @@ class OwnFile:
             case ast.Attribute(value=ast.Name(id="self") as owner, attr=name):
                 kinds: list[ast.AST | None] = [self.module.enclosing(owner, ast.ClassDef)]
             case ast.Attribute(value=owner, attr=name):
-                made = self.module.program.flow.origins(self.module, owner)
-                kinds = [
-                    self.definition(each.func) if isinstance(each, ast.Call) else None for _, each in made
-                ]
+                kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
             case function:
                 found, name = self.definition(function), "__init__"
                 if isinstance(found, NAMED_FUNCTIONS):
@@ -227,6 +228,24 @@ class OwnFile:
         lineage = self.module.program.lineage(self.module, kinds[0] if len(set(kinds)) == 1 else None)
         methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
         return next(methods, None)
+
+    def makers(self, node: ast.AST) -> list[ast.AST]:
+        """The expressions that make a thing: behind its names, `.cuda()`, `.module` and the wrapper around it."""
+        return [each for each in all_from([node], self._made_of) if not self._made_of(each)]
+
+    def _made_of(self, node: ast.AST) -> list[ast.AST]:
+        match node:
+            case (
+                ast.Attribute(value=inner, attr="module")
+                | ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to" | "train" | "eval"))
+            ):
+                return [inner]
+            case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
+                return [inner]
+            case ast.expr():
+                origins = self.module.program.flow.origins(self.module, node)
+                return [each for _, each in origins if each is not node]
+        return []
 
     def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:
         """The parameters of a function of this file, with what a call gives them."""

@@ -101,15 +101,15 @@ class OwnNumbers:
     def _made_by(self, call: ast.Call, given: ast.AST) -> Iterable[ast.AST]:
         """What holds it behind a call: its result, what has a method that takes it, parameters of a function here."""
         function = self.file.callee(call)
+        is_here = isinstance(call.func, ast.Name) or root_name(call.func) == "self"
+        if function and function.name != "__init__" and is_here:
+            return self.script.flow.received(given)
         is_gradient = any(
             self.script.is_optimizer(each) or "parameters(" in self.file.text_of(each)
             for each in values_of(call)
         )
-        if ALIKE.match(last_name(call.func)) or is_gradient:
-            return []  # gradients are averaged
-        is_here = isinstance(call.func, ast.Name) or root_name(call.func) == "self"
-        if function and function.name != "__init__" and is_here:
-            return self.script.flow.received(given)
+        if ALIKE.match(last_name(call.func)) or is_gradient:  # gradients are averaged
+            return []
         if isinstance(self.module.parents[call], ast.Expr):
             owner = _owner(call)
             return [] if self.module.name(owner) or last_name(owner) == "self" else self._read(owner, call)
@@ -135,7 +135,7 @@ class OwnNumbers:
         for store in self.script.flow.stores(use):
             other = self.module.statement(store)
             is_before = other.lineno < own.lineno <= use.lineno
-            if isinstance(other, ast.AugAssign) or other is own or is_before:
+            if other is own or is_before:
                 continue
             is_loop = isinstance(other, ast.For) and other in self.module.around(use)
             if is_loop or self.script.flow.is_set_by(use, store):

@@ -15,17 +15,7 @@ https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/S
 import ast
 import re
 
-from dp2ddp.codemod.model.nodes import all_from
-from dp2ddp.review.check_rule import (
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    inside,
-    literal,
-    right,
-    unmoved,
-)
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -65,7 +55,7 @@ class NeedlessSearchForUnused(CheckWarning):
             given = wrap.call.keyword("find_unused_parameters")
             if given is None or literal(given.value) is not True or wrap.model is None:
                 continue
-            makers = _makers(script, wrap.model)
+            makers = script.file.makers(wrap.model)
             if makers and all(_uses_everything(script, maker) for maker in makers):
                 yield self.problem(given.value)
 
@@ -74,18 +64,6 @@ def _looks_inside(script: DDPScript) -> bool:
     """`model.module.head`: what is done to it there, nobody knows."""
     mentions = (each for each in script.module.by_word.get("module", ()) if isinstance(each, ast.Attribute))
     return any(isinstance(script.module.parents[each], ast.Attribute) for each in mentions)
-
-
-def _makers(script: DDPScript, model: ast.AST) -> list[ast.AST]:
-    """The expressions that make a model, through `.cuda()`, `.to(device)` and names."""
-    wraps = [wrap.call.node for wrap in script.wraps]
-
-    def behind(node: ast.AST) -> list[ast.AST]:
-        moved = [] if unmoved(node) is node else [unmoved(node)]
-        return [each for each in (*moved, *script.flow.values(node)) if each and each not in wraps]
-
-    found = all_from([model], behind)
-    return [each for each in found if unmoved(each) is each and not isinstance(each, ast.Name)]
 
 
 def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:

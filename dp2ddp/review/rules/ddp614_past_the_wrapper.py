@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, values_of
 
 REDUCES = re.compile(r"reduce|average|sync")
@@ -43,12 +42,18 @@ class PastTheWrapper(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         for wrap in script.wraps:
-            for model in wrap.inside:
+            # what a function is handed, is looked at from there
+            received = {use for each in wrap.inside for use in script.flow.received(each)}
+            for model in wrap.inside - script.flow.spread(*received) - received:
                 call = _call_around(script, model)
-                if call is None or _is_parameter(script, model) or _judges(script, call):
+                if call is None or _judges(script, call):
                     continue
-                trains = any(map(script.flow.trains_in, _results(script, model)))
-                if trains and not _calls(script, wrap, model) and not _reduces(script):
+                results, places = list(_results(script, model)), [model]
+                if any(isinstance(each, ast.Return) for each in results):
+                    places += script.file.sites_of(script.file.function_of(model))
+                    results += [each for site in places for each in script.flow.readers(site)]
+                is_past = not any(_calls(script, wrap, each) for each in places)
+                if is_past and any(map(script.flow.trains_in, results)) and not _reduces(script):
                     yield self.problem(call, name=wrap.name)
 
 
@@ -60,12 +65,6 @@ def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
         case [ast.Attribute(attr=method) as function, ast.Call(func=called) as call] if called is function:
             return None if OF_MODULES.fullmatch(method) else call
     return None
-
-
-def _is_parameter(script: DDPScript, model: ast.AST) -> bool:
-    """Whether a function is handed it: looked at from where it is handed."""
-    bindings = script.module.bindings(model) if isinstance(model, ast.Name) else []
-    return any(each.how is Binds.PARAMETER for each in bindings)
 
 
 def _results(script: DDPScript, model: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> Iterator[ast.stmt]:
