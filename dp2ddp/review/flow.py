@@ -215,13 +215,18 @@ class Flow:
         own = self.module.statement(node)
         read = stored_names(own).union(names)
         turn = inside(self.file.turn_of(node), ast.stmt)
-        later = (
-            each for each in turn if not hasattr(each, "body") and each.lineno >= getattr(node, "lineno", 0)
-        )
-        for statement in sorted(later, key=lambda each: each.lineno):
-            if statement is own or any(each.id in read for each in inside(statement, ast.Name)):
+        for statement in sorted(
+            (each for each in turn if each.lineno >= own.lineno), key=lambda each: each.lineno
+        ):
+            parts = [statement.iter, statement.target] if isinstance(statement, ast.For) else [statement]
+            is_whole = isinstance(statement, ast.For) or not hasattr(statement, "body")
+            if (
+                statement is own
+                or is_whole
+                and any(each.id in read for part in parts for each in inside(part, ast.Name))
+            ):
                 yield statement
-                read |= stored_names(statement)
+                read.update(*map(stored_names, parts))
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
