@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
 from dp2ddp.review.rank_conditions import RankConditions
 
@@ -73,19 +73,11 @@ class Flow:
         return set(all_from(values, self._means_next)).difference(values)
 
     def _means_next(self, value: ast.AST) -> Iterator[ast.AST]:
-        yield from (use for use in self.uses(value) if self.means(use, value))
+        yield from (use for use in self.uses(value) if self.is_behind(use, value))
         for use in self.received(value):
             is_same = not any(store.lineno < use.lineno for store in self.stores(use))
             if is_same and self._holds_where(use, value):
                 yield use
-
-    def means(self, node: ast.AST, value: ast.AST) -> bool:
-        """Whether a mention certainly means a value, since it comes behind it in the same flow."""
-        return (
-            isinstance(node, (ast.Name, ast.Attribute))
-            and self.variable(value) == self.file.variable(node)
-            and self.is_behind(node, value)
-        )
 
     def may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
         """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
@@ -210,24 +202,6 @@ class Flow:
         function = self.file.function_of(node)
         return [] if isinstance(function, ast.Module) else self.file.sites_of(function) or [self.module.tree]
 
-    def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
-        """The statement of a node, and those behind it that read what it makes (or names), and so on."""
-        own = self.module.statement(node)
-        read = stored_names(own).union(names)
-        turn = inside(self.file.turn_of(node), ast.stmt)
-        for statement in sorted(
-            (each for each in turn if each.lineno >= own.lineno), key=lambda each: each.lineno
-        ):
-            parts = [statement.iter, statement.target] if isinstance(statement, ast.For) else [statement]
-            is_whole = isinstance(statement, ast.For) or not hasattr(statement, "body")
-            if (
-                statement is own
-                or is_whole
-                and any(each.id in read for part in parts for each in inside(part, ast.Name))
-            ):
-                yield statement
-                read.update(*map(stored_names, parts))
-
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
         makers = (self.module.name(each.func) for each in self.values(node) if isinstance(each, ast.Call))
@@ -240,9 +214,8 @@ class Flow:
 
     def received(self, value: ast.AST) -> list[Mention]:
         """Where a function of the file, that is called with a value, names its parameter of it."""
-        call = next((each for each in self.module.around(value) if not isinstance(each, ast.keyword)), None)
-        function = self.file.callee(call) if isinstance(call, ast.Call) else None
-        given = self.file.given(call, function) if call else []
+        call = self.file.part_of(value)
+        given = self.file.given(call, self.file.callee(call)) if isinstance(call, ast.Call) else []
         return [
             use for variable, each in given if each is value for use in self.file.mentions(variable, ast.Load)
         ]

@@ -158,6 +158,10 @@ class OwnFile:
         """The nodes of a kind that a node stands in, from the inside."""
         return (each for each in self.module.around(node) if isinstance(each, kind))
 
+    def part_of(self, node: ast.AST) -> ast.AST | None:
+        """What a node is a part of, next; of a call by keyword, too."""
+        return next((each for each in self.module.around(node) if not isinstance(each, ast.keyword)), None)
+
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""
         nearest = self.module.enclosing(node, *FUNCTIONS, *LOOPS)

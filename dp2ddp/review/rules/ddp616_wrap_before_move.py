@@ -44,7 +44,7 @@ class WrapBeforeMove(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
             owner = getattr(call.node.func, "value", None)
-            if not moves_to_gpu(call) or owner is None:
+            if not _moves_to_gpu(call) or owner is None:
                 continue
             made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
             wrap = made_here or script.wrap_of(owner)
@@ -52,7 +52,7 @@ class WrapBeforeMove(CheckRule):
                 yield self.problem(call.node)
 
 
-def moves_to_gpu(call: Call) -> bool:
+def _moves_to_gpu(call: Call) -> bool:
     """`.cuda()`, `.to("cuda")`."""
     device = call.argument(0, "device") if call.method == "to" else None
     return call.method == "cuda" or str(literal(device)).startswith("cuda")

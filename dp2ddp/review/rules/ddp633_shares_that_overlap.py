@@ -19,7 +19,8 @@ import re
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, literal, values_of
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal, values_of
+from dp2ddp.review.made import Made
 
 RANDOM_SPLIT = "torch.utils.data.random_split"
 DRAWS = words(
@@ -118,13 +119,8 @@ def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
 
 def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:
     """Whether a sampler is made of what a draw gives, or has shuffled in place, and nobody sends that to all ranks."""
-    shuffled = [each.id for value in values_of(draw.node)[:1] for each in inside(value, ast.Name)]
-    names = shuffled if (draw.name or "").endswith("shuffle") else []
-    readers = list(script.flow.readers(draw.node, *names))
-    own = script.module.statement(sampler.node)
-    if own not in readers:
-        return False
-    called = (
-        last_name(call.func) for each in readers[: readers.index(own)] for call in inside(each, ast.Call)
-    )
-    return not any(map(SENDS.search, called))
+    shuffled = [draw.node.args[0]] if (draw.name or "").endswith("shuffle") and draw.node.args else []
+    drawn = Made(script, [])
+    made = Made(script, [draw.node, *(use for each in shuffled for use in drawn.read(each, draw.node))])
+    sent = any(SENDS.search(last_name(call.node.func)) for call in made.calls)
+    return sampler.node in made.nodes and not sent
