@@ -69,12 +69,8 @@ class Wrap:
 
     @property
     def name(self) -> str:
-        statement = self.flow.module.statement(self.call.node)
-        return (
-            self.flow.file.text_of(statement.targets[0])
-            if isinstance(statement, ast.Assign)
-            else "the wrapper"
-        )
+        target = self.flow.target(self.call.node)
+        return self.flow.file.text_of(target) if target else "the wrapper"
 
     @cached_property
     def mentions(self) -> set[ast.AST]:
@@ -138,20 +134,16 @@ class Loader:
 
     @property
     def certain_sampler(self) -> Call | None:
-        """The one that it is given in every run: made in its call, or in a statement above it."""
-        given = self.call.argument(3, "sampler")
-        return next(
-            (each for each in self.samplers if each.node is given or self._holds(given, each.node)), None
-        )
-
-    def _holds(self, given: ast.AST | None, sampler: ast.Call) -> bool:
-        file, parent = self.flow.file, self.flow.module.parents[sampler]
+        """The one that it is given in every run: made in its call, or under no condition, and named once."""
+        file = self.flow.file
+        given, sampler = self.call.argument(3, "sampler"), self.sampler
+        is_named = isinstance(given, ast.Name) and sampler and file.values(given) == [sampler.node]
+        is_beside = sampler and file.function_of(sampler.node) is file.function_of(self.call.node)
+        is_choice = any(file.around(sampler.node, ast.If)) if sampler else True
         return (
-            isinstance(given, ast.Name)
-            and isinstance(parent, ast.Assign)
-            and self.flow.variable(sampler) == file.variable(given)
-            and self.flow.is_set_by(given, sampler)
-            and all(file.function_of(each) is file.function_of(given) for each in self.flow.stores(given))
+            sampler
+            if sampler and (sampler.node is given or is_named and is_beside and not is_choice)
+            else None
         )
 
     @cached_property
@@ -339,12 +331,9 @@ class DDPScript:
 
     def _is_used_by_all(self, maker: ast.Call) -> bool:
         """Whether an optimizer has to do with a wrapper, or is used where more than one rank comes by."""
-        uses = (each for each in self.flow.uses(maker) if not self._is_given_to_scheduler(each))
+        makers = {call.node for call in self.module.calls if OPTIMIZERS.match(call.name or "")}  # schedulers
+        uses = (each for each in self.flow.uses(maker) if self.file.part_of(each) not in makers)
         return self.is_of_wrapped(maker) or any(not self.ranks.at(each).are_one for each in uses)
-
-    def _is_given_to_scheduler(self, use: ast.AST) -> bool:
-        call = self.module.enclosing(use, ast.Call)
-        return call is not None and (self.module.name(call.func) or "").startswith("torch.optim.")
 
     def is_of_wrapped(self, call: ast.Call) -> bool:
         """Whether a call is given something of a wrapped model, by its names or by what these stand for.
@@ -365,13 +354,9 @@ class DDPScript:
     @cached_property
     def _wrapped_words(self) -> set[str]:
         """What wrappers, and the models inside, are called."""
-        wraps = self._all_wraps
-        variables = (self.flow.variable(wrap.call.node) for wrap in wraps)
-        models = (last_name(unmoved(wrap.model) or wrap.call.node) for wrap in wraps)
-        return {word.lstrip(".") for word in (*(each[1] for each in variables if each), *models)} - {
-            "",
-            "self",
-        }
+        targets = (self.flow.target(wrap.call.node) for wrap in self._all_wraps)
+        models = (unmoved(wrap.model) for wrap in self._all_wraps)
+        return set(map(last_name, (*targets, *models))) - {"", "self"}
 
     # --- converted scripts
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
-from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
+from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, inside
 from dp2ddp.review.rank_conditions import RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
@@ -23,23 +23,24 @@ class Flow:
     def __init__(self, file: OwnFile, ranks: RankConditions) -> None:
         self.file, self.module, self.ranks = file, file.module, ranks
 
-    def variable(self, value: ast.AST) -> Variable | None:
-        """The variable that an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
+    def target(self, value: ast.AST) -> ast.expr | None:
+        """What an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
         match self.module.parents.get(value):
             case ast.Attribute(attr="to" | "cuda" | "train") as method:
-                call = self.module.parents.get(method)
-                return self.variable(call) if isinstance(call, ast.Call) else None
+                call = self.module.parents[method]
+                return self.target(call) if isinstance(call, ast.Call) else None
             case ast.IfExp(body=body, orelse=other) as choice:
-                inside = {
-                    getattr(each, "value", None) for each in (body, other) if last_name(each) == "module"
-                }
-                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in inside if each)
-                return None if is_past else self.variable(choice)  # `net.module if distributed else net`
+                insides = (
+                    each.value
+                    for each in (body, other)
+                    if isinstance(each, ast.Attribute) and each.attr == "module"
+                )
+                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in insides)
+                return None if is_past else self.target(choice)  # `net.module if distributed else net`
             case ast.Assign() | ast.Tuple() as parent:
                 statement = self.module.statement(parent)
                 given = pairs(statement) if isinstance(statement, ast.Assign) else ()
-                target = next((target for target, each in given if each is value), None)
-                return self.file.variable(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+                return next((target for target, each in given if each is value), None)
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
@@ -53,9 +54,10 @@ class Flow:
         ]
 
     def uses(self, value: ast.AST) -> list[Mention]:
-        """Where the variable that an expression is assigned to is read."""
-        variable = self.variable(value)
-        return self.file.mentions(variable, ast.Load) if variable else []
+        """Where what an expression is assigned to is read."""
+        target = self.target(value)
+        is_variable = isinstance(target, (ast.Name, ast.Attribute))
+        return self.file.mentions(self.file.variable(target), ast.Load) if target and is_variable else []
 
     def stores(self, node: ast.AST) -> list[Mention]:
         """Where the variable of a mention is given something else."""
@@ -79,18 +81,31 @@ class Flow:
             if is_same and self._holds_where(use, value):
                 yield use
 
-    def may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
-        """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
+    def read(self, target: ast.AST | None, source: ast.AST) -> Iterator[Mention]:
+        """Where a target is read that a source has given something, and no other statement anew."""
+        while isinstance(target, (ast.Subscript, ast.Starred)):
+            target = target.value
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            uses = self.file.mentions(self.file.variable(target), ast.Load)
+            yield from (use for use in uses if self.may_mean(use, source))
+
+    def may_mean(self, use: ast.AST | None, source: ast.AST) -> bool:
+        """Whether a mention may have what a source gives its variable: no other certainly does, or its own class."""
+        own, maker = self.module.statement(source), self._class_of(source)
         if not isinstance(use, (ast.Name, ast.Attribute)):
             return True
-        own, maker = self.module.statement(value), self._class_of(value)
-        others = [each for each in self.stores(use) if self.module.statement(each) is not own]
-        home = self._class_of(use)
-        has_own = home is not maker and any(self._class_of(each) is home for each in others)
-        is_attribute = isinstance(use, ast.Attribute)
-        return not (is_attribute and has_own) and not any(self.is_set_by(use, each) for each in others)
+        for store in self.stores(use):
+            other, home = self.module.statement(store), self._class_of(use)
+            is_loop = isinstance(other, ast.For) and other in self.module.around(use)
+            is_of_class = (
+                isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
+            )
+            is_before = other is own or other.lineno < own.lineno <= use.lineno
+            if is_of_class or not is_before and (is_loop or self._is_set_by(use, store)):
+                return False
+        return True
 
-    def is_set_by(self, use: Mention, store: ast.AST) -> bool:
+    def _is_set_by(self, use: Mention, store: ast.AST) -> bool:
         """Whether a statement above a mention, under no condition, has certainly given it what it means."""
         is_beside = self.file.function_of(use) is self.file.function_of(store)
         return (
@@ -259,8 +274,7 @@ class Flow:
             loop = self.module.parents[whole]
             if isinstance(loop, ast.For) and whole is loop.iter:
                 yield loop, site, is_repeated
-            named = (each for each in self.uses(whole) if self.may_mean(each, whole))
-            pending += [(each, site, is_repeated) for each in named]
+            pending += [(each, site, is_repeated) for each in self.read(self.target(whole), whole)]
             call = self.module.enclosing(use, ast.Call, ast.stmt)
             pending += [(each, call, is_repeated) for each in self.received(use)]
 

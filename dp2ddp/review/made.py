@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import all_from, last_name, root_name
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.own_file import Mention, values_of
+from dp2ddp.review.own_file import values_of
 
 # What asks for no value: it is the same on all ranks, of whatever data.
 ALIKE = re.compile(
@@ -29,7 +29,8 @@ class Made:
     def __init__(
         self, script: DDPScript, begin: Iterable[ast.AST], sites: Mapping[ast.AST, ast.AST | None] = {}
     ) -> None:
-        self.script, self.file, self.module, self.sites = script, script.file, script.module, sites
+        self.script, self.file, self.module, self.flow = script, script.file, script.module, script.flow
+        self.sites = sites
         self.nodes = set(all_from(begin, self._next))
 
     @cached_property
@@ -42,7 +43,8 @@ class Made:
         ]
 
     def _next(self, node: ast.AST) -> Iterable[ast.AST]:
-        match parent := self.file.part_of(node):
+        parent = self.file.part_of(node)
+        match parent:
             case ast.Attribute(attr=name) if ALIKE.match(name):
                 return []
             case ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
@@ -51,16 +53,16 @@ class Made:
                 return self._next_to_call(parent, node)
             case ast.Return():
                 function = self.file.function_of(node)
-                sites = (self.module.parents[each] for each in self.file.sites_of(function))
-                return [site] if (site := self.sites.get(function)) else sites
+                calls = [self.module.parents[each] for each in self.file.sites_of(function)]
+                return [site] if (site := self.sites.get(function)) else calls
             case ast.expr():
-                named = self.read(parent.target, parent) if isinstance(parent, ast.NamedExpr) else ()
-                return [parent, *named]
+                named = parent.target if isinstance(parent, ast.NamedExpr) else None
+                return [parent, *self.flow.read(named, parent)]
             case ast.AugAssign(target=target):
-                return self.read(target, parent)
+                return self.flow.read(target, parent)
             case ast.Assign() | ast.AnnAssign() | ast.For() | ast.comprehension() | ast.withitem():
                 statement = self.module.statement(node)
-                return [use for target, _ in settings(parent) for use in self.read(target, statement)]
+                return [use for target, _ in settings(parent) for use in self.flow.read(target, statement)]
         return []
 
     def _next_to_call(self, call: ast.Call, given: ast.AST) -> Iterable[ast.AST]:
@@ -68,7 +70,7 @@ class Made:
         function = self.file.callee(call)
         is_here = isinstance(call.func, ast.Name) or root_name(call.func) == "self"
         if function and function.name != "__init__" and is_here:
-            return self.script.flow.received(given)
+            return self.flow.received(given)
         is_gradient = any(
             self.script.is_optimizer(each) or "parameters(" in self.file.text_of(each)
             for each in values_of(call)
@@ -77,28 +79,10 @@ class Made:
             return []
         if isinstance(self.module.parents[call], ast.Expr):
             owner = owner_of(call)
-            return [] if self.module.name(owner) or last_name(owner) == "self" else self.read(owner, call)
+            return (
+                [] if self.module.name(owner) or last_name(owner) == "self" else self.flow.read(owner, call)
+            )
         return [call]
-
-    def read(self, target: ast.AST, source: ast.AST) -> Iterator[Mention]:
-        """Where what a target is given by a source is read."""
-        while isinstance(target, (ast.Subscript, ast.Starred)):
-            target = target.value
-        if isinstance(target, (ast.Name, ast.Attribute)):
-            uses = self.file.mentions(self.file.variable(target), ast.Load)
-            yield from (use for use in uses if not self._is_set_anew(use, source))
-
-    def _is_set_anew(self, use: Mention, source: ast.AST) -> bool:
-        """Whether another statement certainly gives a mention something else than a source does."""
-        own = self.module.statement(source)
-        for store in self.script.flow.stores(use):
-            other = self.module.statement(store)
-            if other is own or other.lineno < own.lineno <= use.lineno:
-                continue
-            is_loop = isinstance(other, ast.For) and other in self.module.around(use)
-            if is_loop or self.script.flow.is_set_by(use, store):
-                return True
-        return False
 
 
 def owner_of(call: ast.Call) -> ast.expr:

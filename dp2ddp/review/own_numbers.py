@@ -20,11 +20,14 @@ class OwnNumbers(Made):
     """What is made of the data that a loop gives to a rank alone."""
 
     def __init__(self, script: DDPScript, loop: Loop) -> None:
-        self.script, self.file, self.module, self.loop = script, script.file, script.module, loop
-        data = (part for part in self._data(loop.node.iter, loop.node.target))
-        targets = (each for part in data for each in inside(part, ast.Name))
-        begin = [use for target in targets for use in self.read(target, loop.node)]
-        super().__init__(script, begin, {self.file.function_of(loop.node): loop.site})
+        self.loop, flow = loop, script.flow
+        targets = (
+            each
+            for part in _data(script, loop.node.iter, loop.node.target)
+            for each in inside(part, ast.Name)
+        )
+        begin = [use for target in targets for use in flow.read(target, loop.node)]
+        super().__init__(script, begin, {script.file.function_of(loop.node): loop.site})
 
     @cached_property
     def conditions(self) -> list[ast.If]:
@@ -35,31 +38,6 @@ class OwnNumbers(Made):
     def are_joined(self) -> bool:
         """Whether anything may bring them together over the ranks."""
         return any(map(self._joins, self.calls))
-
-    # --- where they go
-
-    def _data(self, items: ast.expr, target: ast.expr) -> Iterator[ast.expr]:
-        """The part of a loop's target that gets data, and no counter: `x` in `for i, x in enumerate(loader)`."""
-        for each in self.script.flow.values(items) or [items]:
-            match each, target:
-                case ast.Call(args=args), ast.Tuple(elts=[_, data]) if self._calls(
-                    each, "builtins.enumerate"
-                ):
-                    yield from self._data(args[0], data)
-                    return
-                case ast.Call(args=args), ast.Tuple(elts=parts) if self._calls(each, "builtins.zip"):
-                    pairs = zip(args, parts, strict=False)
-                    yield from (part for given, part in pairs if not self._calls(given, *COUNTERS))
-                    return
-                case ast.Call(args=[ast.Call() as inner, *_]), ast.Tuple():  # tqdm(enumerate(loader))
-                    yield from self._data(inner, target)
-                    return
-        yield target
-
-    def _calls(self, call: ast.AST, *names: str) -> bool:
-        return isinstance(call, ast.Call) and self.module.name(call.func) in names
-
-    # --- whether ranks' come together
 
     def _joins(self, call: Call) -> bool:
         """Whether a call that gets some may bring the ranks' together, or a function of another file does."""
@@ -84,9 +62,27 @@ class OwnNumbers(Made):
     def _kept(self) -> set[ast.AST]:
         """The mentions of things that get some, and may do anything with them: `logger.add(loss)`."""
         given = (call for call in self.calls if isinstance(self.module.parents[call.node], ast.Expr))
-        return {use for call in given for use in self.read(owner_of(call.node), call.node)}
+        return {use for call in given for use in self.flow.read(owner_of(call.node), call.node)}
 
     def _is_in_loop(self, call: ast.AST) -> bool:
         """Whether a call is made for each batch, with what is made of that."""
         bodies = set(self.script.flow.runs(self.loop.node))
         return self.loop.node in self.module.around(call) or self.file.function_of(call) in bodies
+
+
+def _data(script: DDPScript, items: ast.expr, target: ast.expr) -> Iterator[ast.expr]:
+    """The part of a loop's target that gets data, and no counter: `x` in `for i, x in enumerate(loader)`."""
+
+    def calls(call: ast.AST, *names: str) -> bool:
+        return isinstance(call, ast.Call) and script.module.name(call.func) in names
+
+    for each in script.flow.values(items) or [items]:
+        match each, target:
+            case ast.Call(args=args), ast.Tuple(elts=[_, data]) if calls(each, "builtins.enumerate"):
+                return (yield from _data(script, args[0], data))
+            case ast.Call(args=args), ast.Tuple(elts=parts) if calls(each, "builtins.zip"):
+                pairs = zip(args, parts, strict=False)
+                return (yield from (part for given, part in pairs if not calls(given, *COUNTERS)))
+            case ast.Call(args=[ast.Call() as inner, *_]), ast.Tuple():  # tqdm(enumerate(loader))
+                return (yield from _data(script, inner, target))
+    yield target

@@ -15,7 +15,7 @@ https://github.com/k2-fsa/icefall/issues/226.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import stored_names
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, values_of
@@ -62,16 +62,17 @@ def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
     return used if isinstance(used, ast.Call) else None
 
 
-def _passes(script: DDPScript, model: ast.AST, sites: Mapping[ast.AST, ast.AST | None]) -> Iterator[ast.Call]:
+def _passes(script: DDPScript, model: ast.AST, sites: dict[ast.AST, ast.AST | None]) -> Iterator[ast.Call]:
     """The backward passes of what a model computes here, or in functions of the file that it is handed to."""
     call, received = _call_around(script, model), script.flow.received(model)
     if call is None or script.flow.is_without_gradient(call):
         return
     if not received and model not in values_of(call):
         yield from (each.node for each in Made(script, [call], sites).calls if each.method == "backward")
-    function = script.file.callee(call)
-    for each in script.flow.spread(*received).union(received) if function and function not in sites else ():
-        yield from _passes(script, each, {**sites, function: call})
+    if received and (function := script.file.callee(call)) and function not in sites:
+        own: dict[ast.AST, ast.AST | None] = {**sites, function: call}
+        for each in script.flow.spread(*received).union(received):
+            yield from _passes(script, each, own)
 
 
 def _judges(script: DDPScript, call: ast.Call) -> bool:

@@ -64,10 +64,6 @@ def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     classes = [script.file.definition(getattr(value, "func", value)) for value in values]
     if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
         return False
-    if not isinstance(module, ast.Name):
-        return True
     moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = (getattr(move, "value", None) for move in moves)
-    known = {script.file.variable(owner) for owner in owners if isinstance(owner, ast.Name)}
-    wrapped = {script.flow.variable(wrap.call.node) for wrap in script.wraps}
-    return script.file.variable(module) not in known | wrapped
+    owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
+    return not isinstance(module, ast.Name) or module.id not in owners

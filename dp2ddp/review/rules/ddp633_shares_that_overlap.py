@@ -120,7 +120,6 @@ def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
 def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:
     """Whether a sampler is made of what a draw gives, or has shuffled in place, and nobody sends that to all ranks."""
     shuffled = [draw.node.args[0]] if (draw.name or "").endswith("shuffle") and draw.node.args else []
-    drawn = Made(script, [])
-    made = Made(script, [draw.node, *(use for each in shuffled for use in drawn.read(each, draw.node))])
+    made = Made(script, [draw.node, *(use for each in shuffled for use in script.flow.read(each, draw.node))])
     sent = any(SENDS.search(last_name(call.node.func)) for call in made.calls)
     return sampler.node in made.nodes and not sent
