@@ -85,18 +85,15 @@ class Wrap:
         return self.flow.spread(*begin).union(begin)
 
     def _beside(self) -> list[Mention]:
-        model, file = unmoved(self.model), self.flow.file
-        statement = self.flow.module.statement(self.call.node)
-        if not isinstance(model, (ast.Name, ast.Attribute)) or any(
-            self.flow.module.statement(each) is statement for each in self.flow.stores(model)
+        model, flow = unmoved(self.model), self.flow
+        own = flow.module.statement(self.call.node)
+        if not isinstance(model, (ast.Name, ast.Attribute)) or own in map(
+            flow.module.statement, flow.stores(model)
         ):
             return []  # `net = DistributedDataParallel(net)`
-        alike = (each for each in file.alike(model) if file.variable(each) == file.variable(model))
-        return [
-            each
-            for each in alike
-            if isinstance(each.ctx, ast.Load) and self.flow.is_behind(each, self.call.node)
-        ]
+        mentions = flow.file.mentions(flow.file.variable(model), ast.Load)
+        same = (each for each in mentions if flow.file.text_of(each) == flow.file.text_of(model))
+        return [each for each in same if flow.is_behind(each, self.call.node)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,21 +270,21 @@ class DDPScript:
         return any(SETS_UP.search(name.rpartition(".")[2]) for name in foreign)
 
     @cached_property
-    def _all_wraps(self) -> tuple[Wrap, ...]:
+    def all_wraps(self) -> tuple[Wrap, ...]:
         """Torch's wrappers, or of a script without these its helpers'."""
         return self.wraps or self.whole_batch_wraps
 
     def wrap_of(self, node: ast.AST) -> Wrap | None:
         """The wrapper that a mention certainly is."""
-        return next((wrap for wrap in self._all_wraps if node in wrap.mentions), None)
+        return next((wrap for wrap in self.all_wraps if node in wrap.mentions), None)
 
     def wrap_around(self, node: ast.AST) -> Wrap | None:
         """The wrapper of a model that a mention certainly is."""
-        return next((wrap for wrap in self._all_wraps if node in wrap.inside), None)
+        return next((wrap for wrap in self.all_wraps if node in wrap.inside), None)
 
     def is_over(self, node: ast.AST) -> bool:
         """Whether the training is over at a node: no model is run behind it, but by the one rank that comes to it."""
-        models = {each for wrap in self._all_wraps for each in (*wrap.mentions, *wrap.inside)}
+        models = {each for wrap in self.all_wraps for each in (*wrap.mentions, *wrap.inside)}
         parts = all_from(self.flow.later(node), self._run_by_several)
         later = (each for part in parts for each in ast.walk(part) if each in models)
         return self.flow.trains_in(self.module.tree) and all(self.ranks.at(each).are_one for each in later)
@@ -354,8 +351,8 @@ class DDPScript:
     @cached_property
     def _wrapped_words(self) -> set[str]:
         """What wrappers, and the models inside, are called."""
-        targets = (self.flow.target(wrap.call.node) for wrap in self._all_wraps)
-        models = (unmoved(wrap.model) for wrap in self._all_wraps)
+        targets = (self.flow.target(wrap.call.node) for wrap in self.all_wraps)
+        models = (unmoved(wrap.model) for wrap in self.all_wraps)
         return set(map(last_name, (*targets, *models))) - {"", "self"}
 
     # --- converted scripts

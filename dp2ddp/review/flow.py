@@ -74,6 +74,11 @@ class Flow:
         """What certainly means one of these values: its name behind it, other names for it, parameters that get it."""
         return set(all_from(values, self._means_next)).difference(values)
 
+    def not_handed(self, mentions: set[ast.AST]) -> set[ast.AST]:
+        """Those that are no parameters, nor made of such: what a function is handed, is looked at from its calls."""
+        received = {use for each in mentions for use in self.received(each)}
+        return mentions - self.spread(*received) - received
+
     def _means_next(self, value: ast.AST) -> Iterator[ast.AST]:
         yield from (use for use in self.uses(value) if self.is_behind(use, value))
         for use in self.received(value):

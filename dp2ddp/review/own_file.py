@@ -87,12 +87,6 @@ class OwnFile:
         words = self.module.by_word.get(variable[1].lstrip("."), ())
         return [each for each in words if isinstance(each.ctx, contexts) and self.variable(each) == variable]
 
-    def alike(self, node: ast.AST) -> list[Mention]:
-        """Where the same is written as in a mention: `self.net` for `self.net`."""
-        word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        text = self.text_of(node)
-        return [each for each in self.module.by_word.get(word, ()) if self.text_of(each) == text]
-
     def text_of(self, node: ast.AST) -> str:
         """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
         if isinstance(node, ast.Name):

@@ -43,9 +43,7 @@ class PastTheWrapper(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         for wrap in script.wraps:
-            # what a function is handed, is looked at from there
-            received = {use for each in wrap.inside for use in script.flow.received(each)}
-            for model in wrap.inside - script.flow.spread(*received) - received:
+            for model in script.flow.not_handed(wrap.inside):
                 call, passes = _call_around(script, model), list(_passes(script, model, {}))
                 places = {script.file.function_of(each) for each in (model, *passes)}
                 is_past = passes and not _calls(script, wrap, places) and not _reduces(script)
