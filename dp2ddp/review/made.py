@@ -49,12 +49,12 @@ class Made:
                 return []
             case ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
                 return []
-            case ast.Call(func=function) if function is not node:
+            case ast.Call() if parent.func is not node:
                 return self._next_to_call(parent, node)
             case ast.Return():
-                function = self.file.function_of(node)
-                calls = [self.module.parents[each] for each in self.file.sites_of(function)]
-                return [site] if (site := self.sites.get(function)) else calls
+                own = self.file.function_of(node)
+                calls = [self.module.parents[each] for each in self.file.sites_of(own)]
+                return [site] if (site := self.sites.get(own)) else calls
             case ast.expr():
                 named = parent.target if isinstance(parent, ast.NamedExpr) else None
                 return [parent, *self.flow.read(named, parent)]

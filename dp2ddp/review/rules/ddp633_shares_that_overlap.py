@@ -2,16 +2,18 @@
 
 Finds, for a `DistributedSampler` whose loader is trained on: `num_replicas=1` or a `rank` that is a number, under no
 condition; a `seed`, or an argument of `set_epoch`, that a rank is part of; `set_epoch` where one rank alone comes by;
-and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed.
+and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed. In a script that
+dp2ddp converted, any such sampler that is given under no condition: its wrapper cuts the batches itself.
 
 The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where all
 ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should be.
 
 Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ
-from rank to rank are right for what is drawn for each sample, and are not found by themselves.
+from rank to rank are right for what is drawn for each sample, and are not found by themselves. In a converted script,
+silent where it calls a collective itself.
 
 https://github.com/mlcommons/training/pull/625, https://github.com/NVlabs/LongLive/issues/71,
-https://github.com/TensorAuto/OpenTau/pull/498.
+https://github.com/TensorAuto/OpenTau/pull/498, https://github.com/huggingface/accelerate/issues/3520.
 """
 
 import ast
@@ -32,6 +34,7 @@ SENDS = re.compile("broadcast|scatter|gather|reduce|sync|share|send")
 WHOLE = "each rank takes all of the data"
 SAME = "all ranks take the share of one"
 DIFFERENT = "the ranks shuffle differently, and cut their shares out of that"
+TWICE = "the data are cut twice, by this sampler and by the wrapper"
 
 
 class SharesThatOverlap(CheckRule):
@@ -62,6 +65,10 @@ class SharesThatOverlap(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Found:
+        for loader in (*script.loaders, *script.helper_loaders) if script.whole_batch_wraps else ():
+            sampler = loader.certain_sampler
+            if sampler is not None and loader.trains and not script.collectives:
+                yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
         loaders = script.loaders if script.trains_on_ranks else ()
         for sampler in {loader.sampler: None for loader in loaders if loader.sampler and loader.trains}:
             what = _of_arguments(script, sampler)
