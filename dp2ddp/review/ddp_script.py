@@ -69,12 +69,8 @@ class Wrap:
 
     @property
     def name(self) -> str:
-        statement = self.flow.module.statement(self.call.node)
-        return (
-            self.flow.file.text_of(statement.targets[0])
-            if isinstance(statement, ast.Assign)
-            else "the wrapper"
-        )
+        target = self.flow.target(self.call.node)
+        return self.flow.file.text_of(target) if target else "the wrapper"
 
     @cached_property
     def mentions(self) -> set[ast.AST]:
@@ -89,18 +85,15 @@ class Wrap:
         return self.flow.spread(*begin).union(begin)
 
     def _beside(self) -> list[Mention]:
-        model, file = unmoved(self.model), self.flow.file
-        statement = self.flow.module.statement(self.call.node)
-        if not isinstance(model, (ast.Name, ast.Attribute)) or any(
-            self.flow.module.statement(each) is statement for each in self.flow.stores(model)
+        model, flow = unmoved(self.model), self.flow
+        own = flow.module.statement(self.call.node)
+        if not isinstance(model, (ast.Name, ast.Attribute)) or own in map(
+            flow.module.statement, flow.stores(model)
         ):
             return []  # `net = DistributedDataParallel(net)`
-        alike = (each for each in file.alike(model) if file.variable(each) == file.variable(model))
-        return [
-            each
-            for each in alike
-            if isinstance(each.ctx, ast.Load) and self.flow.is_behind(each, self.call.node)
-        ]
+        mentions = flow.file.mentions(flow.file.variable(model), ast.Load)
+        same = (each for each in mentions if flow.file.text_of(each) == flow.file.text_of(model))
+        return [each for each in same if flow.is_behind(each, self.call.node)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,20 +131,16 @@ class Loader:
 
     @property
     def certain_sampler(self) -> Call | None:
-        """The one that it is given in every run: made in its call, or in a statement above it."""
-        given = self.call.argument(3, "sampler")
-        return next(
-            (each for each in self.samplers if each.node is given or self._holds(given, each.node)), None
-        )
-
-    def _holds(self, given: ast.AST | None, sampler: ast.Call) -> bool:
-        file, parent = self.flow.file, self.flow.module.parents[sampler]
+        """The one that it is given in every run: made in its call, or under no condition, and named once."""
+        file = self.flow.file
+        given, sampler = self.call.argument(3, "sampler"), self.sampler
+        is_named = isinstance(given, ast.Name) and sampler and file.values(given) == [sampler.node]
+        is_beside = sampler and file.function_of(sampler.node) is file.function_of(self.call.node)
+        is_choice = any(file.around(sampler.node, ast.If)) if sampler else True
         return (
-            isinstance(given, ast.Name)
-            and isinstance(parent, ast.Assign)
-            and self.flow.variable(sampler) == file.variable(given)
-            and self.flow.is_set_by(given, sampler)
-            and all(file.function_of(each) is file.function_of(given) for each in self.flow.stores(given))
+            sampler
+            if sampler and (sampler.node is given or is_named and is_beside and not is_choice)
+            else None
         )
 
     @cached_property
@@ -281,21 +270,21 @@ class DDPScript:
         return any(SETS_UP.search(name.rpartition(".")[2]) for name in foreign)
 
     @cached_property
-    def _all_wraps(self) -> tuple[Wrap, ...]:
+    def all_wraps(self) -> tuple[Wrap, ...]:
         """Torch's wrappers, or of a script without these its helpers'."""
         return self.wraps or self.whole_batch_wraps
 
     def wrap_of(self, node: ast.AST) -> Wrap | None:
         """The wrapper that a mention certainly is."""
-        return next((wrap for wrap in self._all_wraps if node in wrap.mentions), None)
+        return next((wrap for wrap in self.all_wraps if node in wrap.mentions), None)
 
     def wrap_around(self, node: ast.AST) -> Wrap | None:
         """The wrapper of a model that a mention certainly is."""
-        return next((wrap for wrap in self._all_wraps if node in wrap.inside), None)
+        return next((wrap for wrap in self.all_wraps if node in wrap.inside), None)
 
     def is_over(self, node: ast.AST) -> bool:
         """Whether the training is over at a node: no model is run behind it, but by the one rank that comes to it."""
-        models = {each for wrap in self._all_wraps for each in (*wrap.mentions, *wrap.inside)}
+        models = {each for wrap in self.all_wraps for each in (*wrap.mentions, *wrap.inside)}
         parts = all_from(self.flow.later(node), self._run_by_several)
         later = (each for part in parts for each in ast.walk(part) if each in models)
         return self.flow.trains_in(self.module.tree) and all(self.ranks.at(each).are_one for each in later)
@@ -339,12 +328,9 @@ class DDPScript:
 
     def _is_used_by_all(self, maker: ast.Call) -> bool:
         """Whether an optimizer has to do with a wrapper, or is used where more than one rank comes by."""
-        uses = (each for each in self.flow.uses(maker) if not self._is_given_to_scheduler(each))
+        makers = {call.node for call in self.module.calls if OPTIMIZERS.match(call.name or "")}  # schedulers
+        uses = (each for each in self.flow.uses(maker) if self.file.part_of(each) not in makers)
         return self.is_of_wrapped(maker) or any(not self.ranks.at(each).are_one for each in uses)
-
-    def _is_given_to_scheduler(self, use: ast.AST) -> bool:
-        call = self.module.enclosing(use, ast.Call)
-        return call is not None and (self.module.name(call.func) or "").startswith("torch.optim.")
 
     def is_of_wrapped(self, call: ast.Call) -> bool:
         """Whether a call is given something of a wrapped model, by its names or by what these stand for.
@@ -365,13 +351,9 @@ class DDPScript:
     @cached_property
     def _wrapped_words(self) -> set[str]:
         """What wrappers, and the models inside, are called."""
-        wraps = self._all_wraps
-        variables = (self.flow.variable(wrap.call.node) for wrap in wraps)
-        models = (last_name(unmoved(wrap.model) or wrap.call.node) for wrap in wraps)
-        return {word.lstrip(".") for word in (*(each[1] for each in variables if each), *models)} - {
-            "",
-            "self",
-        }
+        targets = (self.flow.target(wrap.call.node) for wrap in self.all_wraps)
+        models = (unmoved(wrap.model) for wrap in self.all_wraps)
+        return set(map(last_name, (*targets, *models))) - {"", "self"}
 
     # --- converted scripts
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name, stored_names
-from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, Variable, inside
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
+from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, inside
 from dp2ddp.review.rank_conditions import RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
@@ -23,23 +23,24 @@ class Flow:
     def __init__(self, file: OwnFile, ranks: RankConditions) -> None:
         self.file, self.module, self.ranks = file, file.module, ranks
 
-    def variable(self, value: ast.AST) -> Variable | None:
-        """The variable that an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
+    def target(self, value: ast.AST) -> ast.expr | None:
+        """What an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
         match self.module.parents.get(value):
             case ast.Attribute(attr="to" | "cuda" | "train") as method:
-                call = self.module.parents.get(method)
-                return self.variable(call) if isinstance(call, ast.Call) else None
+                call = self.module.parents[method]
+                return self.target(call) if isinstance(call, ast.Call) else None
             case ast.IfExp(body=body, orelse=other) as choice:
-                inside = {
-                    getattr(each, "value", None) for each in (body, other) if last_name(each) == "module"
-                }
-                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in inside if each)
-                return None if is_past else self.variable(choice)  # `net.module if distributed else net`
+                insides = (
+                    each.value
+                    for each in (body, other)
+                    if isinstance(each, ast.Attribute) and each.attr == "module"
+                )
+                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in insides)
+                return None if is_past else self.target(choice)  # `net.module if distributed else net`
             case ast.Assign() | ast.Tuple() as parent:
                 statement = self.module.statement(parent)
                 given = pairs(statement) if isinstance(statement, ast.Assign) else ()
-                target = next((target for target, each in given if each is value), None)
-                return self.file.variable(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+                return next((target for target, each in given if each is value), None)
         return None
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
@@ -53,9 +54,10 @@ class Flow:
         ]
 
     def uses(self, value: ast.AST) -> list[Mention]:
-        """Where the variable that an expression is assigned to is read."""
-        variable = self.variable(value)
-        return self.file.mentions(variable, ast.Load) if variable else []
+        """Where what an expression is assigned to is read."""
+        target = self.target(value)
+        is_variable = isinstance(target, (ast.Name, ast.Attribute))
+        return self.file.mentions(self.file.variable(target), ast.Load) if target and is_variable else []
 
     def stores(self, node: ast.AST) -> list[Mention]:
         """Where the variable of a mention is given something else."""
@@ -72,33 +74,43 @@ class Flow:
         """What certainly means one of these values: its name behind it, other names for it, parameters that get it."""
         return set(all_from(values, self._means_next)).difference(values)
 
+    def not_handed(self, mentions: set[ast.AST]) -> set[ast.AST]:
+        """Those that are no parameters, nor made of such: what a function is handed, is looked at from its calls."""
+        received = {use for each in mentions for use in self.received(each)}
+        return mentions - self.spread(*received) - received
+
     def _means_next(self, value: ast.AST) -> Iterator[ast.AST]:
-        yield from (use for use in self.uses(value) if self.means(use, value))
+        yield from (use for use in self.uses(value) if self.is_behind(use, value))
         for use in self.received(value):
             is_same = not any(store.lineno < use.lineno for store in self.stores(use))
             if is_same and self._holds_where(use, value):
                 yield use
 
-    def means(self, node: ast.AST, value: ast.AST) -> bool:
-        """Whether a mention certainly means a value, since it comes behind it in the same flow."""
-        return (
-            isinstance(node, (ast.Name, ast.Attribute))
-            and self.variable(value) == self.file.variable(node)
-            and self.is_behind(node, value)
-        )
+    def read(self, target: ast.AST | None, source: ast.AST) -> Iterator[Mention]:
+        """Where a target is read that a source has given something, and no other statement anew."""
+        while isinstance(target, (ast.Subscript, ast.Starred)):
+            target = target.value
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            uses = self.file.mentions(self.file.variable(target), ast.Load)
+            yield from (use for use in uses if self.may_mean(use, source))
 
-    def may_mean(self, use: ast.AST | None, value: ast.AST) -> bool:
-        """Whether the variable that is read may still have a value: no other comes between, or is its class's own."""
+    def may_mean(self, use: ast.AST | None, source: ast.AST) -> bool:
+        """Whether a mention may have what a source gives its variable: no other certainly does, or its own class."""
+        own, maker = self.module.statement(source), self._class_of(source)
         if not isinstance(use, (ast.Name, ast.Attribute)):
             return True
-        own, maker = self.module.statement(value), self._class_of(value)
-        others = [each for each in self.stores(use) if self.module.statement(each) is not own]
-        home = self._class_of(use)
-        has_own = home is not maker and any(self._class_of(each) is home for each in others)
-        is_attribute = isinstance(use, ast.Attribute)
-        return not (is_attribute and has_own) and not any(self.is_set_by(use, each) for each in others)
+        for store in self.stores(use):
+            other, home = self.module.statement(store), self._class_of(use)
+            is_loop = isinstance(other, ast.For) and other in self.module.around(use)
+            is_of_class = (
+                isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
+            )
+            is_before = other is own or other.lineno < own.lineno <= use.lineno
+            if is_of_class or not is_before and (is_loop or self._is_set_by(use, store)):
+                return False
+        return True
 
-    def is_set_by(self, use: Mention, store: ast.AST) -> bool:
+    def _is_set_by(self, use: Mention, store: ast.AST) -> bool:
         """Whether a statement above a mention, under no condition, has certainly given it what it means."""
         is_beside = self.file.function_of(use) is self.file.function_of(store)
         return (
@@ -210,19 +222,6 @@ class Flow:
         function = self.file.function_of(node)
         return [] if isinstance(function, ast.Module) else self.file.sites_of(function) or [self.module.tree]
 
-    def readers(self, node: ast.AST, *names: str) -> Iterator[ast.stmt]:
-        """The statement of a node, and those behind it that read what it makes (or names), and so on."""
-        own = self.module.statement(node)
-        read = stored_names(own).union(names)
-        turn = inside(self.file.turn_of(node), ast.stmt)
-        later = (
-            each for each in turn if not hasattr(each, "body") and each.lineno >= getattr(node, "lineno", 0)
-        )
-        for statement in sorted(later, key=lambda each: each.lineno):
-            if statement is own or any(each.id in read for each in inside(statement, ast.Name)):
-                yield statement
-                read |= stored_names(statement)
-
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
         makers = (self.module.name(each.func) for each in self.values(node) if isinstance(each, ast.Call))
@@ -235,9 +234,8 @@ class Flow:
 
     def received(self, value: ast.AST) -> list[Mention]:
         """Where a function of the file, that is called with a value, names its parameter of it."""
-        call = next((each for each in self.module.around(value) if not isinstance(each, ast.keyword)), None)
-        function = self.file.callee(call) if isinstance(call, ast.Call) else None
-        given = self.file.given(call, function) if call else []
+        call = self.file.part_of(value)
+        given = self.file.given(call, self.file.callee(call)) if isinstance(call, ast.Call) else []
         return [
             use for variable, each in given if each is value for use in self.file.mentions(variable, ast.Load)
         ]
@@ -281,8 +279,7 @@ class Flow:
             loop = self.module.parents[whole]
             if isinstance(loop, ast.For) and whole is loop.iter:
                 yield loop, site, is_repeated
-            named = (each for each in self.uses(whole) if self.may_mean(each, whole))
-            pending += [(each, site, is_repeated) for each in named]
+            pending += [(each, site, is_repeated) for each in self.read(self.target(whole), whole)]
             call = self.module.enclosing(use, ast.Call, ast.stmt)
             pending += [(each, call, is_repeated) for each in self.received(use)]
 

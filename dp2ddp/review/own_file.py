@@ -87,12 +87,6 @@ class OwnFile:
         words = self.module.by_word.get(variable[1].lstrip("."), ())
         return [each for each in words if isinstance(each.ctx, contexts) and self.variable(each) == variable]
 
-    def alike(self, node: ast.AST) -> list[Mention]:
-        """Where the same is written as in a mention: `self.net` for `self.net`."""
-        word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        text = self.text_of(node)
-        return [each for each in self.module.by_word.get(word, ()) if self.text_of(each) == text]
-
     def text_of(self, node: ast.AST) -> str:
         """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
         if isinstance(node, ast.Name):
@@ -157,6 +151,10 @@ class OwnFile:
     def around(self, node: ast.AST, kind: type[Node]) -> Iterator[Node]:
         """The nodes of a kind that a node stands in, from the inside."""
         return (each for each in self.module.around(node) if isinstance(each, kind))
+
+    def part_of(self, node: ast.AST) -> ast.AST | None:
+        """What a node is a part of, next; of a call by keyword, too."""
+        return next((each for each in self.module.around(node) if not isinstance(each, ast.keyword)), None)
 
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""

@@ -503,7 +503,7 @@ class TestFix:
         [
             pytest.param("sampler = DistributedSampler(data)\n", True, id="a line above"),
             pytest.param("sampler = DistributedSampler(data)\nprint(sampler)\n", True, id="two lines above"),
-            pytest.param("sampler = None\nsampler = DistributedSampler(data)\n", True, id="None before"),
+            pytest.param("sampler = None\nsampler = DistributedSampler(data)\n", False, id="None before"),
             pytest.param("sampler = DistributedSampler(data) if many else None\n", False, id="or None"),
             pytest.param("sampler = None\nif many:\n    sampler = DistributedSampler(data)\n", False, id="if many"),
             pytest.param("sampler = DistributedSampler(data)\nif one:\n    sampler = None\n", False, id="taken away"),

@@ -107,7 +107,7 @@ class TestOwnersEdits:
         sampled = "extraloader = Rank0Loader(extraset, batch_size=20, sampler=DistributedSampler(extraset)"
         text = replaced(text, re.escape(line), sampled)
 
-        assert "DDP631" in found_in(f"from torch.utils.data import DistributedSampler\n{text}")
+        assert "DDP633" in found_in(f"from torch.utils.data import DistributedSampler\n{text}")
 
 
 @pytest.mark.parametrize("path", OWN_RANKS, ids=lambda path: path.stem)
@@ -227,7 +227,7 @@ def test_a_planted_fault_is_found(converted: str, pattern: str, new: str, codes:
 
 
 def test_a_sampler_that_cuts_the_data_before_the_wrapper_does_is_found(converted: str) -> None:
-    assert "DDP631" in found_in(replaced(converted, "shuffle=True", SAMPLER))
+    assert "DDP633" in found_in(replaced(converted, "shuffle=True", SAMPLER))
 
 
 SMALL = """

@@ -515,6 +515,138 @@ RIGHT = {
             for x in DataLoader(Files(names[:900]), sampler=sampler):
                 model(x).mean().backward()
     """,
+    "the best weights are tested by one rank at the end": """
+        def test(net):
+            net.load_state_dict(torch.load("best.pt", map_location="cpu"))
+            return net(batches[0])
+        for x in batches:
+            model(x).mean().backward()
+        if dist.get_rank() == 0:
+            model.module.load_state_dict(torch.load("best.pt", map_location="cpu"))
+            with torch.no_grad():
+                test(model.module)
+    """,
+    "every rank evaluates all of the held-out data": """
+        loader = DataLoader(held_out, sampler=DistributedSampler(held_out, num_replicas=1, rank=0))
+        with torch.no_grad():
+            for x, y in loader:
+                hits += (model(x).argmax(1) == y).sum().item()
+    """,
+    "a hook that one rank has": """
+        class Saver:
+            def after_epoch(self, model):
+                torch.save(model.state_dict(), "last.pt")
+        hooks = []
+        if dist.get_rank() == 0:
+            hooks.append(Saver())
+        for epoch in range(3):
+            for hook in hooks:
+                hook.after_epoch(model)
+    """,
+    "one branch for ranks, one without": """
+        if distributed:
+            other = DistributedDataParallel(plain)
+        else:
+            other = plain
+        classes = other.module.classes if distributed else other.classes
+        if not distributed:
+            print(other.classes)
+        def classes_of(net):
+            return net.module.classes if isinstance(net, DistributedDataParallel) else net.classes
+        classes_of(other)
+    """,
+    "one of several wrappers": """
+        if strategy == "sharded":
+            other = Sharded(plain)
+        else:
+            other = DistributedDataParallel(plain)
+        if strategy == "sharded":
+            other.clip_grad_norm_(1.0)
+    """,
+    "the model inside is read, saved and run without gradients": """
+        raw = model.module if distributed else model
+        def sample(net, x):
+            with torch.no_grad():
+                return net(x)
+        for x in batches:
+            model(x).mean().backward()
+            raw.count(x)
+            if dist.get_rank() == 0:
+                torch.save(raw.state_dict(), "last.pt")
+                sample(raw, x)
+    """,
+    "a sampler that is made anew, with a seed": """
+        for epoch in range(3):
+            loader = DataLoader(data, sampler=DistributedSampler(data, seed=epoch))
+            for x in loader:
+                model(x).mean().backward()
+    """,
+    "unfrozen, and wrapped anew": """
+        def train(part, flag):
+            for p in part.parameters():
+                p.requires_grad = flag
+        train(net.body, False)
+        other = DistributedDataParallel(net)
+        other(x).mean().backward()
+        train(net.body, True)
+        other = DistributedDataParallel(net)
+    """,
+    "a step by the norm of all ranks' gradients, a loss that may be missing": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        for i, x in enumerate(loader):
+            loss = model(x).mean()
+            if loss is None or x.size(0) < 2 or i > 99:
+                break
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if torch.isfinite(norm):
+                optimizer.step()
+    """,
+    "ranks agree on a bad loss": """
+        def any_of_all(flag):
+            flag = flag.float()
+            dist.all_reduce(flag)
+            return flag.item() > 0
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        for x in loader:
+            loss = model(x).mean()
+            if any_of_all(torch.isnan(loss)):
+                continue
+            loss.backward()
+    """,
+    "a decision by all of the held-out data, under the names of the loop that trains": """
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        total = 0.0
+        for x, y in loader:
+            loss = model(x, y)
+            loss.backward()
+            total += loss.item()
+        losses, total = [], 0.0
+        for x, y in DataLoader(valid):
+            loss = model(x, y)
+            total += loss.item()
+            losses.append(loss.item())
+        scheduler.step(total + sum(losses))
+    """,
+    "split alike, and drawn by rank": """
+        split = torch.Generator().manual_seed(args.seed)
+        train, held_out = torch.utils.data.random_split(data, [9, 1], generator=split)
+        own = torch.Generator().manual_seed(local_rank)
+        for x in DataLoader(train, sampler=DistributedSampler(train, shuffle=False), generator=own):
+            model(x).mean().backward()
+    """,
+    "all ranks go through a function that one rank saves in": """
+        def save(path):
+            if dist.get_rank() == 0:
+                torch.save(model.state_dict(), path)
+            dist.barrier()
+        if dist.get_rank() == 0:
+            print("saving")
+        save("last.pt")
+    """,
 }
 
 

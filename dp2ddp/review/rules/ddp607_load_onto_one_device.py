@@ -15,6 +15,7 @@ https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/exam
 import ast
 
 from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.made import Made
 
 
 class LoadOntoOneDevice(CheckWarning):
@@ -70,7 +71,4 @@ def _has_alternative(script: DDPScript, call: Call) -> bool:
 
 def _is_state(script: DDPScript, call: Call) -> bool:
     """Whether what is loaded, or an entry of it, goes into load_state_dict."""
-    mentions = [call.node, *script.flow.uses(call.node)]
-    around = [parent for mention in mentions for parent in list(script.module.around(mention))[:2]]
-    functions = (parent.func for parent in around if isinstance(parent, ast.Call))
-    return any(getattr(function, "attr", "") == "load_state_dict" for function in functions)
+    return any(each.method == "load_state_dict" for each in Made(script, [call.node]).calls)

@@ -15,7 +15,6 @@ https://github.com/dmlc/dgl/pull/4385, https://github.com/pytorch/pytorch/issues
 
 import ast
 import re
-from collections.abc import Iterator
 
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, literal
 
@@ -36,38 +35,31 @@ class WrapperOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        for call in script.module.calls:
-            for mention in (call.node.func, *call.node.args):
-                wrap = script.wrap_of(mention)
-                run = (
-                    next(_runs(script, call.node, mention), None) if wrap and call is not wrap.call else None
+        for wrap in script.all_wraps:
+            for mention in script.flow.not_handed(wrap.mentions):
+                call, where = script.file.part_of(mention), script.ranks.at(mention)
+                runs = (
+                    run for each in (mention, *script.flow.received(mention)) if (run := _run(script, each))
                 )
-                if wrap and run and _one_waits(script, wrap, call.node, run, mention):
-                    yield self.problem(call.node, name=script.file.text_of(mention))
+                run = next(runs, None) if isinstance(call, ast.Call) else None
+                if call and run and where.condition and _waits(script, wrap, where.condition, run):
+                    others = set(script.file.other_branch(where.condition, where.place or mention))
+                    same = script.file.mentions(script.file.variable(mention), ast.Load)
+                    if all(others.isdisjoint(script.module.around(each)) for each in same):
+                        yield self.problem(call, name=script.file.text_of(mention))
 
 
-def _one_waits(script: DDPScript, wrap: Wrap, call: ast.Call, run: ast.Call, mention: ast.AST) -> bool:
-    """Whether one rank alone comes to a call, and its forward has something to wait for."""
-    condition = script.ranks.at(call).condition
-    if condition is None or _others_run_it(script, condition, call, mention):
-        return False
+def _run(script: DDPScript, wrapper: ast.AST) -> ast.Call | None:
+    """`model(x)`."""
+    call = script.module.parents[wrapper]
+    return call if isinstance(call, ast.Call) and call.func is wrapper else None
+
+
+def _waits(script: DDPScript, wrap: Wrap, condition: ast.If, run: ast.Call) -> bool:
+    """Whether a forward of one rank has something to wait for."""
     if wrap.helper:
         return script.ranks.asks_now(condition.test)
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
     has_buffers = script.file.names_module("torchvision.models") or script.file.says(HAS_BUFFERS)
     return wrap.is_torchs and has_buffers or not script.flow.is_without_gradient(run)
-
-
-def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, mention: ast.AST) -> bool:
-    """Whether the other branch names the wrapper as well: the ranks meet in its forward, on two ways."""
-    others = set(script.file.other_branch(condition, call))
-    return any(not others.isdisjoint(script.module.around(each)) for each in script.file.alike(mention))
-
-
-def _runs(script: DDPScript, call: ast.Call, wrapper: ast.expr) -> Iterator[ast.Call]:
-    """A call of the wrapper itself, or where a function of the file calls the parameter that it is handed as."""
-    for mention in (wrapper, *script.flow.received(wrapper)):
-        match script.module.parents[mention]:
-            case ast.Call(func=function) as run if function is mention:
-                yield run

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import stored_names
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, Wrap, corrected, inside, values_of
+from dp2ddp.review.made import Made
 
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
@@ -42,44 +43,34 @@ class PastTheWrapper(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         for wrap in script.wraps:
-            # what a function is handed, is looked at from there
-            received = {use for each in wrap.inside for use in script.flow.received(each)}
-            for model in wrap.inside - script.flow.spread(*received) - received:
-                call = _call_around(script, model)
-                if call is None or _judges(script, call):
-                    continue
-                results, places = list(_results(script, model)), [model]
-                if any(isinstance(each, ast.Return) for each in results):
-                    places += script.file.sites_of(script.file.function_of(model))
-                    results += [each for site in places for each in script.flow.readers(site)]
-                is_past = not any(_calls(script, wrap, each) for each in places)
-                if is_past and any(map(script.flow.trains_in, results)) and not _reduces(script):
+            for model in script.flow.not_handed(wrap.inside):
+                call, passes = _call_around(script, model), list(_passes(script, model, {}))
+                places = {script.file.function_of(each) for each in (model, *passes)}
+                is_past = passes and not _calls(script, wrap, places) and not _reduces(script)
+                if call and is_past and not _judges(script, call):
                     yield self.problem(call, name=wrap.name)
 
 
 def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
     """`net(x)`, `net.loss(x)`, `step(net, x)`."""
-    match [each for each in script.module.around(model) if not isinstance(each, ast.keyword)][:2]:
-        case [ast.Call() as call, *_]:
-            return call
-        case [ast.Attribute(attr=method) as function, ast.Call(func=called) as call] if called is function:
-            return None if OF_MODULES.fullmatch(method) else call
-    return None
+    used = script.file.part_of(model)
+    if isinstance(used, ast.Attribute) and not OF_MODULES.fullmatch(used.attr):
+        call = script.module.parents[used]
+        return call if isinstance(call, ast.Call) and call.func is used else None
+    return used if isinstance(used, ast.Call) else None
 
 
-def _results(script: DDPScript, model: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> Iterator[ast.stmt]:
-    """The statements that read what a model computes here, or in functions of the file that it is handed to."""
-    call = _call_around(script, model)
+def _passes(script: DDPScript, model: ast.AST, sites: dict[ast.AST, ast.AST | None]) -> Iterator[ast.Call]:
+    """The backward passes of what a model computes here, or in functions of the file that it is handed to."""
+    call, received = _call_around(script, model), script.flow.received(model)
     if call is None or script.flow.is_without_gradient(call):
         return
-    received = script.flow.received(model)
     if not received and model not in values_of(call):
-        yield from script.flow.readers(call)
-    for inner in script.flow.spread(model) if received and model not in seen else ():
-        results = list(_results(script, inner, seen | {model}))
-        yield from results
-        if any(isinstance(each, ast.Return) for each in results):
-            yield from script.flow.readers(call)
+        yield from (each.node for each in Made(script, [call], sites).calls if each.method == "backward")
+    if received and (function := script.file.callee(call)) and function not in sites:
+        own: dict[ast.AST, ast.AST | None] = {**sites, function: call}
+        for each in script.flow.spread(*received).union(received):
+            yield from _passes(script, each, own)
 
 
 def _judges(script: DDPScript, call: ast.Call) -> bool:
@@ -89,15 +80,12 @@ def _judges(script: DDPScript, call: ast.Call) -> bool:
     return any(given & stored_names(script.module.statement(each)) for each in runs)
 
 
-def _calls(script: DDPScript, wrap: Wrap, model: ast.AST) -> bool:
-    """Whether the wrapper itself is called in a function, or handed to something that may call it."""
+def _calls(script: DDPScript, wrap: Wrap, functions: set[ast.AST]) -> bool:
+    """Whether the wrapper itself is called in one of these functions, or handed to something that may call it."""
     wraps = [each.call.node for each in script.wraps]
-    for mention in {*wrap.mentions, *script.flow.uses(wrap.call.node)}:
-        used = next(each for each in script.module.around(mention) if not isinstance(each, ast.keyword))
-        is_beside = script.file.function_of(mention) is script.file.function_of(model)
-        if is_beside and isinstance(used, ast.Call) and used not in wraps:
-            return True
-    return False
+    mentions = {*wrap.mentions, *script.flow.uses(wrap.call.node)}
+    used = (script.file.part_of(each) for each in mentions if script.file.function_of(each) in functions)
+    return any(isinstance(each, ast.Call) and each not in wraps for each in used)
 
 
 def _reduces(script: DDPScript) -> bool:

@@ -44,7 +44,7 @@ class WrapBeforeMove(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
             owner = getattr(call.node.func, "value", None)
-            if not moves_to_gpu(call) or owner is None:
+            if not _moves_to_gpu(call) or owner is None:
                 continue
             made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
             wrap = made_here or script.wrap_of(owner)
@@ -52,7 +52,7 @@ class WrapBeforeMove(CheckRule):
                 yield self.problem(call.node)
 
 
-def moves_to_gpu(call: Call) -> bool:
+def _moves_to_gpu(call: Call) -> bool:
     """`.cuda()`, `.to("cuda")`."""
     device = call.argument(0, "device") if call.method == "to" else None
     return call.method == "cuda" or str(literal(device)).startswith("cuda")
@@ -64,10 +64,6 @@ def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     classes = [script.file.definition(getattr(value, "func", value)) for value in values]
     if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
         return False
-    if not isinstance(module, ast.Name):
-        return True
     moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = (getattr(move, "value", None) for move in moves)
-    known = {script.file.variable(owner) for owner in owners if isinstance(owner, ast.Name)}
-    wrapped = {script.flow.variable(wrap.call.node) for wrap in script.wraps}
-    return script.file.variable(module) not in known | wrapped
+    owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
+    return not isinstance(module, ast.Name) or module.id not in owners

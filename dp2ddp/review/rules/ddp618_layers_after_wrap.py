@@ -93,7 +93,9 @@ def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
     for whole in script.flow.wholes(part):
         if wrap := script.wrap_around(whole) or script.wrap_of(whole):
             same = {script.file.text_of(each) for each in (wrap.model, whole) if each is not None}
-            later = (each for each in script.wraps if each.call.node.lineno > part.lineno)
+            later = (
+                each for each in script.wraps if each is not wrap and each.call.node.lineno > part.lineno
+            )
             models = [unmoved(each.model) for each in later if each.model]
             again = any(
                 last_name(each) == "module" or script.file.text_of(each) in same for each in models if each

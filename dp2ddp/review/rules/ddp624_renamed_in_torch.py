@@ -1,26 +1,30 @@
 """torch has renamed this, or taken it away.
 
-Finds names of torch.distributed and torch.cuda.amp that current versions warn of, or no longer have.
+Finds names of torch.distributed and torch.cuda.amp that current versions warn of, or no longer have; and
+`torch.distributed.launch` where code starts it, by a command or an import.
 
 `reduce_op`, `_all_gather_base` and `torch.cuda.amp.autocast` warn in every run; `DistributedDataParallelCPU` and the
-`*_multigpu` collectives are gone: AttributeError.
+`*_multigpu` collectives are gone: AttributeError. `torch.distributed.launch` warns, and since torch 2.0 it passes
+`--local-rank` and no longer `--local_rank`.
 
 `--fix` writes `ReduceOp` for `reduce_op`, which is the same object by another name since torch 1.0. The others need
 newer versions of torch, or other arguments, and are left to you: each name once in a file. Silent where `try` chooses
-among old and new names, or the file names the new one as well; functions that are named and not called warn nobody.
+among old and new names, or the file names the new one as well; functions that are named and not called warn nobody,
+and neither do help, messages and comments.
 
 https://github.com/pytorch/tutorials/pull/720, https://github.com/pytorch/pytorch/issues/130659,
-https://github.com/facebookresearch/fairseq/pull/804.
+https://github.com/facebookresearch/fairseq/pull/804, https://github.com/pytorch/pytorch/pull/64764.
 """
 
 import ast
+from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.nodes import IMPORTS
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, mended
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal, mended
 
 _GONE, _WARNS = "is gone from torch", "is deprecated, and warns in every run"
-REDUCE_OP = "torch.distributed.reduce_op"
+REDUCE_OP, LAUNCH = "torch.distributed.reduce_op", "torch.distributed.launch"
 # What a name became; verified with torch 2.15
 NOW = {
     REDUCE_OP: (_WARNS, "torch.distributed.ReduceOp"),
@@ -52,9 +56,20 @@ class RenamedInTorch(CheckWarning):
             + with torch.amp.autocast("cuda"):
                   model(x)
         """),
+        *corrected("""
+            # torchrun
+              import os
+              print("start it with python -m torch.distributed.launch")
+            - os.system("python -m torch.distributed.launch --nproc_per_node=2 train.py")
+            + os.system("torchrun --nproc-per-node 2 train.py")
+        """),
     )
 
     def find(self, script: DDPScript) -> Found:
+        for node in _launches(script):
+            yield self.problem(
+                node, name=LAUNCH, what=_WARNS, new="torchrun, and read LOCAL_RANK from the environment"
+            )
         if not (script.groups or script.wraps or script.file.names_module("torch.distributed")):
             return
         mentions = [*script.module.all(ast.Name), *script.module.all(ast.Attribute)]
@@ -69,6 +84,22 @@ class RenamedInTorch(CheckWarning):
             if name not in said or fix:
                 yield self.problem(node, fix, name=name, what=NOW[name][0], new=NOW[name][1])
             said.add(name)
+
+
+def _launches(script: DDPScript) -> Iterator[ast.AST]:
+    """Where `torch.distributed.launch` is imported, or part of a command: behind "-m", or in a call that runs it."""
+    for node in script.module.nodes(ast.Import, ast.ImportFrom, ast.Constant):
+        match node:
+            case ast.ImportFrom(module=module) if module == LAUNCH:
+                yield node
+            case ast.Import(names=names) if LAUNCH in [each.name for each in names]:
+                yield node
+            case ast.Constant(value=str(text)) if LAUNCH in text:
+                parts = getattr(script.module.parents[node], "elts", ())
+                runners = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
+                is_run = any(each.startswith(("os.system", "subprocess.")) for each in runners)
+                if is_run or text == LAUNCH and "-m" in map(literal, parts):
+                    yield node
 
 
 def _is_used(script: DDPScript, node: ast.AST, name: str) -> bool:

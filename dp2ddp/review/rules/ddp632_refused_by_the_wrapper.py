@@ -16,7 +16,8 @@ https://github.com/pytorch/pytorch/issues/105723.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, inside, literal, right, wrong
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, inside, literal, right, wrong
+from dp2ddp.review.made import Made
 
 # What templates/ddp.py says.
 WHOLE = "the model is copied, or saved as a whole"
@@ -60,65 +61,42 @@ class RefusedByTheWrapper(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         wraps = [wrap for wrap in script.whole_batch_wraps if wrap.helper == "WholeBatchDDP"]
-        for node, reason in _Wrapped(script, wraps).refused() if wraps else ():
+        models = {each for wrap in wraps for each in wrap.mentions}
+        for node, reason in (*_misused(script, models), *_run_twice(script, models)) if models else ():
             yield self.problem(node, reason=reason)
 
 
-class _Wrapped:
-    """A script, and where its wrapper is certainly meant."""
+def _misused(script: DDPScript, models: set[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
+    """Copies, hooks, and parts that are frozen."""
+    for call in script.module.calls:
+        first, owner = call.argument(0), getattr(call.node.func, "value", None)
+        is_saved = call.name in COPIES or script.helper_calls.get(call) == "save_on_rank0"
+        if is_saved and not models.isdisjoint(first.values if isinstance(first, ast.Dict) else [first]):
+            yield call.node, WHOLE
+        if call.method in HOOKS and not models.isdisjoint(script.flow.wholes(owner)):
+            yield call.node, HOOKED
+    told = script.told_to_train
+    parts = (owner for owner, _ in told if not models.isdisjoint(script.flow.wholes(owner)))
+    yield from ((each, FROZEN) for each in parts if all(value is False for _, value in told))
 
-    def __init__(self, script: DDPScript, wraps: list[Wrap]) -> None:
-        self.script, self.module, self.file = script, script.module, script.file
-        self.mentions = {use for wrap in wraps for use in wrap.mentions}
 
-    def refused(self) -> Iterator[tuple[ast.AST, str]]:
-        """The places, and what the wrapper says."""
-        for call in self.module.calls:
-            if reason := self._refused_call(call):
-                yield call.node, reason
-        told = self.script.told_to_train
-        if all(value is False for _, value in told):  # none may be trained again
-            yield from ((owner, FROZEN) for owner, _ in told if self._is_part(owner))
-
-    def _refused_call(self, call: Call) -> str | None:
-        is_saved = call.name in COPIES or self.script.helper_calls.get(call) == "save_on_rank0"
-        if is_saved and call.node.args and self._holds_whole(call.node.args[0]):
-            return WHOLE
-        if call.method in HOOKS and self._is_part(getattr(call.node.func, "value", None)):
-            return HOOKED
-        if call.method != "backward" or not (runs := self._runs_before(call)):
-            return None
-        if literal(call.argument(None, "create_graph")) is True:
-            return SECOND
-        return TWICE if self._is_second(call, runs) else None
-
-    def _runs_before(self, call: Call) -> list[ast.Call]:
-        """The forwards with gradients in the statements above a call, in its block."""
-        statement = self.module.statement(call.node)
-        before = (*self.file.block_before(statement), statement)
-        runs = (node for each in before for node in inside(each, ast.Call) if node.func in self.mentions)
-        return [node for node in runs if not self.script.flow.is_without_gradient(node)]
-
-    def _is_second(self, call: Call, runs: list[ast.Call]) -> bool:
-        """Whether a backward above keeps the graph of the last forward, or one statement uses two forwards."""
-        last = max(each.lineno for each in runs)
-        is_kept = any(
-            other.method == "backward"
-            and literal(other.argument(None, "retain_graph")) is True
-            and last <= other.node.lineno < call.node.lineno
-            and self.file.loop_around(other.node) is self.file.loop_around(call.node)
-            for other in self.module.calls
-        )
-        statements = [self.module.statement(each) for each in runs]
-        double = (each for each in statements if isinstance(each, ast.Assign) and statements.count(each) > 1)
-        attributes = ([part.attr for part in inside(each, ast.Attribute)] for each in double)
-        return is_kept or any(not any(each.startswith("detach") for each in names) for names in attributes)
-
-    def _is_part(self, node: ast.AST | None) -> bool:
-        """Whether it is the model, or a part of it."""
-        return not self.mentions.isdisjoint(self.script.flow.wholes(node))
-
-    def _holds_whole(self, thing: ast.AST) -> bool:
-        """`model`, `{"model": model}`."""
-        things = thing.values if isinstance(thing, ast.Dict) else [thing]
-        return not self.mentions.isdisjoint(things)
+def _run_twice(script: DDPScript, models: set[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
+    """Backward passes that keep the graph for another one, and forwards of one statement that are differentiated."""
+    runs = [each.node for each in script.module.calls if each.node.func in models]
+    runs = [each for each in runs if not script.flow.is_without_gradient(each)]
+    statements = [script.module.statement(each) for each in runs]
+    for run, statement in zip(runs, statements, strict=True):
+        passes = [each for each in Made(script, [run]).calls if each.method == "backward"]
+        for each in passes:
+            if literal(each.argument(None, "create_graph")) is True:
+                yield each.node, SECOND
+            if literal(each.argument(None, "retain_graph")) is True and len(passes) > 1:
+                yield each.node, TWICE
+        is_detached = any(each.attr.startswith("detach") for each in inside(statement, ast.Attribute))
+        if (
+            passes
+            and isinstance(statement, ast.Assign)
+            and statements.count(statement) > 1
+            and not is_detached
+        ):
+            yield statement, TWICE

@@ -2,16 +2,18 @@
 
 Finds, for a `DistributedSampler` whose loader is trained on: `num_replicas=1` or a `rank` that is a number, under no
 condition; a `seed`, or an argument of `set_epoch`, that a rank is part of; `set_epoch` where one rank alone comes by;
-and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed.
+and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed. In a script that
+dp2ddp converted, any such sampler that is given under no condition: its wrapper cuts the batches itself.
 
 The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where all
 ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should be.
 
 Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ
-from rank to rank are right for what is drawn for each sample, and are not found by themselves.
+from rank to rank are right for what is drawn for each sample, and are not found by themselves. In a converted script,
+silent where it calls a collective itself.
 
 https://github.com/mlcommons/training/pull/625, https://github.com/NVlabs/LongLive/issues/71,
-https://github.com/TensorAuto/OpenTau/pull/498.
+https://github.com/TensorAuto/OpenTau/pull/498, https://github.com/huggingface/accelerate/issues/3520.
 """
 
 import ast
@@ -19,7 +21,8 @@ import re
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, inside, literal, values_of
+from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, corrected, literal, values_of
+from dp2ddp.review.made import Made
 
 RANDOM_SPLIT = "torch.utils.data.random_split"
 DRAWS = words(
@@ -31,6 +34,7 @@ SENDS = re.compile("broadcast|scatter|gather|reduce|sync|share|send")
 WHOLE = "each rank takes all of the data"
 SAME = "all ranks take the share of one"
 DIFFERENT = "the ranks shuffle differently, and cut their shares out of that"
+TWICE = "the data are cut twice, by this sampler and by the wrapper"
 
 
 class SharesThatOverlap(CheckRule):
@@ -61,6 +65,10 @@ class SharesThatOverlap(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Found:
+        for loader in (*script.loaders, *script.helper_loaders) if script.whole_batch_wraps else ():
+            sampler = loader.certain_sampler
+            if sampler is not None and loader.trains and not script.collectives:
+                yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
         loaders = script.loaders if script.trains_on_ranks else ()
         for sampler in {loader.sampler: None for loader in loaders if loader.sampler and loader.trains}:
             what = _of_arguments(script, sampler)
@@ -118,13 +126,7 @@ def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
 
 def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:
     """Whether a sampler is made of what a draw gives, or has shuffled in place, and nobody sends that to all ranks."""
-    shuffled = [each.id for value in values_of(draw.node)[:1] for each in inside(value, ast.Name)]
-    names = shuffled if (draw.name or "").endswith("shuffle") else []
-    readers = list(script.flow.readers(draw.node, *names))
-    own = script.module.statement(sampler.node)
-    if own not in readers:
-        return False
-    called = (
-        last_name(call.func) for each in readers[: readers.index(own)] for call in inside(each, ast.Call)
-    )
-    return not any(map(SENDS.search, called))
+    shuffled = [draw.node.args[0]] if (draw.name or "").endswith("shuffle") and draw.node.args else []
+    made = Made(script, [draw.node, *(use for each in shuffled for use in script.flow.read(each, draw.node))])
+    sent = any(SENDS.search(last_name(call.node.func)) for call in made.calls)
+    return sampler.node in made.nodes and not sent

@@ -1,7 +1,6 @@
 """What torch refuses in the first second of a run: a table of rules, each with its page."""
 
 import ast
-from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument
 from dp2ddp.codemod.knowledge.reading_methods import words
@@ -17,7 +16,6 @@ from dp2ddp.review.check_rule import (
     right,
     wrong,
 )
-from dp2ddp.review.rules.ddp616_wrap_before_move import moves_to_gpu
 
 
 class SeveralDeviceIds(CheckRule):
@@ -118,56 +116,6 @@ class AttributeOfTheWrapper(CheckRule):
             in_try = any(script.file.around(node, ast.Try))
             if wrap and wrap.is_torchs and not in_try:
                 yield self.problem(node, name=node.attr, owner=script.file.text_of(node.value))
-
-
-class OptimizerBeforeMove(CheckRule):
-    """The optimizer keeps its state on the CPU, and the model goes to the GPU.
-
-    Finds `Adagrad` made of a model's parameters, and the model moved afterwards.
-
-    Adagrad makes its sums when it is made, on the device of the parameters then. Its first step meets parameters on the
-    GPU and sums on the CPU: RuntimeError. Other optimizers make their state in the first step, and are not found.
-
-    Found where both stand in one function, one after the other, and the model is moved to a GPU for certain.
-
-    https://github.com/pytorch/pytorch/issues/76752, https://github.com/pytorch/pytorch/issues/7321.
-    """
-
-    code, name = "DDP619", "optimizer-before-move"
-    message = "its state is made here and stays on the CPU, and the model moves to the GPU afterwards"
-    advice = "move the model first, then make the optimizer"
-    examples = (
-        *corrected("""
-            # stays on the CPU
-              from torch.optim import Adagrad
-            - optimizer = Adagrad(net.parameters(), lr=0.1)
-              net = net.cuda()
-            + optimizer = Adagrad(net.parameters(), lr=0.1)
-              model = DistributedDataParallel(net)
-        """),
-        right("""
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-            net = net.cuda()
-            model = DistributedDataParallel(net)
-        """),
-    )
-
-    def find(self, script: DDPScript) -> Found:
-        makers = script.file.calls_of("torch.optim.Adagrad", "torch.optim.adagrad.Adagrad")
-        for maker in makers if script.wraps else ():
-            moves = list(_moves_of(script, maker.argument(0, "params")))
-            if moves and all(move.node.lineno > maker.node.lineno for move in moves):
-                yield self.problem(maker.node)
-
-
-def _moves_of(script: DDPScript, parameters: ast.expr | None) -> Iterator[Call]:
-    """Where the model of `model.parameters()` is moved to a GPU, in the function of this mention of it."""
-    match parameters:
-        case ast.Call(func=ast.Attribute(value=ast.Name() as model, attr="parameters")):
-            for call in filter(moves_to_gpu, script.module.calls):
-                owner = getattr(call.node.func, "value", None)
-                if isinstance(owner, ast.Name) and script.file.variable(owner) == script.file.variable(model):
-                    yield call
 
 
 class ForkedRanks(CheckRule):
@@ -304,6 +252,5 @@ def _is_used(script: DDPScript, call: Call) -> bool:
 
 
 TABLE: tuple[type[CheckRule], ...] = (
-    *(SeveralDeviceIds, AttributeOfTheWrapper, OptimizerBeforeMove),
-    *(ForkedRanks, SamplerAndShuffle, ResultOfACollective),
+    *(SeveralDeviceIds, AttributeOfTheWrapper, ForkedRanks, SamplerAndShuffle, ResultOfACollective),
 )

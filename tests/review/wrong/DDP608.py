@@ -38,3 +38,18 @@ def main_worker(gpu, args):
         return
     dist.all_reduce(x)
 torch.multiprocessing.start_processes(main_worker, args=(args,), nprocs=4)
+# ---
+def mean_over_ranks(t):
+    dist.all_reduce(t)
+    return t / dist.get_world_size()
+def log(loss):
+    if dist.get_rank() == 0:
+        print(mean_over_ranks(loss))
+# ---
+class T:
+    def save(self, path):
+        torch.save(self.model.state_dict(), path)
+        dist.barrier()
+    def fit(self, rank):
+        if rank == 0:
+            self.save('a.pt')

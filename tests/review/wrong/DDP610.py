@@ -10,3 +10,7 @@ main()
 # ---
 torch.distributed.init_process_group(backend='nccl', init_method='env://')
 model = nn.parallel.DistributedDataParallel(net.to(device='cuda'))
+# ---
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+dist.init_process_group("nccl")
+model = DDP(net.to(device))

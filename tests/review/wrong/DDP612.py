@@ -86,3 +86,109 @@ for e in range(9):
     mean = total / len(loader)
     if mean < 0.01:
         break
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x).mean()
+    loss.backward()
+    if torch.isfinite(loss):
+        o.step()
+# ---
+def step(loss, o):
+    loss.backward()
+    if torch.isnan(loss):
+        print("skipped")
+    else:
+        o.step()
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+for i, x in enumerate(loader):
+    step(model(x).mean(), o)
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
+for e in range(9):
+    losses = []
+    for x in loader:
+        losses.append(step(x).item())
+    s.step(sum(losses) / len(losses))
+# ---
+# wrapped
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
+for e in range(9):
+    meter = Meter()
+    for x in loader:
+        meter.update(step(x).item())
+    s.step(meter.sum / meter.count)
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
+def test(loader):
+    total = 0.0
+    with torch.no_grad():
+        for x in loader:
+            total += model(x).mean().item()
+    return total
+for e in range(9):
+    for x in batches:
+        shown = model(x).mean().detach()
+        dist.all_reduce(shown)
+    s.step(test(loader))
+# ---
+# wrapped
+loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+stopper = EarlyStopping(3)
+for e in range(9):
+    total = 0.0
+    for x in loader:
+        loss = model(x).mean()
+        loss.backward()
+        total += loss.item()
+    stopper(total)
+    if stopper.stop:
+        break
+# ---
+# wrapped
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler()
+for x in batches:
+    scaler.scale(model(x).mean()).backward()
+    if local_rank == 0:
+        scaler.update()
+# ---
+# wrapped
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+stop = torch.zeros(1)
+for x in batches:
+    model(x).mean().backward()
+    if local_rank == 0:
+        o.step()
+        stop += 1
+    dist.broadcast(stop, 0)
+# ---
+# wrapped
+o = torch.optim.SGD(model.parameters(), lr=0.1)
+s = torch.optim.lr_scheduler.StepLR(o, 3)
+def end(epoch):
+    print(epoch)
+    s.step()
+for e in range(9):
+    train(model, o)
+    if local_rank == 0:
+        end(e)

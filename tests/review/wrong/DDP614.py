@@ -39,3 +39,42 @@ class T:
     def fit(self, batches):
         for x in batches:
             self.net.loss(x).backward()
+# ---
+# wrapped
+raw = model.module
+for x in batches:
+    raw(x).mean().backward()
+# ---
+if distributed:
+    model = DDP(model)
+raw = model.module if distributed else model
+for x in batches:
+    logits, loss = raw(x)
+    loss.backward()
+# ---
+def train(net, batches):
+    for x in batches:
+        net(x).mean().backward()
+def main(net):
+    model = DDP(net)
+    train(net, batches)
+main(net)
+# ---
+class T:
+    def __init__(self, net, batches):
+        self.net, self.batches = net, batches
+    def fit(self):
+        for x in self.batches:
+            self.net(x).mean().backward()
+net = net.cuda()
+model = DDP(net)
+T(net, batches).fit()
+# ---
+class Diffusion:
+    def loss(self, model, x):
+        return model(x).mean()
+diffusion = Diffusion()
+# wrapped
+for x in batches:
+    loss = diffusion.loss(model.module, x)
+    loss.backward()

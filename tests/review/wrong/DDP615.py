@@ -10,3 +10,7 @@ class T:
         self.net = DDP(net)
     def kept(self):
         return self.net.classifier.weight
+# ---
+if args.distributed:
+    model = DDP(model)
+print(model.classes)

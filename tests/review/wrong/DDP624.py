@@ -11,3 +11,14 @@ model = nn.parallel.DistributedDataParallelCPU(net)
 dist.barrier()
 # ---
 torch.distributed.all_reduce_multigpu([x])
+# ---
+import subprocess, sys
+subprocess.run([sys.executable, '-m', 'torch.distributed.launch', 'train.py'])
+# ---
+os.system('python -m torch.distributed.launch --nproc_per_node 2 train.py')
+# ---
+from torch.distributed.launch import main
+main()
+# ---
+import subprocess
+subprocess.Popen('python3 -m torch.distributed.launch t.py', shell=True)
