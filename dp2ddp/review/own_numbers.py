@@ -12,7 +12,7 @@ from dp2ddp.review.ddp_script import DDPScript, Loop
 from dp2ddp.review.made import Made, owner_of
 from dp2ddp.review.own_file import inside
 
-JOINS = re.compile(r"reduce|gather|metric|broadcast|sync|across|ranks|world", re.IGNORECASE)
+BRINGS_TOGETHER = re.compile(r"reduce|gather|metric|broadcast|sync|across|ranks|world", re.IGNORECASE)
 COUNTERS = ("builtins.range", "itertools.count")
 
 
@@ -42,7 +42,7 @@ class OwnNumbers(Made):
     def _joins(self, call: Call) -> bool:
         """Whether a call that gets some may bring the ranks' together, or a function of another file does."""
         function, owner = call.node.func, getattr(call.node.func, "value", None)
-        if JOINS.search(self.file.text_of(function)):
+        if BRINGS_TOGETHER.search(self.file.text_of(function)):
             return call.method != "step"
         makers = [each for each in self.script.flow.values(owner or function) if isinstance(each, ast.Call)]
         if any(self.script.is_foreign(self.module.name(each.func)) for each in makers):
@@ -54,7 +54,7 @@ class OwnNumbers(Made):
         bodies = [body for each in own if each for body in self.script.flow.runs(each)]
         if bodies or self._is_in_loop(call.node):
             calls = (each for body in bodies for each in inside(body, ast.Call))
-            return any(JOINS.search(self.file.text_of(each.func)) for each in calls)
+            return any(BRINGS_TOGETHER.search(self.file.text_of(each.func)) for each in calls)
         is_unknown = call.name is None and is_read and owner not in self.nodes
         return self.script.is_foreign(call.name) or is_unknown and not isinstance(owner, ast.Constant)
 

@@ -57,21 +57,33 @@ NO_SIGNATURE = {
 ELSEWHERE = ("lightning", "pytorch_lightning")
 
 
+class NotHere(Exception):
+    """A library is not installed, or its version has no such thing."""
+
+
 def resolved(name: str) -> Any:
     """The thing that a dotted name is; skips where its library is not installed."""
+    try:
+        return found(name)
+    except NotHere as why:
+        pytest.skip(str(why))
+
+
+def found(name: str) -> Any:
+    """The thing that a dotted name is; NotHere where its library is not installed."""
     library = name.partition(".")[0]
     try:
         is_there = library in sys.modules or importlib.util.find_spec(library) is not None
     except (ImportError, ValueError):
         is_there = False
     if not is_there:
-        pytest.skip(f"{library} is not installed")
+        raise NotHere(f"{library} is not installed")
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         with contextlib.suppress(ImportError):
             thing: Any = importlib.import_module(".".join(parts[:count]))
             if name in GONE and not _has(thing, parts[count:]):
-                pytest.skip(GONE[name])
+                raise NotHere(GONE[name])
             return operator.attrgetter(".".join(parts[count:]))(thing)
     raise AttributeError(name)
 
@@ -103,8 +115,8 @@ def misplaced(name: str, row: FunctionRow) -> str:
     if name.startswith(ELSEWHERE):
         return ""
     try:
-        function = resolved(name)
-    except pytest.skip.Exception:
+        function = found(name)
+    except NotHere:
         return ""
     if row.position is None and row.keyword is None or name in NO_SIGNATURE:
         return "" if callable(function) else "no function"

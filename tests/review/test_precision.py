@@ -18,6 +18,16 @@ local_rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local_rank)
 model = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
 """
+# A loop that adds up each rank's own losses; indented as the cases that go on with it.
+OWN_TOTAL = """loader = DataLoader(data, sampler=DistributedSampler(data))
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(3):
+            loader.sampler.set_epoch(epoch)
+            total = 0.0
+            for x, y in loader:
+                loss = model(x).mean()
+                loss.backward()
+                total += loss.item()"""
 
 RIGHT = {
     "one rank goes first, by a context": """
@@ -381,47 +391,23 @@ RIGHT = {
     "a new layer without parameters": """
         model.module.head = torch.nn.Identity()
     """,
-    "a loss that another file brings together": """
+    "a loss that another file brings together": f"""
         from utils import mean_over_ranks
-        loader = DataLoader(data, sampler=DistributedSampler(data))
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-        for epoch in range(3):
-            loader.sampler.set_epoch(epoch)
-            total = 0.0
-            for x, y in loader:
-                loss = model(x).mean()
-                loss.backward()
-                total += loss.item()
+        {OWN_TOTAL}
             scheduler.step(mean_over_ranks(total))
     """,
-    "a loss that another file brings together, assigned": """
+    "a loss that another file brings together, assigned": f"""
         from utils import sync
-        loader = DataLoader(data, sampler=DistributedSampler(data))
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-        for epoch in range(3):
-            loader.sampler.set_epoch(epoch)
-            total = 0.0
-            for x, y in loader:
-                loss = model(x).mean()
-                loss.backward()
-                total += loss.item()
+        {OWN_TOTAL}
             total = sync(total)
             scheduler.step(total)
     """,
-    "a loss that an object of another file brings together, in a method": """
+    "a loss that an object of another file brings together, in a method": f"""
         from utils import Comm
         comm = Comm()
         def shared(number):
             return comm.mean(number) if comm else sync(number)
-        loader = DataLoader(data, sampler=DistributedSampler(data))
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-        for epoch in range(3):
-            loader.sampler.set_epoch(epoch)
-            total = 0.0
-            for x, y in loader:
-                loss = model(x).mean()
-                loss.backward()
-                total += loss.item()
+        {OWN_TOTAL}
             total = comm.mean(total)
             if total > 5:
                 break

@@ -12,7 +12,7 @@ from dp2ddp.codemod.idiomatic.looking import calls_in, inside, is_called, names_
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.codemod.model.nodes import defaults, last_name
 from dp2ddp.codemod.model.program import Program
 
 PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}
@@ -191,9 +191,8 @@ def _chooses(forward: ast.FunctionDef) -> bool:
     parts = [part for each in choices for part in ast.walk(each) if part not in set(ast.walk(each.test))]
     called = (ast.unparse(each.func) for each in parts if isinstance(each, ast.Call))
     runs = any(name.startswith("self.") or "." not in name for name in called)
-    given = forward.args.args[len(forward.args.args) - len(forward.args.defaults) :]
-    optional = {each.arg for each in given} & words_in(forward)
-    return runs or bool(optional) or any(isinstance(each, ast.Return) for each in parts)
+    reads_optional = bool(defaults(forward).keys() & words_in(forward))
+    return runs or reads_optional or any(isinstance(each, ast.Return) for each in parts)
 
 
 def changed_behind(wrap: ModelWrap) -> Iterator[ast.stmt]:

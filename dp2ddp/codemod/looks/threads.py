@@ -7,6 +7,7 @@ results. What they change by another way, the other ranks do not see.
 import ast
 from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
+from itertools import chain
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
 from dp2ddp.codemod.knowledge.functions import Does, does
@@ -79,13 +80,13 @@ def why_not(module: Module, call: Call) -> Reason | None:
         return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    filled = (
-        *_leaks(parts, target[1]),
-        *_filled_arguments(*target, made=_made_for(call, target)),
-        *_filled_by_object(module, call, target),
+    leaks = chain(
+        _leaks(parts, target[1]),
+        _filled_arguments(*target, made=_made_for(call, target)),
+        _filled_by_object(module, call, target),
     )
-    if filled:
-        return CHANGES.of(starter=starter, what=filled[0])
+    if leak := next(leaks, None):
+        return CHANGES.of(starter=starter, what=leak)
     streams = {stream for part in parts for stream in _draws(*part)}
     shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
     return DRAWS.of(starter=starter, stream=min(shared)) if shared else None

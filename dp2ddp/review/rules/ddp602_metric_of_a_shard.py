@@ -1,13 +1,13 @@
 """An accuracy or a loss is counted over one rank's share of the data, and never brought together.
 
-Finds an evaluation loop over a loader with a `DistributedSampler` that adds numbers up, in a file that neither reduces
-nor gathers anything.
+Finds an evaluation loop over a loader with a `DistributedSampler` that adds numbers up, which are followed through
+names and functions of the file, and nowhere reduced nor gathered.
 
 Each rank sees 1 / W of the samples, so what rank 0 prints is the metric of its own share; and the sampler repeats
 samples until all shares are equally long, so that even the average of all ranks is not the metric of the data set.
 
-Silent where any name of the file has `reduce`, `gather`, `metric` or `broadcast` in it, and where a framework owns the
-loop.
+Silent where what gets them has `reduce`, `gather`, `metric`, `broadcast` or the like in its name, or is of another
+file, and where a framework owns the loop.
 
 https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI/pytorch-lightning/issues/4732.
 """

@@ -1,17 +1,18 @@
 """Ranks step differently: their rates and weights drift apart.
 
 Finds `step()` and `zero_grad()` of an optimizer or a scheduler, and the clipping of gradients, where one rank alone
-comes by. And, in a file that neither reduces nor gathers, what each rank decides by the loss of its own share of the
-data, in a loop over a loader with a `DistributedSampler`: `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, and
-`continue` above the backward pass.
+comes by. And what each rank decides by numbers of its own share of the data, in a loop over a loader with a
+`DistributedSampler`, if these are nowhere reduced nor gathered: `ReduceLROnPlateau.step(loss)`, `if loss > limit:
+break`, `continue` above the backward pass.
 
 Gradients are the same on all ranks still. A rank that steps by another rate, or not at all, has other weights from then
 on, and nothing says so. One that leaves a backward pass out sums another step's gradients with the others from then on;
 one that leaves the loop makes them wait.
 
-Silent where a loss is handed to a function of another file, which may reduce it; where any name of the file has
-`reduce`, `gather`, `metric` or `broadcast` in it, ReduceLROnPlateau itself aside; for an optimizer that one rank alone
-uses, for another model; and for a step of one rank in a file that broadcasts, since weights may be sent behind it.
+Silent where such numbers are handed to a function of another file, which may reduce them, or to anything with
+`reduce`, `gather`, `metric`, `broadcast` or the like in its name, ReduceLROnPlateau itself aside; for an optimizer that
+one rank alone uses, for another model; and for a step of one rank in a file that broadcasts weights, or what nobody can
+read: they may be sent behind it.
 
 https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
 """

@@ -13,8 +13,8 @@ import linecache
 import os
 import random
 import sys
+from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy
@@ -23,6 +23,7 @@ from torch.utils.data import get_worker_info
 
 from dp2ddp.runtime.hang.stacks import is_users, users_place
 from dp2ddp.runtime.run_folder import UNSEEDED
+from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.taps import Taps
 
 
@@ -54,18 +55,19 @@ def _is_importing() -> bool:
     return False
 
 
-def _gives_a_seed(frame: FrameType) -> bool:
+@lru_cache(maxsize=1000)  # a data set may make one for each sample
+def _gives_a_seed(file: str, line: int) -> bool:
     """Whether a line calls `RandomState(0)`: numpy begins its generator without a seed, and seeds it at once."""
+    tree = parse_leniently("".join(linecache.getlines(file)))
     calls = [
         each
-        for each in ast.walk(ast.parse("".join(linecache.getlines(frame.f_code.co_filename))))
-        if isinstance(each, ast.Call) and each.lineno <= frame.f_lineno <= (each.end_lineno or 0)
+        for each in ast.walk(tree or ast.Module([], []))
+        if isinstance(each, ast.Call) and each.lineno <= line <= (each.end_lineno or 0)
     ]
     states = [each for each in calls if ast.unparse(each.func).endswith("RandomState")]
     given = [argument for each in states for argument in (*each.args, *(key.value for key in each.keywords))]
-    return (
-        bool(given) and len(given) == len(states) and not any(ast.unparse(each) == "None" for each in given)
-    )
+    is_given = bool(given) and len(given) == len(states)
+    return is_given and not any(ast.unparse(each) == "None" for each in given)
 
 
 def seed_all(seed: int) -> None:
@@ -100,7 +102,9 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
         seed_of_numpy(_Known.next_one(32) if seed is None else seed)
 
     def random_bits(bits: int) -> int:
-        return _Known.next_one(bits, is_named=not _gives_a_seed(sys._getframe(1)))
+        caller = sys._getframe(1)
+        is_named = not _gives_a_seed(caller.f_code.co_filename, caller.f_lineno)
+        return _Known.next_one(bits, is_named)
 
     # of default_rng, RandomState, SeedSequence
     taps.set(numpy.random.bit_generator, "randbits", random_bits)
