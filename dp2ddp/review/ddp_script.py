@@ -17,7 +17,7 @@ from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, inside, literal, unmoved, values_of
+from dp2ddp.review.own_file import Mention, OwnFile, inside, literal, unmoved, values_of, walk_without
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -337,16 +337,14 @@ class DDPScript:
 
         A copy is none of it, and neither is what one rank alone makes.
         """
-        pending: list[ast.AST] = [*values_of(call)]
-        seen: set[ast.AST] = set()
-        while pending:
-            mentions = list(_mentions_outside_copies(pending.pop()))
-            if not self._wrapped_words.isdisjoint(map(last_name, mentions)):
-                return True
-            behind = {value for each in mentions for value in self.flow.values(each)} - seen
-            pending += (each for each in behind if not self.ranks.at(each).are_one)
-            seen |= behind
-        return False
+        given: list[ast.AST] = [*values_of(call)]
+        asked = all_from(given, self._behind)
+        words = (last_name(each) for value in asked for each in walk_without(value, _is_copied))
+        return not self._wrapped_words.isdisjoint(words)
+
+    def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
+        behind = (made for each in walk_without(value, _is_copied) for made in self.flow.values(each))
+        return (each for each in behind if not self.ranks.at(each).are_one)
 
     @cached_property
     def _wrapped_words(self) -> set[str]:
@@ -391,11 +389,5 @@ class DDPScript:
         return is_foreign and STARTS_RANKS.search(call.name or "") is not None
 
 
-def _mentions_outside_copies(value: ast.AST) -> Iterator[ast.AST]:
-    """The names and attributes of an expression, without those in `deepcopy(...)`."""
-    if isinstance(value, ast.Call) and last_name(value.func) == "deepcopy":
-        return
-    if isinstance(value, (ast.Name, ast.Attribute)):
-        yield value
-    for child in ast.iter_child_nodes(value):
-        yield from _mentions_outside_copies(child)
+def _is_copied(part: ast.AST, whole: ast.AST) -> bool:
+    return isinstance(whole, ast.Call) and last_name(whole.func) == "deepcopy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.knowledge import canonical, knows
@@ -283,6 +283,14 @@ class OwnFile:
 def inside(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
     """The nodes of a kind in a piece of code, itself included."""
     return (each for each in ast.walk(node) if isinstance(each, kind))
+
+
+def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:
+    """The nodes of an expression, without parts that are left out (asked with what they are parts of)."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not leaves_out(child, node):
+            yield from walk_without(child, leaves_out)
 
 
 def unmoved(node: ast.AST | None) -> ast.AST | None:

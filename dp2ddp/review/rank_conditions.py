@@ -11,9 +11,9 @@ from itertools import chain, takewhile
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
-from dp2ddp.codemod.model.scopes import settings
+from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import OwnFile, Variable, literal
+from dp2ddp.review.own_file import OwnFile, Variable, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
@@ -33,6 +33,7 @@ PERHAPS_RANK = re.compile(
 ONE_RANK = re.compile(
     r"^(is_main_process|is_main|is_master|is_rank_?(zero|0)|is_main_proc|is_primary|is_global_master|master_process)$"
 )
+GET_RANK = ("get_rank", "get_local_rank", "get_global_rank")
 OF_TORCHRUN = ("RANK", "LOCAL_RANK")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = words(
@@ -94,33 +95,31 @@ class RankConditions:
     def is_rank(self, node: ast.AST) -> bool:
         """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
         match node:
-            case ast.Call(func=function, args=args):
-                name = self.module.name(function) or ""
-                if name == "builtins.int" and len(args) == 1:
-                    return self.is_rank(args[0])
-                if name in ENVIRONMENT:
-                    return bool(args) and RANK_VARIABLE.search(_text(args[0])) is not None
-                return last_name(function) in ("get_rank", "get_local_rank", "get_global_rank")
-            case ast.Subscript(slice=key):
-                return (RANK.search(_text(key)) or RANK_VARIABLE.search(_text(key))) is not None
+            case ast.Call(func=function, args=[inner]) if self.module.name(function) == "builtins.int":
+                return self.is_rank(inner)
+            case ast.Call(func=function) if last_name(function) in GET_RANK:
+                return True
             case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
                 return True
             case ast.Name() if self._is_counted(node):
                 return False
-        return RANK.search(last_name(node)) is not None
+        word = last_name(node) or self._key(node)
+        return RANK.search(word) is not None or RANK_VARIABLE.search(self._key(node)) is not None
+
+    def _key(self, node: ast.AST) -> str:
+        """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
+        match node:
+            case ast.Subscript(slice=key):
+                return _text(key)
+            case ast.Call(func=function, args=[key, *_]) if self.module.name(function) in ENVIRONMENT:
+                return _text(key)
+        return ""
 
     def _is_counted(self, name: ast.Name) -> bool:
         """Whether it is of other ranks, or of matrices: `for rank in [1, 4, 8]`, `rank = 8`."""
-        if any(
-            isinstance(literal(each), int) and literal(each) not in (0, -1) for each in self.file.values(name)
-        ):
-            return True
-        stores = self.file.mentions(self.file.variable(name), ast.Store)
-        loops = ((each, loop) for each in stores for loop in self.module.around(each))
-        return any(
-            isinstance(loop, (ast.For, ast.comprehension)) and each in ast.walk(loop.target)
-            for each, loop in loops
-        )
+        numbers = [each for each in map(literal, self.file.values(name)) if isinstance(each, int)]
+        is_looped = any(each.how is Binds.ITEM for each in self.module.bindings(name))
+        return is_looped or any(each not in (0, -1) for each in numbers)
 
     def has_rank(self, expression: ast.AST) -> bool:
         """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
@@ -173,18 +172,12 @@ class RankConditions:
         return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
 
     def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-        match node:
-            case ast.Call(func=function, args=args):
-                name = self.module.name(function)
-                if name in ENVIRONMENT:
-                    return bool(args) and _text(args[0]) in OF_TORCHRUN
-                return name == "torch.distributed.get_rank" or helper_of(self.file, function) == "own_rank"
-            case ast.Subscript(value=owner, slice=key):
-                return self.module.name(owner) == "os.environ" and _text(key) in OF_TORCHRUN
-            case ast.Name():
-                values = self.file.values(node)
-                return bool(values) and all(value and self.asks_now(value, seen) for value in values)
-        return False
+        if isinstance(node, ast.Name):
+            values = self.file.values(node)
+            return bool(values) and all(value and self.asks_now(value, seen) for value in values)
+        function = node.func if isinstance(node, ast.Call) else node
+        is_torchs = self.module.name(function) == "torch.distributed.get_rank"
+        return is_torchs or helper_of(self.file, function) == "own_rank" or self._key(node) in OF_TORCHRUN
 
     def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
         inner = node
@@ -284,7 +277,7 @@ class RankConditions:
     def _words_behind(self, word: str) -> set[str]:
         """What is named where a name of this word is given something, but for what is known to have no rank."""
         if word not in self._behind:
-            nodes = (node for value in self._given.get(word, ()) for node in _walk_without_devices(value))
+            nodes = (node for value in self._given.get(word, ()) for node in walk_without(value, _says_where))
             self._behind[word] = {last_name(node) or _text(node) for node in nodes} - {""}
         return {each for each in self._behind[word] if self._from_rank.get(each, True)}
 
@@ -333,18 +326,10 @@ class RankConditions:
                     yield function.name, each.test if isinstance(each, ast.If) else each.value
 
 
-def _walk_without_devices(value: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of an expression, without those that only say where it is computed: `net.cuda(rank)`, `device_ids`."""
-    yield value
-    for child in ast.iter_child_nodes(value):
-        says_where = isinstance(child, ast.keyword) and child.arg in SAYS_WHERE
-        moves = (
-            isinstance(value, ast.Call)
-            and last_name(value.func) in ("cuda", "to")
-            and child is not value.func
-        )
-        if not says_where and not moves:
-            yield from _walk_without_devices(child)
+def _says_where(part: ast.AST, whole: ast.AST) -> bool:
+    """Whether a part of an expression only says where it is computed: `net.cuda(rank)`, `device_ids=[rank]`."""
+    moves = isinstance(whole, ast.Call) and last_name(whole.func) in ("cuda", "to") and part is not whole.func
+    return moves or isinstance(part, ast.keyword) and part.arg in SAYS_WHERE
 
 
 def _compared(operator: ast.cmpop, number: ast.AST) -> str:

@@ -15,6 +15,7 @@ https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/S
 import ast
 import re
 
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
@@ -23,7 +24,18 @@ IN_FULL = re.compile(
     r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
 )
 FREEZES = re.compile("requires_grad")
-BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With, ast.comprehension, ast.Lambda)
+BRANCHES = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.While,
+    ast.Try,
+    ast.With,
+    ast.comprehension,
+    ast.Lambda,
+    ast.Subscript,
+)
+CUTS = ("detach", "data")
 
 
 class NeedlessSearchForUnused(CheckWarning):
@@ -67,32 +79,19 @@ def _looks_inside(script: DDPScript) -> bool:
 
 
 def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:
-    if not isinstance(maker, ast.Call):
-        return False
-    model = script.file.definition(maker.func)
-    is_known = IN_FULL.match(script.module.name(maker.func) or "") is not None
+    made = maker.func if isinstance(maker, ast.Call) else maker
+    model = script.file.definition(made)
+    is_known = IN_FULL.match(script.module.name(made) or "") is not None
     return is_known or isinstance(model, ast.ClassDef) and _runs_straight(script, model)
 
 
 def _runs_straight(script: DDPScript, model: ast.ClassDef) -> bool:
     """Whether forward names every layer that the constructor makes, and nothing decides which of them run."""
     methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
-    if [script.module.name(base) for base in model.bases] != ["torch.nn.Module"]:
+    is_plain = [script.module.name(base) for base in model.bases] == ["torch.nn.Module"]
+    if not is_plain or methods.keys() != {"__init__", "forward"}:
         return False
-    if methods.keys() != {"__init__", "forward"}:
-        return False
-    branches = any(isinstance(node, BRANCHES) for method in methods.values() for node in ast.walk(method))
-    made, named = (_own_attributes(methods[name]) for name in ("__init__", "forward"))
-    cut = any(map(_leaves_something_out, ast.walk(methods["forward"])))
-    return not branches and not cut and bool(made) and made <= named
-
-
-def _leaves_something_out(node: ast.AST) -> bool:
-    """`self.experts[i]`, `x.detach()`, `x.data`."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and not isinstance(node.slice, ast.Constant)
-    return isinstance(node, ast.Attribute) and node.attr in ("detach", "data")
-
-
-def _own_attributes(method: ast.FunctionDef) -> set[str]:
-    return {node.attr for node in inside(method, ast.Attribute) if getattr(node.value, "id", "") == "self"}
+    branches = (isinstance(node, BRANCHES) or last_name(node) in CUTS for node in ast.walk(model))
+    attributes = ([*inside(methods[name], ast.Attribute)] for name in ("__init__", "forward"))
+    made, named = ({each.attr for each in found if last_name(each.value) == "self"} for found in attributes)
+    return not any(branches) and bool(made) and made <= named
