@@ -295,26 +295,20 @@ class Flow:
 
     def _repeats(self, use: ast.AST) -> bool:
         """Whether a use stands in a loop that is not the loop over it, here or where its function is called."""
-        inner = use
-        for parent in self.module.around(use):
-            if isinstance(parent, NAMED_FUNCTIONS):
-                return any(self.file.loop_around(site) is not None for site in self.file.sites_of(parent))
-            if isinstance(parent, (ast.For, ast.While)) and inner is not getattr(parent, "iter", None):
-                return True
-            inner = parent
-        return False
+        loops = (each for each in self._within(use) if isinstance(each, LOOPS))
+        around = (each for each in loops if isinstance(each, ast.While) or use not in ast.walk(each.iter))
+        sites = self.file.sites_of(self.file.function_of(use))
+        return any(around) or any(map(self.file.loop_around, sites))
 
     # --- gradients
 
     def is_without_gradient(self, node: ast.AST) -> bool:
         """Whether a node stands under no_grad, by a `with` or by a decorator of its function."""
-        for parent in self.module.around(node):
-            around = [item.context_expr for item in parent.items] if isinstance(parent, ast.With) else []
-            around += parent.decorator_list if isinstance(parent, NAMED_FUNCTIONS) else []
-            called = (each.func if isinstance(each, ast.Call) else each for each in around)
-            if any(self.module.name(each) in UNDER_NO_GRAD for each in called):
-                return True
-        return False
+        items = (item for each in self.file.around(node, ast.With) for item in each.items)
+        functions = (each for each in self.module.around(node) if isinstance(each, NAMED_FUNCTIONS))
+        decorators = (decorator for each in functions for decorator in each.decorator_list)
+        around = (*(item.context_expr for item in items), *decorators)
+        return any(self.module.name(getattr(each, "func", each)) in UNDER_NO_GRAD for each in around)
 
     def runs(self, node: ast.AST) -> Iterator[ast.AST]:
         """A node, and the functions of the file that are called in it, and so on."""

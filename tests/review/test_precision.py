@@ -180,6 +180,18 @@ RIGHT = {
                 return self.one(x)
         other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
     """,
+    "parameters that some forwards do not use": """
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = torch.nn.Linear(2, 2)
+            def forward(self, x):
+                return self.one(x) if self.training else x
+        other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
+    """,
+    "weights that somebody else saved": """
+        net.load_state_dict(torch.load("resnet50.pth"))
+    """,
     "a loader of rank 0's own, by the name of the sharded one": """
         sampler = DistributedSampler(data)
         loader = DataLoader(data, sampler=sampler)

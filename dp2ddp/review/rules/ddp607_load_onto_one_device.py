@@ -14,28 +14,22 @@ https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/exam
 
 import ast
 
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside, right
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, corrected, inside
 from dp2ddp.review.made import Made
 
 
 class LoadOntoOneDevice(CheckWarning):
     message = "without map_location every rank loads onto the GPU of the rank that saved"
     advice = 'pass map_location="cpu", or the rank\'s own device'
-    examples = (
-        *corrected("""
-            # map_location
-              model = DistributedDataParallel(net.cuda(rank), device_ids=[rank])
-              if resume:
-            -     model.load_state_dict(torch.load("last.pt"))
-            +     model.load_state_dict(torch.load("last.pt", map_location="cpu"))
-              if rank == 0:
-                  torch.save(model.state_dict(), "last.pt")
-        """),
-        right("""
-            model = DistributedDataParallel(net.cuda(rank), device_ids=[rank])
-            net.load_state_dict(torch.load("resnet50.pth"))
-        """),
-    )
+    examples = corrected("""
+        # map_location
+          model = DistributedDataParallel(net.cuda(rank), device_ids=[rank])
+          if resume:
+        -     model.load_state_dict(torch.load("last.pt"))
+        +     model.load_state_dict(torch.load("last.pt", map_location="cpu"))
+          if rank == 0:
+              torch.save(model.state_dict(), "last.pt")
+    """)
 
     def find(self, script: DDPScript) -> Found:
         on_gpu = any(wrap.call.argument(1, "device_ids") is not None for wrap in script.wraps)

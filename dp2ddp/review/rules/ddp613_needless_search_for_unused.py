@@ -16,7 +16,7 @@ import ast
 import re
 
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal, right
+from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, inside, literal
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -41,24 +41,13 @@ CUTS = ("detach", "data")
 class NeedlessSearchForUnused(CheckWarning):
     message = "the model uses all its parameters, so this searches the graph in every step for nothing"
     advice = "leave find_unused_parameters out"
-    examples = (
-        *corrected("""
-            # every step
-              from torchvision.models import resnet50
-              net = resnet50().cuda(rank)
-            - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
-            + model = DistributedDataParallel(net, device_ids=[rank])
-        """),
-        right("""
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.one = torch.nn.Linear(4, 4)
-                def forward(self, x):
-                    return self.one(x) if self.training else x
-            model = DistributedDataParallel(Net(), find_unused_parameters=True)
-        """),
-    )
+    examples = corrected("""
+        # every step
+          from torchvision.models import resnet50
+          net = resnet50().cuda(rank)
+        - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
+        + model = DistributedDataParallel(net, device_ids=[rank])
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if script.file.says(FREEZES) or _looks_inside(script):

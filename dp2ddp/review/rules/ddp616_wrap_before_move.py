@@ -22,24 +22,15 @@ DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 class WrapBeforeMove(CheckRule):
     message = "moves the model after it was wrapped"
     advice = "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))"
-    examples = (
-        *corrected("""
-            # before wrapping
-              class Net(Module):
-                  pass
-            - model = DistributedDataParallel(Net()).cuda()
-            + model = DistributedDataParallel(Net().cuda())
-        """),
-        *corrected("""
-            # before wrapping
-              class Net(Module):
-                  pass
-              net = Net()
-            + net.cuda()
-              model = DistributedDataParallel(net)
-              model.cuda()
-        """),
-    )
+    examples = corrected("""
+        # before wrapping
+          class Net(Module):
+              pass
+          net = Net()
+        + net.cuda()
+          model = DistributedDataParallel(net)
+          model.cuda()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():

@@ -19,7 +19,7 @@ import sys
 
 from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
-from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, literal, mended, right, wrong
+from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, literal, mended, right
 
 TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
 
@@ -51,15 +51,6 @@ class NoDestroyProcessGroup(CheckWarning):
               if __name__ == "__main__":
                   mp.spawn(worker, args=(2,), nprocs=2)
         """),
-        wrong("""
-            # destroy_process_group
-            def main():
-                if args.distributed:
-                    dist.init_process_group("nccl")
-                train()
-            if __name__ == "__main__":
-                main()
-        """),
         right('def init_distributed():\n    dist.init_process_group("nccl")'),
     )
 
@@ -73,20 +64,17 @@ class NoDestroyProcessGroup(CheckWarning):
 
 
 def _may_take_down(script: DDPScript) -> bool:
-    """Whether the file destroys a group, or calls a function out of sight that may, or hands one on to be called."""
-    by_word = script.module.by_word
-    mentions = (mention for word in filter(TAKES_DOWN.search, by_word) for mention in by_word[word])
-    is_taken_down = script.file.says("destroy_process_group")
-    return is_taken_down or any(_is_out_of_sight(script, each) for each in mentions)
-
-
-def _is_out_of_sight(script: DDPScript, function: ast.AST) -> bool:
-    """`cleanup()`, `atexit.register(cleanup)`, `@cleanup` of another file: no option, and none of Python's own."""
-    parent = script.module.parents[function]
-    is_decorator = isinstance(parent, DEFINITIONS) and function in parent.decorator_list
-    is_library = (script.module.name(function) or "").split(".")[0] in sys.stdlib_module_names
-    is_called = isinstance(parent, ast.Call) or is_decorator
-    return is_called and script.file.definition(function) is None and not is_library
+    """Whether the file destroys a group, or a function out of sight is called, or handed on, that may."""
+    words = filter(TAKES_DOWN.search, script.module.by_word)
+    mentions = (mention for word in words for mention in script.module.by_word[word])
+    called = (
+        each
+        for each in mentions
+        if isinstance(script.module.parents[each], (ast.Call, *DEFINITIONS))
+        and not script.file.definition(each)
+    )
+    libraries = ((script.module.name(each) or "").split(".")[0] for each in called)
+    return script.file.says("destroy_process_group") or not sys.stdlib_module_names.issuperset(libraries)
 
 
 def _guard(script: DDPScript) -> ast.If | None:

@@ -19,27 +19,15 @@ from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, 
 class ForwardOutsideNoSync(CheckWarning):
     message = "does nothing: the forward, which came before, has decided to sum the gradients"
     advice = "put the forward pass into the block as well"
-    examples = (
-        *corrected("""
-            # forward
-              model = DistributedDataParallel(net)
-              for x, y in loader:
-            -     loss = criterion(model(x), y)
-                  with model.no_sync():
-            +         loss = criterion(model(x), y)
-                      loss.backward()
-        """),
-        *corrected("""
-            # forward
-              from contextlib import nullcontext
-              model = DistributedDataParallel(net)
-              for at, (x, y) in enumerate(loader):
-            -     loss = criterion(model(x), y)
-                  with nullcontext() if at % 4 == 3 else model.no_sync():
-            +         loss = criterion(model(x), y)
-                      loss.backward()
-        """),
-    )
+    examples = corrected("""
+        # forward
+          model = DistributedDataParallel(net)
+          for x, y in loader:
+        -     loss = criterion(model(x), y)
+              with model.no_sync():
+        +         loss = criterion(model(x), y)
+                  loss.backward()
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for block in filter(_only_differentiates, script.module.all(ast.With)):

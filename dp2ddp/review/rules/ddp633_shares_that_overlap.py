@@ -40,29 +40,18 @@ TWICE = "the data are cut twice, by this sampler and by the wrapper"
 class SharesThatOverlap(CheckRule):
     message = "{what}: some samples are trained on several times, or others never"
     advice = "{how}"
-    examples = (
-        *corrected("""
-            # shuffle differently
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(net)
-            - sampler = DistributedSampler(data, seed=args.seed + dist.get_rank())
-            + sampler = DistributedSampler(data, seed=args.seed)
-              loader = DataLoader(data, batch_size=32, sampler=sampler)
-              for epoch in range(10):
-                  sampler.set_epoch(epoch)
-                  for x, y in loader:
-                      model(x, y).backward()
-        """),
-        *corrected("""
-            # all of the data
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(net)
-            - loader = DataLoader(data, sampler=DistributedSampler(data, num_replicas=1, rank=0, shuffle=False))
-            + loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+    examples = corrected("""
+        # shuffle differently
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+        - sampler = DistributedSampler(data, seed=args.seed + dist.get_rank())
+        + sampler = DistributedSampler(data, seed=args.seed)
+          loader = DataLoader(data, batch_size=32, sampler=sampler)
+          for epoch in range(10):
+              sampler.set_epoch(epoch)
               for x, y in loader:
                   model(x, y).backward()
-        """),
-    )
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for loader in (*script.loaders, *script.helper_loaders) if script.whole_batch_wraps else ():
