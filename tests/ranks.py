@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from dp2ddp.runtime.process.server import Server
+from dp2ddp.runtime.stage import Mode, Stage
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
@@ -50,6 +51,13 @@ def found_on_ranks(
         world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
         for world in map(int, worlds.split(","))
     }
+
+
+def stage_of(script: Path, mode: Mode, **more: Any) -> Stage:
+    """A run of a script in its folder: on two virtual devices, what it prints kept, unless `more` says otherwise."""
+    folder = str(script.parent)
+    usual = {"world": 2, "folder": folder, "run_folder": f"{folder}/run", "name": script.name}
+    return Stage(script=str(script), mode=mode, **{**usual, "capture": True, "real": False, **more})
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 PROGRAM = Path(__file__).parent / "programs" / "checkpoints.py"
@@ -40,10 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def stage(folder: Path, mode: Mode, *arguments: str) -> Stage:
     script, run_folder = folder / f"{mode}.py", folder / " ".join(("run", mode, *arguments))
-    return Stage(
-        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(run_folder),
-        name=script.name, arguments=arguments, real=False, capture=True,
-    )  # fmt: skip
+    return stage_of(script, mode, folder=str(folder), run_folder=str(run_folder), arguments=arguments)
 
 
 def outputs(server: Server, stages: Mapping[tuple[str, ...], Stage]) -> dict[tuple[str, ...], dict[str, str]]:

@@ -11,7 +11,8 @@ import pytest
 from dp2ddp.costs.readings import Counted, Sent, read
 from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.stage import Mode
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 ROWS, INS, HIDDEN, OUTS = 6, 40, 600, 8
@@ -80,11 +81,7 @@ for step in range(8):
 def counted(server: Server, folder: Path, code: str, mode: Mode, **more: Any) -> tuple[Counted, ...]:
     script = folder / "train.py"
     script.write_text(code)
-    settings = {"warm_up": 2, "steps": 4, **more}
-    stage = Stage(
-        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"), name="train.py",
-        counted=str(folder / "counted"), capture=True, real=False, **settings,
-    )  # fmt: skip
+    stage = stage_of(script, mode, **{"counted": str(folder / "counted"), "warm_up": 2, "steps": 4, **more})
     run = watch([server.start(stage)], 60)[0]
     assert run.failure is None, run.output(0, "err")
     return read(folder / "counted", stage.ranks, Counted)

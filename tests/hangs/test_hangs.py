@@ -17,6 +17,7 @@ from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.source.projects import read_project
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 TIMEOUT = 4.0  # seconds without progress
@@ -43,29 +44,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(folder: Path, server: Server) -> dict[str, Run]:
     """All of them at once: they cost nothing while they wait."""
     runnings = [
-        server.start(stage_of(name, text, folder / name.replace(" ", "_")))
+        server.start(hanging(name, text, folder / name.replace(" ", "_")))
         for name, text in texts(folder).items()
     ]
     return {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, TIMEOUT)}
 
 
-def stage_of(name: str, text: str, place: Path) -> Stage:
+def hanging(name: str, text: str, place: Path) -> Stage:
     place.mkdir()
     script = place / "train_ddp.py"
     script.write_text(text)
-    return Stage(
-        script=str(script),
-        mode="ddp",
-        world=2,
-        folder=str(place),
-        run_folder=str(place / "run"),
-        name="train_ddp.py",
-        scratch=str(place),
-        seed=1,
-        real=False,
-        capture=True,
-        starts_ranks=name == "spawned",
-    )
+    return stage_of(script, "ddp", scratch=str(place), seed=1, starts_ranks=name == "spawned")
 
 
 def told(run: Run) -> list[str]:

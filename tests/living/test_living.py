@@ -19,6 +19,7 @@ from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from tests.living.verifying import findings, verified
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -111,10 +112,7 @@ def test_what_a_tracker_and_a_file_got_is_there(server: Server, folder: Path) ->
 
 
 def stage(folder: Path, mode: Any, arguments: tuple[str, ...], world: int = 2) -> Stage:
-    return Stage(
-        script=str(folder / "train_ddp.py"), mode=mode, world=world, folder=str(folder),
-        run_folder=str(folder / "run"), name="train_ddp.py", arguments=arguments, real=False, capture=True,
-    )  # fmt: skip
+    return stage_of(folder / "train_ddp.py", mode, world=world, arguments=arguments)
 
 
 def test_a_run_is_resumed_on_another_number_of_ranks(server: Server, folder: Path) -> None:

@@ -14,6 +14,7 @@ from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import Step, Trace, read_trace
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 
@@ -124,11 +125,8 @@ def stage(room: Path, name: str) -> Stage:
     script = room / "train.py"
     script.write_text(SCRIPT)
     mode: Mode = "ddp" if name == "ddp" else "dp"
-    return Stage(
-        script=str(script), mode=mode, world=2, folder=str(room), run_folder=str(room / "run"), name="train.py",
-        trace=None if name == "alone" else str(room / "trace"), dtype="float64", sample_streams=True, seed=1,
-        capture=True, real=False,
-    )  # fmt: skip
+    trace = None if name == "alone" else str(room / "trace")
+    return stage_of(script, mode, trace=trace, dtype="float64", sample_streams=True, seed=1)
 
 
 def test_nothing_failed_and_the_script_noticed_nothing(seen: dict[str, list[Seen]]) -> None:

@@ -12,9 +12,10 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 
@@ -116,8 +117,6 @@ def test_a_leader_that_ends_without_a_word_is_not_waited_for(server: Server, tmp
 def run_in_lockstep(server: Server, folder: Path, mode: Mode, code: str) -> Run:
     folder.mkdir()
     (folder / "train.py").write_text(code)
-    stage = Stage(
-        script=str(folder / "train.py"), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"),
-        name="train.py", trace=str(folder / "trace"), lockstep=str(folder.parent / "states"), capture=True, real=False,
-    )  # fmt: skip
+    states = str(folder.parent / "states")
+    stage = stage_of(folder / "train.py", mode, trace=str(folder / "trace"), lockstep=states)
     return watch([server.start(stage)], timeout=20)[0]

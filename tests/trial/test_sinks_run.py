@@ -12,6 +12,7 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.process.writes import read_writes
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 
@@ -188,10 +189,8 @@ def runs(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[Mode,
     stages: dict[Mode, Stage] = {}
     for mode in ("dp", "ddp"):
         (folder / mode).mkdir()
-        stages[mode] = Stage(
-            script=str(folder / f"{mode}.py"), mode=mode, world=2, folder=str(folder / mode),
-            run_folder=str(folder / f"run_{mode}"), name=f"{mode}.py", real=False, capture=True,
-        )  # fmt: skip
+        where = {"folder": str(folder / mode), "run_folder": str(folder / f"run_{mode}")}
+        stages[mode] = stage_of(folder / f"{mode}.py", mode, **where)
     found = watch([server.start(stage) for stage in stages.values()], 300.0)
     return dict(zip(stages, found, strict=True))
 

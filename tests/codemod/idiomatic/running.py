@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from corpus.cases import Case, all_cases  # noqa: E402
+from ranks import stage_of  # noqa: E402
 
 from dp2ddp.codemod.conversion import Conversion, Options  # noqa: E402
 from dp2ddp.codemod.idiomatic.convert import convert_idiomatic  # noqa: E402
 from dp2ddp.errors import ConversionError  # noqa: E402
 from dp2ddp.runtime.process.run import Run, watch  # noqa: E402
 from dp2ddp.runtime.process.server import Server  # noqa: E402
-from dp2ddp.runtime.stage import Stage  # noqa: E402
 from dp2ddp.source.old_code import mended_files  # noqa: E402
 from dp2ddp.trace.records import read_trace  # noqa: E402
 from dp2ddp.trial.runs import environment  # noqa: E402
@@ -55,20 +55,9 @@ def converted_here(case: Case, folder: Path) -> Conversion:
 def run(case: Case, folder: Path, conversion: Conversion, server: Server) -> Run:
     """The converted script on two ranks."""
     assert conversion.before.path
-    stage = Stage(
-        script=str(conversion.before.path),
-        mode="ddp",
-        world=2,
-        folder=str(folder),
-        run_folder=str(folder.parent / "run"),
-        name=conversion.before.path.name,
-        module=case.module,
-        arguments=case.arguments,
-        seed=20,
-        real=False,
-        capture=True,
-        trace=str(folder.parent / "trace"),
-    )
+    place = {name: str(folder.parent / word) for name, word in (("run_folder", "run"), ("trace", "trace"))}
+    told = {"folder": str(folder), "module": case.module, "arguments": case.arguments}
+    stage = stage_of(conversion.before.path, "ddp", seed=20, **told, **place)
     (ended,) = watch([server.start(stage)], TIMEOUT)
     return ended
 

@@ -9,8 +9,9 @@ import pytest
 
 from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.stage import Mode
 from dp2ddp.trace.records import Forward, read_trace
+from tests.ranks import stage_of
 
 SCRIPT = """
 import torch
@@ -44,10 +45,7 @@ def forwards(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[s
             SCRIPT.format(wrapper=wrapper if name == "DataParallel" else wrapper + JOIN)
         )
         mode: Mode = "dp" if name == "DataParallel" else "ddp"
-        stage = Stage(
-            str(room / "train.py"), mode, 3, str(room), str(room / "run"), "train.py",
-            trace=str(room / "trace"), dtype="float64", capture=True, real=False,
-        )  # fmt: skip
+        stage = stage_of(room / "train.py", mode, world=3, trace=str(room / "trace"), dtype="float64")
         (run,) = watch([server.start(stage)], 120)
         assert run.failure is None, run.output(0, "err")
         found[name] = [list(_forwards(room / "trace", rank)) for rank in stage.ranks]

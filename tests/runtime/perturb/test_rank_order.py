@@ -6,7 +6,7 @@ import pytest
 
 from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Stage
+from tests.ranks import stage_of
 
 SUMS = """
 import os, torch, torch.distributed as dist
@@ -60,18 +60,7 @@ def run(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("sums")
     path = folder / "train.py"
     path.write_text(SUMS)
-    stage = Stage(
-        str(path),
-        "ddp",
-        3,
-        str(folder),
-        str(folder / "run"),
-        "train.py",
-        rank_order=True,
-        real=False,
-        capture=True,
-    )
-    return watch([server.start(stage)], 60)[0]
+    return watch([server.start(stage_of(path, "ddp", world=3, rank_order=True))], 60)[0]
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

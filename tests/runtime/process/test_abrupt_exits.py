@@ -13,6 +13,7 @@ from dp2ddp.runtime.process.run import Process, Run, watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import read_trace
+from tests.ranks import stage_of
 
 TRAINING = """
 import os, signal, subprocess, sys, threading
@@ -40,17 +41,7 @@ def train(folder: Path, ending: str, server: Server | None = None) -> Run:
     """In a process of its own, unless a server forks it."""
     script = folder / "train.py"
     script.write_text(TRAINING.format(ending=ending))
-    stage = Stage(
-        script=str(script),
-        mode="dp",
-        world=2,
-        folder=str(folder),
-        run_folder=str(folder / "run"),
-        name="train.py",
-        trace=str(folder / "trace"),
-        capture=True,
-        real=False,
-    )
+    stage = stage_of(script, "dp", trace=str(folder / "trace"))
     return watch([server.start(stage) if server else Process(stage)], 60)[0]
 
 

@@ -14,6 +14,7 @@ from dp2ddp.runtime.process.launch_command import environment
 from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Forked, Server
 from dp2ddp.runtime.stage import Mode, Stage
+from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun
 
@@ -55,10 +56,7 @@ def run(
 ) -> Run:
     script = folder / "train.py"
     script.write_text(code)
-    stage = Stage(
-        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"), name="train.py",
-        arguments=("--lr", "1"), capture=True, real=False, **more,
-    )  # fmt: skip
+    stage = stage_of(script, mode, arguments=("--lr", "1"), **more)
     return watch([server.start(stage)], timeout)[0]
 
 
@@ -142,16 +140,7 @@ def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:
 def endless(folder: Path) -> Stage:
     script = folder / "train.py"
     script.write_text("import time; time.sleep(2); open('ran', 'w'); time.sleep(600)")
-    run_folder = str(folder / "run")
-    return Stage(
-        script=str(script),
-        mode="ddp",
-        world=2,
-        folder=str(folder),
-        run_folder=run_folder,
-        name="t",
-        real=False,
-    )
+    return stage_of(script, "ddp")
 
 
 def test_a_run_is_ended_before_its_ranks_have_said_who_they_are(server: Server, tmp_path: Path) -> None:
