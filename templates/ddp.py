@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors
@@ -39,7 +38,6 @@ class WholeBatchDDP(DistributedDataParallel):
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
         rows = OwnRows(bool(inputs or kwargs), self.device)
-        outputs: List[torch.Tensor] = []
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
@@ -48,12 +46,11 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
-        go_on_behind(numbers[0])
-        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
-        counts = [*zip(*numbers)][3:]
-        whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
+        map_tensors(rows.keep, tree, object)
+        (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
+        go_on_behind(effects)
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if effects[2])])
+        whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
     def check(self, parameters: List[Any]) -> None:

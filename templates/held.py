@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import threading
 from typing import Any, Callable, Dict, List
 
 from .rank0 import ask_rank0
@@ -12,7 +13,14 @@ def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     """Make a thread, a process or a queue on rank 0 alone; what stands for it elsewhere asks there."""
     if not together():
         return kind(*args, **kwargs)
-    return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **itself(kwargs)), stays=True)
+    is_thread = isinstance(kind, type) and issubclass(kind, threading.Thread)
+    for each in (*args, *kwargs.values(), *kwargs.get("args", ())) if is_thread else ():
+        if getattr(each, "_num_workers", getattr(each, "num_workers", None)) == 0:
+            raise RuntimeError(
+                "a thread may draw random numbers by loading: give the DataLoader num_workers=1"
+            )
+    given = {name: itself(each) for name, each in kwargs.items()}
+    return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **given), stays=True)
 
 
 class HeldByRank0:
@@ -98,6 +106,8 @@ def itself(given: Any) -> Any:
     """What is handed to an object of rank 0, with rank 0's own objects in the places of those that stand for them."""
     if isinstance(given, HeldByRank0):
         return vars(given)["held"]
+    if type(given).__name__ in ("Rank0Batches", "FollowedBatches"):
+        return given.batches[0]
     if type(given) in (tuple, list):
         return type(given)(itself(each) for each in given)
     if type(given) is dict and any(isinstance(each, HeldByRank0) for each in given.values()):

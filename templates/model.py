@@ -2,12 +2,11 @@
 
 import copy
 import copyreg
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
@@ -117,7 +116,6 @@ def compute_own_rows(
     """The outputs of the whole batch, of which this rank computes its chunk."""
     parameters = [*module.parameters()]
     rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
-    outputs: List[torch.Tensor] = []
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
@@ -132,15 +130,14 @@ def compute_own_rows(
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-    sizes = [output.shape[dim] for output in outputs]
-    numbers = exchange_numbers([*drew, rows.write_back(), versions != versions_of(parameters), *sizes])
-    go_on_behind(numbers[0])
-    writes = any(each[3] for each in numbers)  # into weights: those of replica 0 stay
-    written = [first for first, _ in rows.in_place if numbers[0][2]]
+    map_tensors(rows.keep, tree, object)
+    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
+    go_on_behind(effects[0])
+    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
+    written = [first for first, _ in rows.in_place if effects[0][2]]
     share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
-    whole = map(join, outputs, [*zip(*numbers)][4:], [dim] * len(outputs))
+    whole = map(join, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 

@@ -5,7 +5,7 @@ from typing import Any, List, Sequence
 import torch
 import torch.distributed as dist
 
-from .broadcast import gather_tensors
+from .broadcast import exchange_numbers, gather_tensors
 from .sums import CopyToRanks
 
 
@@ -18,6 +18,7 @@ class OwnRows:
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -37,9 +38,22 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: torch.Tensor) -> torch.Tensor:
-        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
+    def keep(self, output: Any) -> None:
+        """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
+        if isinstance(output, torch.Tensor):
+            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+            self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
+        elif output is not None and not isinstance(output, str):
+            raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+
+    def exchange(self, effects: List[int]) -> Any:
+        """What the forwards of all ranks did, and how many rows of each output they have."""
+        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
+        form = hash(tuple(shape[1:] for shape in shapes))
+        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        if any(each[0] != form for each in numbers):
+            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c506098): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6f28eef0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -295,19 +295,17 @@ def draw_on_host() -> List[Any]:
     return [random.random(), of_torch, numpy and numpy.random.random_sample()]
 
 
-def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(tensor) in each tensor's place."""
-    if isinstance(tree, torch.Tensor):
-        return function(tree)
+def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
+    """The same tree with function(tensor) in each tensor's place, or in that of all leaves of a kind."""
     if isinstance(tree, (tuple, list, dict)) and not tree:
         return tree  # all replicas get the same one
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each) for each in tree))
+        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each) for each in tree)
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
-    return tree
+        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+    return function(tree) if isinstance(tree, kind) else tree
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
@@ -357,6 +355,7 @@ class OwnRows:
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -376,9 +375,22 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: torch.Tensor) -> torch.Tensor:
-        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
+    def keep(self, output: Any) -> None:
+        """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
+        if isinstance(output, torch.Tensor):
+            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+            self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
+        elif output is not None and not isinstance(output, str):
+            raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+
+    def exchange(self, effects: List[int]) -> Any:
+        """What the forwards of all ranks did, and how many rows of each output they have."""
+        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
+        form = hash(tuple(shape[1:] for shape in shapes))
+        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        if any(each[0] != form for each in numbers):
+            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -413,7 +425,6 @@ class WholeBatchDDP(DistributedDataParallel):
         if self.is_alone or not together():
             return run_alone(self.module, inputs, kwargs)
         rows = OwnRows(bool(inputs or kwargs), self.device)
-        outputs: List[torch.Tensor] = []
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
@@ -422,12 +433,11 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-        numbers = exchange_numbers([*drew, rows.write_back(), *map(len, outputs)])
-        go_on_behind(numbers[0])
-        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if numbers[0][2])])
-        counts = [*zip(*numbers)][3:]
-        whole = iter(GatherRows.apply(self, counts, *outputs, *self.trained))
+        map_tensors(rows.keep, tree, object)
+        (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
+        go_on_behind(effects)
+        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if effects[2])])
+        whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
     def check(self, parameters: List[Any]) -> None:

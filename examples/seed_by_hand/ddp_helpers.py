@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c506098): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6f28eef0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -218,19 +218,17 @@ def load_on_own_device(storage: Any, location: str) -> Any:
     return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(tensor) in each tensor's place."""
-    if isinstance(tree, torch.Tensor):
-        return function(tree)
+def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
+    """The same tree with function(tensor) in each tensor's place, or in that of all leaves of a kind."""
     if isinstance(tree, (tuple, list, dict)) and not tree:
         return tree  # all replicas get the same one
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each) for each in tree))
+        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each) for each in tree)
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
-    return tree
+        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+    return function(tree) if isinstance(tree, kind) else tree
 
 
 def tensors_of(tree: Any) -> Iterator[torch.Tensor]:

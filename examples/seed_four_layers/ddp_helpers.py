@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5c506098): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6f28eef0): yours now, it needs torch alone."""
 
 import atexit
 import copy
@@ -219,19 +219,17 @@ def load_on_own_device(storage: Any, location: str) -> Any:
     return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def map_tensors(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same tree with function(tensor) in each tensor's place."""
-    if isinstance(tree, torch.Tensor):
-        return function(tree)
+def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
+    """The same tree with function(tensor) in each tensor's place, or in that of all leaves of a kind."""
     if isinstance(tree, (tuple, list, dict)) and not tree:
         return tree  # all replicas get the same one
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, each) for each in tree))
+        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each) for each in tree)
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_tensors(function, each)) for key, each in tree.items())
-    return tree
+        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+    return function(tree) if isinstance(tree, kind) else tree
 
 
 def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
@@ -396,6 +394,7 @@ class OwnRows:
     def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
         self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
@@ -415,9 +414,22 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: torch.Tensor) -> torch.Tensor:
-        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
+    def keep(self, output: Any) -> None:
+        """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
+        if isinstance(output, torch.Tensor):
+            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+            self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
+        elif output is not None and not isinstance(output, str):
+            raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+
+    def exchange(self, effects: List[int]) -> Any:
+        """What the forwards of all ranks did, and how many rows of each output they have."""
+        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
+        form = hash(tuple(shape[1:] for shape in shapes))
+        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        if any(each[0] != form for each in numbers):
+            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -524,7 +536,6 @@ def compute_own_rows(
     """The outputs of the whole batch, of which this rank computes its chunk."""
     parameters = [*module.parameters()]
     rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
-    outputs: List[torch.Tensor] = []
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
@@ -539,15 +550,14 @@ def compute_own_rows(
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(lambda output: outputs.append(rows.keep(output)), tree)
-    sizes = [output.shape[dim] for output in outputs]
-    numbers = exchange_numbers([*drew, rows.write_back(), versions != versions_of(parameters), *sizes])
-    go_on_behind(numbers[0])
-    writes = any(each[3] for each in numbers)  # into weights: those of replica 0 stay
-    written = [first for first, _ in rows.in_place if numbers[0][2]]
+    map_tensors(rows.keep, tree, object)
+    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
+    go_on_behind(effects[0])
+    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
+    written = [first for first, _ in rows.in_place if effects[0][2]]
     share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
-    whole = map(join, outputs, [*zip(*numbers)][4:], [dim] * len(outputs))
+    whole = map(join, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 

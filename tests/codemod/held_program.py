@@ -18,6 +18,7 @@ import torch  # noqa: E402
 from dp2ddp.templates.held import HeldByRank0, hold_on_rank0  # noqa: E402
 from dp2ddp.templates.ranks import own_rank  # noqa: E402
 from forked_ranks import find_on_ranks  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 
 class Numbers:
@@ -40,6 +41,16 @@ def double(end: Any, number: int) -> None:
     end.send([2 * end.recv(), number, own_rank()])
 
 
+def why_not(in_thread: bool, workers: int) -> str:
+    """Why a thread, or a process, may not go through a loader: a data set may draw from the main thread's streams."""
+    starter = threading.Thread if in_thread else multiprocessing.Process
+    try:
+        hold_on_rank0(starter, target=list, args=(DataLoader([1, 2], num_workers=workers),))
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 def find(rank: int, world: int) -> dict[str, Any]:
     """What one rank finds."""
     found: dict[str, Any] = {}
@@ -54,6 +65,7 @@ def find(rank: int, world: int) -> dict[str, Any]:
         batches.get_nowait()
     except queue.Empty:
         found["empty"] = True
+    found["loading"] = [why_not(thread, workers) for thread in (True, False) for workers in (0, 1)]
     random.seed(own_rank())  # ranks stand apart: what rank 0's object draws brings them together again
     numbers = hold_on_rank0(Numbers, own_rank() + 5)
     found["drawn"] = [numbers.draw(), random.random(), numbers.asked]

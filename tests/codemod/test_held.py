@@ -35,6 +35,13 @@ def test_the_scripts_random_numbers_go_on_as_rank_0s_do(found: list[dict[str, An
     alone = random.Random(0)
     expected = [alone.random(), alone.random(), 6]
     assert [each["drawn"] for each in found] == [expected, expected]
+    for each in found:
+        assert [why.startswith("a thread may draw random numbers") for why in each["loading"]] == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
 
 @pytest.mark.torchrun
@@ -333,3 +340,37 @@ def test_a_cache_that_workers_alone_use_stays() -> None:
     found = counted(made, '"end"', "self.seen[index] = self.seen[index] or 1")
     assert not found.hazards
     assert f"seen = {made}\n" in found.after
+
+
+PREFETCHED = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+from prefetch_generator import BackgroundGenerator
+class DataLoaderX(DataLoader):
+    def __iter__(self):
+        return BackgroundGenerator(super().__iter__())
+class Noisy(Dataset):
+    def __getitem__(self, i):
+        return DRAWN
+loader = DataLoaderX(Noisy(), batch_size=2WORKERS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "workers", "hazards"),
+    [
+        ("torch.randn(2)", ", num_workers=2", []),
+        ("i", "", []),
+        ("torch.randn(2)", "", ["DDP906"]),
+        ("random.random()", ", num_workers=0", ["DDP906"]),
+        ("i", ", shuffle=True", ["DDP906"]),
+        ("i", ", shuffle=True, num_workers=workers", []),
+    ],
+)
+def test_a_thread_that_loads_may_not_draw_from_the_streams_of_the_main_flow(
+    drawn: str, workers: str, hazards: list[str]
+) -> None:
+    text = PREFETCHED.replace("DRAWN", drawn).replace("WORKERS", workers)
+    found = converted(f"{WRAP}import random\n{text}")
+    assert [each.code for each in found.hazards] == hazards
+    assert hazards or "hold_on_rank0(BackgroundGenerator, super().__iter__())" in found.after

@@ -1,11 +1,18 @@
-"""What WholeBatchDDP refuses beside what scenarios do: each function makes one go, and should not come to its end."""
+"""What WholeBatchDDP refuses beside what scenarios do, and what all wrappers refuse, as DataParallel does.
+
+Each function makes one go, and should not come to its end.
+"""
 
 from __future__ import annotations
 
+from collections import UserList
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from dp2ddp.templates.ddp import WholeBatchDDP
+from dp2ddp.templates.model import WholeBatch
 from torch import nn
 
 
@@ -13,7 +20,7 @@ def refusal(act: Callable[[], object]) -> str:
     """The words of the error that it ends with; empty if it ends well."""
     try:
         act()
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         return str(error)
     return ""
 
@@ -53,6 +60,39 @@ def an_ordinary_step() -> None:
         loss.backward()
 
 
+class Giving(nn.Linear):
+    """Gives what `make` makes of its rows and outputs."""
+
+    def __init__(self, make: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__(3, 2)
+        self.make = make
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.make(x, super().forward(x))
+
+
+ROWS = torch.arange(12.0).view(4, 3)
+OUTPUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "a number": lambda rows, out: (out, 0.0 * out.sum().item()),
+    "a size": lambda rows, out: (out, out.shape),
+    "an array": lambda rows, out: {"out": out, "rows": rows.numpy()},
+    "an object": lambda rows, out: [out, slice(out)],
+    "a set": lambda rows, out: {out},
+    "other widths": lambda rows, out: out[:, : 1 + bool(rows.max() > 6)],
+    "a list of its own": lambda rows, out: UserList([out]),
+    "nothing, a text, a cache": lambda rows, out: (out, None, "loss", {}),
+}
+
+
+def give(kind: Any, outputs: str) -> None:
+    kind(Giving(OUTPUTS[outputs]))(ROWS)
+
+
+GATHERS: dict[str, Callable[[], None]] = {
+    f"{name} {kind.__name__}": act
+    for kind in (WholeBatch, WholeBatchDDP)
+    for name, act in {outputs: partial(give, kind, outputs) for outputs in OUTPUTS}.items()
+}
 REFUSALS: dict[str, Callable[[], None]] = {
     each.__name__: each
     for each in (

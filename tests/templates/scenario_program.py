@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import torch  # noqa: E402
-from ddp_refusals import REFUSALS, refusal  # noqa: E402
+from ddp_refusals import GATHERS, REFUSALS, refusal  # noqa: E402
 from dp2ddp.templates import parts  # noqa: E402
 from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.model import WholeBatch  # noqa: E402
@@ -127,6 +127,7 @@ def find(rank: int, world: int) -> dict[str, Any]:
                     found[key] = {"failed": traceback.format_exc()}
     torch.set_default_dtype(torch.float32)
     found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
+    found["gathers"] = {name: refusal(act) for name, act in GATHERS.items()}
     return found
 
 

@@ -112,6 +112,29 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
         }
 
 
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("kind", ["WholeBatch", "WholeBatchDDP"])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("a number", "outputs are gathered as tensors; a forward gives a float"),
+        ("a size", "outputs are gathered as tensors; a forward gives a int"),
+        ("an array", "outputs are gathered as tensors; a forward gives a ndarray"),
+        ("an object", "outputs are gathered as tensors; a forward gives a slice"),
+        ("a set", "outputs are gathered as tensors; a forward gives a set"),
+        ("other widths", "outputs of other shapes are not gathered"),
+        ("a list of its own", "outputs are gathered as tensors; a forward gives a UserList"),
+        ("nothing, a text, a cache", ""),
+    ],
+)
+def test_what_dataparallel_cannot_gather_is_refused(
+    found: Any, given: str, words: str, kind: str, world: int
+) -> None:
+    for answers in found[world]:
+        said = answers["gathers"][f"{given} {kind}"]
+        assert said.startswith(words) if words else not said
+
+
 @pytest.mark.parametrize("kind", [GradientSums, OverlappingSums])
 def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) -> None:
     """As the node of DataParallel's Broadcast does: hooks on parameters run in that order."""

@@ -18,7 +18,8 @@ from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, last_name, places, roo
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 
-THREADS = ("threading.Thread", "threading.Timer")
+PREFETCHES = ("prefetch_generator.BackgroundGenerator",)
+THREADS = ("threading.Thread", "threading.Timer", *PREFETCHES)
 POOLS_OF_THREADS = (
     *("multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
     "concurrent.futures.ThreadPoolExecutor",
@@ -87,9 +88,25 @@ def why_not(module: Module, call: Call) -> Reason | None:
     )
     if leak := next(leaks, None):
         return CHANGES.of(starter=starter, what=leak)
-    streams = {stream for part in parts for stream in _draws(*part)}
-    shared = streams & {stream for each in module.program.modules for stream in _draws(each, each.tree)}
+    streams = {stream for part in parts for stream in draws(*part)}
+    shared = streams & {stream for each in module.program.modules for stream in draws(each, each.tree)}
     return DRAWS.of(starter=starter, stream=min(shared)) if shared else None
+
+
+def goes_through(module: Module, call: Call) -> bool:
+    """Whether a thread goes through something that it is given, as through a loader: `for item in self.generator`."""
+    home, target = _target(module, call) or (module, None)
+    parts = home.program.closure(home, target) if isinstance(target, (*FUNCTIONS, ast.ClassDef)) else ()
+    loops = (each for _, part in parts for each in ast.walk(part) if isinstance(each, ast.For))
+    return call.name in PREFETCHES or any(root_name(each.iter) for each in loops)
+
+
+def draws(module: Module, node: ast.AST) -> Iterator[str]:
+    """The streams of the process that a piece of code draws from."""
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+        name = module.name(call.func)
+        if name and does(name) is Does.DRAW:
+            yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))
 
 
 def _target(module: Module, call: Call) -> Part | None:
@@ -250,11 +267,3 @@ def _changed_at_once(module: Module, node: ast.AST) -> ast.expr | None:
             return node.args[0]
     place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None
-
-
-def _draws(module: Module, node: ast.AST) -> Iterator[str]:
-    """The streams of the process that a piece of code draws from."""
-    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        name = module.name(call.func)
-        if name and does(name) is Does.DRAW:
-            yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))

@@ -1,19 +1,23 @@
 """What a DataLoader's workers share with the main flow: rank 0 alone has workers, and what they fill is rank 0's."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 from dp2ddp.codemod.knowledge.derived import LOADER, LOADERS
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
-from dp2ddp.codemod.looks.threads import MEETING_POINTS, changed
+from dp2ddp.codemod.looks.threads import MEETING_POINTS, changed, draws
+from dp2ddp.codemod.looks.uses import bases_in_libraries
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 
 NO_WORKERS = ((5, "num_workers", 0),)
+IN_ORDER = ((2, "shuffle", False), (3, "sampler", None), (4, "batch_sampler", None))
 RUN_IN_WORKERS = words("__getitem__ __getitems__ __iter__ __next__ __call__")  # of data sets and transforms
 HANDED_TO_LOADERS = ("collate_fn", "worker_init_fn")
 # What makes memory that processes share. A context, or a manager, has some of these as methods.
@@ -30,6 +34,7 @@ HANDS_ON = words(
 POINTS = {each for each in MEETING_POINTS if each.startswith("multiprocessing.")}
 POINTS -= {f"multiprocessing.{each}" for each in ARRAYS}
 SIZES = words("shape size dtype numel nbytes name ndim dim element_size close unlink acquire release")
+AUGMENTS = re.compile(r"torchvision\.transforms.*\.Random|albumentations\.|imgaug\.")
 Part = tuple[Module, ast.AST]
 
 
@@ -223,6 +228,21 @@ def _worker_code(program: Program) -> frozenset[Part]:
     return frozenset(
         part for each in begin for part in program.closure(*each) if isinstance(part[1], FUNCTIONS)
     )
+
+
+def drawn_by_loading(program: Program) -> str | None:
+    """A stream that is drawn from where a loader without workers loads; None: there is none, or nothing draws."""
+    loads = [
+        call
+        for module, call in program.calls
+        if {LOADER, *LOADERS} & {call.name, *bases_in_libraries(module, call.name)}
+        and is_without(call, NO_WORKERS)
+    ]
+    if any(not is_without(call, IN_ORDER) for call in loads):
+        return "torch"  # a sampler begins by it
+    streams = (stream for part in _worker_code(program) for stream in draws(*part))
+    names = (name for module in program.modules for name in module.mentions if AUGMENTS.match(name))
+    return next(chain(streams, names), None) if loads else None
 
 
 def _is_sampler(module: Module, method: ast.AST) -> bool:

@@ -23,11 +23,12 @@ from dp2ddp.codemod.looks.threads import (
     HAND_OVER,
     MEETING_POINTS,
     WAITS_FOR_MANY,
+    goes_through,
     is_starter,
     leaks_in_pools,
     why_not,
 )
-from dp2ddp.codemod.looks.workers import shared_with_workers
+from dp2ddp.codemod.looks.workers import drawn_by_loading, shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
@@ -37,6 +38,11 @@ ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
+LOADS = Reason(
+    "thread-loads",
+    "a thread may load here, and loading draws from {stream}, as the main flow may, in no fixed order",
+    "give the DataLoader workers (num_workers=1), which draw by themselves",
+)
 WAITS = Reason("waits-for-many", "{name}() waits for what only rank 0 has", "ask each for its result()")
 APART = Reason(
     "ranks-apart",
@@ -112,7 +118,7 @@ class OwnProcesses(Rule):
         shared = {each.call.node: each for each in shared_with_workers(module)}
         for call in module.calls:
             if is_starter(module, call):
-                why = why_not(module, call)
+                why = why_not(module, call) or _why_not_load(module, call)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
             elif (
                 _is_met_at(module.program, call) or call.node in shared and shared[call.node].answers_on_rank0
@@ -128,6 +134,12 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, APART.of(name=call.name))
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
             yield Hazard(call.node, CHANGED.of(what=leak))
+
+
+def _why_not_load(module: Module, call: Call) -> Reason | None:
+    """Why a thread may not go through a loader: one without workers draws in the thread what data sets draw."""
+    stream = drawn_by_loading(module.program) if goes_through(module, call) else None
+    return LOADS.of(stream=stream) if stream else None
 
 
 def _is_met_at(program: Program, call: Call) -> bool:
