@@ -51,7 +51,7 @@ class DataParallelOnRanks(AnyDataParallel):
 
 
 class DataParallelInTurns(DataParallelOnRanks):
-    """DataParallelOnRanks for a model whose forward fills lists, counters, objects: ranks take turns."""
+    """DataParallelOnRanks for a model whose forward may fill lists, counters, objects: ranks take turns then."""
 
     stands_for_data_parallel = True
 
@@ -77,7 +77,7 @@ class LibrarysOnRanks(DataParallelOnRanks):
 
 
 class LibrarysInTurns(DataParallelInTurns, LibrarysOnRanks):
-    """LibrarysOnRanks for a model whose forward fills lists, counters, objects: ranks take turns."""
+    """LibrarysOnRanks for a model whose forward may fill lists, counters, objects: ranks take turns then."""
 
     stands_for_data_parallel = True
 

@@ -1,4 +1,4 @@
-"""Forwards that fill what outlives them: ranks run their replicas one after another.
+"""Forwards that may fill what outlives them: as soon as one does, ranks run their replicas one after another.
 
 Each begins with what the one before has left.
 """
@@ -13,29 +13,33 @@ import pickle
 import random
 import sys
 import threading
+import weakref
 import zlib
 from collections import deque
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 
+from .broadcast import exchange_numbers
 from .files import FILES
 from .meeting import raise_on_all
 from .model import WholeBatch
 from .one_rank import FromRank, share_tree
-from .replicas import share_tensors
+from .replicas import make_replica, share_tensors
+from .streams import host_streams, set_host_streams
+from .trees import map_tensors, tensors_of
 from .writing import own_parameters
 
 
 class WholeBatchInTurns(WholeBatch):
-    """WholeBatch for a model whose forward or hooks print, write lines, or fill lists, counters, objects.
+    """WholeBatch for a model whose forward or hooks may print, write lines, or fill lists, counters, objects.
 
     What rank r's leaves there is told to all before the next one runs, as replicas of one process see it. It costs the
-    time that ranks wait for each other.
+    time that ranks wait for each other, from the first forward on that leaves anything.
     """
 
     stands_for_data_parallel = True
@@ -44,10 +48,19 @@ class WholeBatchInTurns(WholeBatch):
         return run_in_turns(self.module, replica, has_rows, inputs, kwargs)
 
 
+LEAVING: Any = weakref.WeakSet()  # modules whose forwards have left something
+
+
 def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    """The outputs of this rank's replica of a module, which runs in its turn."""
+    """The outputs of this rank's replica of a module, which runs in its turn once forwards leave anything."""
     memory, outputs, errors = Reached(module, [*inputs, *kwargs.values()]), None, []
     shares_all = memory.reaches_modules
+    has_sets = any(isinstance(thing, set) and thing for thing in memory.things)  # whose pop() cannot go back
+    if module not in LEAVING and not shares_all and not has_sets:
+        outputs, is_right = run_at_once(module, memory, replica, has_rows, inputs, kwargs)
+        if is_right:
+            return outputs
+    LEAVING.add(module)
     copies = own_parameters(replica, shares_all)
     for rank in range(dist.get_world_size()):
         news: Any = None
@@ -73,8 +86,43 @@ def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: 
     return outputs
 
 
+def run_at_once(
+    module: torch.nn.Module, memory: "Reached", replica: Any, has_rows: bool, inputs: Any, kwargs: Any
+) -> Tuple[Any, bool]:
+    """What a replica gives if all run at once, and whether no rank's has left anything; else all is as it was."""
+    held = [*module.parameters(), *module.buffers()]
+    before, streams = [tensor.detach().clone() for tensor in held], host_streams()
+    on_device = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    spare, given = copy_replica(replica), map_tensors(torch.clone, (inputs, kwargs))
+    outputs, has_failed = None, True
+    with kept_lines(everywhere=True) as lines, suppress(Exception):
+        outputs, has_failed = spare(*given[0], **given[1]), False
+    left = (
+        memory.go_back(),
+        any(map(is_heard, lines)),
+        any(not tensor.is_inference() and tensor._version for tensor in tensors_of(given)),
+        not all(map(torch.equal, module.parameters(), before)),
+    )
+    is_right = not any(told for (told,) in exchange_numbers([has_failed or has_rows and any(left)]))
+    for tensor, old in () if is_right and has_rows else zip(held, before):
+        tensor.data.copy_(old)
+    if not is_right:
+        set_host_streams(streams)
+        if on_device is not None:
+            torch.cuda.set_rng_state(on_device)
+    return outputs, is_right
+
+
+def copy_replica(replica: Any) -> Any:
+    """Another one: what a forward sets on it is not on the first."""
+    spare = make_replica(replica, {})
+    for part, twin in zip(replica.modules(), spare.modules()):
+        twin._former_parameters = part._former_parameters
+    return spare
+
+
 @contextmanager
-def kept_lines() -> Iterator[List[Any]]:
+def kept_lines(everywhere: bool = False) -> Iterator[List[Any]]:
     """What a replica prints, logs, and writes to files that rank 0 alone has: for `write_lines` on all ranks."""
     kept: List[Any] = []
     printed = io.StringIO()
@@ -89,7 +137,7 @@ def kept_lines() -> Iterator[List[Any]]:
     with ExitStack() as ends:
         ends.enter_context(redirect_stdout(printed))
         ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
-        for path, file in FILES.items() if dist.get_rank() else ():
+        for path, file in FILES.items() if everywhere or dist.get_rank() else ():
             if not file.closed:
                 ends.enter_context(kept_writes(path, file, kept))
         yield kept
@@ -111,17 +159,19 @@ def kept_writes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
 
 def write_lines(lines: List[Any]) -> None:
     """All ranks print and log what one has kept; rank 0's is seen."""
-    for line in lines:
+    for line in filter(is_heard, lines):
         if isinstance(line, str):
             sys.stdout.write(line)
         elif isinstance(line, logging.LogRecord):
-            logger = logging.getLogger(line.name)
-            if logger.isEnabledFor(line.levelno):
-                logger.handle(line)
+            logging.getLogger(line.name).handle(line)
         elif dist.get_rank() == 0:
             file = FILES[line[0]]
             file.flush()
             without_text(file).write(line[1])
+
+
+def is_heard(line: Any) -> bool:
+    return not isinstance(line, logging.LogRecord) or logging.getLogger(line.name).isEnabledFor(line.levelno)
 
 
 def without_text(file: Any) -> Any:
@@ -170,19 +220,30 @@ class Reached:
 
     def changes(self) -> Dict[int, bytes]:
         """What has changed since the last pictures, with the old ones."""
-        pairs = enumerate(zip(self.pictures, self.look()), self.looked_after)
-        return {number: old for number, (old, new) in pairs if old != new}
+        changed: Dict[int, bytes] = {}
+        for number, old in enumerate(self.pictures, self.looked_after):
+            with suppress(RuntimeError):  # of what no picture can have
+                if self.dump(content_of(self.things[number])) == old:
+                    continue
+            changed[number] = old
+        return changed
+
+    def go_back(self) -> bool:
+        """Whether anything has changed since the last pictures; it is as it was there now."""
+        changed = self.changes()
+        for number, picture in changed.items():
+            put(self.things[number], self.load(picture))
+        self.new = []
+        return bool(changed)
 
     def news(self, has_rows: bool, errors: List[Exception]) -> bytes:
         """What this rank's forward has left, for the others; nothing where it has run without rows."""
         contents: Dict[int, Any] = {}
         try:
-            before = self.changes()
-            if not has_rows:
-                for number, picture in before.items():
-                    put(self.things[number], self.load(picture))
-                before, self.new = {}, []
-            contents = {number: content_of(self.things[number]) for number in before}
+            if has_rows:
+                contents = {number: content_of(self.things[number]) for number in self.changes()}
+            else:
+                self.go_back()
             return self.dump((self.kinds(), contents))
         except Exception as error:
             errors.append(error)

@@ -21,7 +21,7 @@ REFUSED = {  # with words; all others train the same
 }
 OF_TWO = [one.name for one in (*ALL, *NEWER)]
 OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
-MORE = ["kept_for_the_loss", "prints", "error_of_one", "only_prints", "only_writes"]
+MORE = ["kept_for_the_loss", "prints", "error_of_one", "only_prints", "only_writes", "left_later", "left_never"]
 pytestmark = pytest.mark.torchrun
 
 
@@ -57,3 +57,10 @@ def test_it_trains_as_one_process_does_or_is_refused(found: Any, world: int, nam
 def test_what_is_compared_prints_something(found: Any) -> None:
     assert found[3][0]["prints"]["wanted"].count("rows") == 3 * 3 + 2
     assert "two rows" in found[3][0]["error_of_one"]["wanted"]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_take_turns_once_a_forward_leaves_something(found: Any, world: int) -> None:
+    for answers in found[world]:
+        took = {name: answers[name]["took_turns"] for name in ("list_append", "left_later", "left_never")}
+        assert took == {"list_append": True, "left_later": True, "left_never": False}

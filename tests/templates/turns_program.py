@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 import torch  # noqa: E402
 import torch.nn.parallel.replicate  # noqa: E402
 from dp2ddp.templates.files import open_by_on_rank0  # noqa: E402
-from dp2ddp.templates.turns import WholeBatchInTurns  # noqa: E402
+from dp2ddp.templates.turns import LEAVING, WholeBatchInTurns  # noqa: E402
 from dp2ddp.templates.writing import WholeBatchPrinting, WholeBatchWriting  # noqa: E402
 from forked_ranks import find_on_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
@@ -41,11 +41,20 @@ ERROR = net_with(
     f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
 )
 PRINTS = net_with("prints", "print('rows', len(x))\nscale = 1.0").text
+ROUNDS = """x = self.bn(x)
+scale = 1.0 + torch.rand(()).item()
+if self.bn.num_batches_tracked > {last}:
+    self.s.append(scale)
+    self.fc.weight.data.mul_(0.9)
+scale = scale / (1 + len(self.s))"""
+LAYERS = "[]\n        self.bn = nn.BatchNorm1d(4)"
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
     "prints": PRINTS,
     "error_of_one": ERROR,
+    "left_later": net_with("left_later", ROUNDS.format(last=2), LAYERS).text,
+    "left_never": net_with("left_never", ROUNDS.format(last=99), LAYERS).text,
     "only_prints": PRINTS,
     "only_writes": net_with("writes", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0").text,
 }
@@ -132,7 +141,9 @@ def compare(name: str, world: int, folder: Path, rank: int) -> dict[str, Any]:
         lambda library, path, mode="r": open_by_on_rank0(opener(library), folder / f"{world}_{path}", mode),
     )
     far = max(float((one - other).abs().max()) for one, other in zip(numbers, others, strict=True))
-    return {"wanted": wanted, "found": found, "difference": far}
+    took_turns = bool([*LEAVING])
+    LEAVING.clear()
+    return {"wanted": wanted, "found": found, "difference": far, "took_turns": took_turns}
 
 
 def find(rank: int, world: int) -> dict[str, Any]:
