@@ -212,7 +212,7 @@ class Reached:
                 raise RuntimeError(f"a forward can reach {thing!r}, which ranks cannot share: {advice}")
             self.add(thing)
             content = inside(content_of(thing))
-            self.reaches_modules |= any(isinstance(each, KEEPS_PARAMETERS) for each in content)
+            self.reaches_modules |= any(map(keeps_tensors, content))
             pending += content[::-1]
 
     def look(self) -> List[bytes]:
@@ -331,10 +331,16 @@ WRAPPED = (
 CACHED = type(functools.lru_cache(maxsize=None)(len))
 HOOKS: Any = torch.nn.modules.module
 COPIED = (torch.Tensor, tuple, list, dict)  # for each replica; but for empty ones
-KEEPS_PARAMETERS = (torch.nn.Module, torch.nn.Parameter)
 KINDS = (torch.Tensor, torch.nn.Parameter)
 OF_ALL_MODULES = {*vars(torch.nn.Module())}
 SEALED = {"torch", "numpy", "builtins", "functools", "logging", "weakref", "_io", "_thread", "_weakref"}
+
+
+def keeps_tensors(thing: Any) -> bool:
+    """A parameter, or a module with some, or with buffers: a loss has none."""
+    if isinstance(thing, torch.nn.Module):
+        return [*thing.parameters(), *thing.buffers()] != []
+    return isinstance(thing, torch.nn.Parameter)
 
 
 def content_of(thing: Any) -> Any:

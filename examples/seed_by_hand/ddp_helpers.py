@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 59f3a083): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 1714ff29): yours now, it needs torch alone."""
 
 import atexit
 import gc
