@@ -8,8 +8,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch.distributed as dist
 
+from .broadcast import Rank
 from .rank0 import ask_rank0, run_on_rank0
-from .ranks import has_joined, own_rank, together
+from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
 FILES: Any = (
@@ -27,7 +28,7 @@ def flush_file(file: Any, path: Any, flushed: List[Any]) -> None:
     try:
         file.flush()
     finally:
-        if flushed and has_joined():
+        if flushed and Rank.process:
             flushed[1] += 1
             if own_rank() == 0:
                 dist.distributed_c10d._get_default_store().add(flushed[0], 1)

@@ -37,7 +37,7 @@ def test_a_new_module_holds_what_is_asked_for_and_all_that_it_needs() -> None:
     assert made.changed
     found = definitions(made.after)
     assert found.keys() >= SMALL
-    assert "has_joined" in found  # init_distributed calls it
+    assert "show_error" in found  # init_distributed calls it
     assert "WholeBatchParallel" not in found
 
 
@@ -54,7 +54,7 @@ def test_another_script_adds_what_it_lacks_and_takes_nothing_away() -> None:
 def test_what_its_owner_changed_stays_and_is_told() -> None:
     mine = (
         module("", *SMALL).after.replace(
-            "def has_joined() -> bool:\n", "def has_joined() -> bool:\n    # mine\n"
+            "def end_distributed() -> None:\n", "def end_distributed() -> None:\n    # mine\n"
         )
         + "\n\ndef mine():\n    return 1\n"
     )
@@ -62,8 +62,8 @@ def test_what_its_owner_changed_stays_and_is_told() -> None:
 
     more = module(mine, *LARGE)
 
-    assert more.kept == ("has_joined",)
-    assert more.after.count("# mine") == more.after.count("def has_joined()") == 1
+    assert more.kept == ("end_distributed",)
+    assert more.after.count("# mine") == more.after.count("def end_distributed()") == 1
     assert definitions(mine).items() <= definitions(more.after).items()
     compile(more.after, "ddp_helpers.py", "exec")
     assert definitions(module("", *SMALL, *LARGE).after).keys() <= definitions(more.after).keys()
@@ -86,7 +86,7 @@ class TestAnotherEdition:
 
     def of_another_edition(self) -> str:
         text = module("", *SMALL).after.replace(edition(), "00000000")
-        return text.replace("def has_joined() -> bool:", "def has_joined() -> int:")
+        return text.replace("def end_distributed() -> None:", "def end_distributed() -> int:")
 
     def test_it_is_not_added_to(self) -> None:
         with pytest.raises(ConversionError, match="another version of dp2ddp wrote it.*--force"):
