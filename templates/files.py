@@ -13,9 +13,6 @@ from .rank0 import ask_rank0, run_on_rank0
 from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
-FILES: Any = (
-    weakref.WeakValueDictionary()
-)  # by path, open on all ranks: a forward that takes turns may write there
 # by path, of files that nobody closed: their key, and how often rank 0 is to have flushed them
 AWAITED: Dict[str, List[Any]] = {}
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
@@ -54,36 +51,45 @@ class FileOnRank0:
     """
 
     opened = 0
+    by_path: Any = weakref.WeakValueDictionary()
+    kept: Optional[List[Any]] = None  # what the forward writes whose turn it is
+    differs_by_rank = True
 
-    def __init__(
-        self, opener: Callable[..., Any], path: Any, mode: str, /, *args: Any, **options: Any
-    ) -> None:
-        files = []
+    def __init__(self, opener: Any, path: Any, mode: str, /, *args: Any, **options: Any) -> None:
+        files: List[Any] = []
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
         self.flushed: List[Any] = []
         if together():
-            FILES[str(path)] = self.file
+            self.by_path[str(path)] = self
             FileOnRank0.opened += 1
             self.flushed += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
-        # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
+        # torch may keep alive what a script forgot
         weakref.finalize(self, flush_file, self.file, path, self.flushed)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        if name in READS:
-            return lambda *args: ask_rank0(attribute, *args)
-        if name in ("write", "writelines") and self.is_in_block:
-            return lambda *args: self.try_to(attribute, *args)
-        return attribute
+        if self.kept is not None and name in ("buffer", "stream", "fileno"):
+            raise RuntimeError(f"a forward writes {self.name} by {name}, which ranks cannot share")
+        return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
+
+    def write(self, data: Any) -> Any:
+        if self.kept is None:
+            return self.try_to(self.file.write, data)
+        self.kept.append((str(self.name), data if isinstance(data, str) else bytes(data)))
+        return len(data)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
 
     def flush(self) -> None:
-        if self.is_in_block:
+        if self.kept is None:
             self.try_to(flush_file, self.file, self.name, self.flushed)
         else:
-            flush_file(self.file, self.name, self.flushed)
+            self.kept.append((str(self.name), None))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())
@@ -92,6 +98,8 @@ class FileOnRank0:
         try:
             return method(*args)
         except OSError as error:
+            if not self.is_in_block:
+                raise
             print(f"{error}: all ranks raise this when they have written {self.name}", file=sys.stderr)
             self.error = self.error or error
 
@@ -149,11 +157,9 @@ class MadeFile:
 
 def open_on_rank0(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
     """The built-in open: what is written goes to rank 0's file alone."""
-    return (
-        FileOnRank0(open, file, mode, *args, **options)
-        if writes(mode)
-        else open(file, mode, *args, **options)
-    )
+    if writes(mode):
+        return FileOnRank0(open, file, mode, *args, **options)
+    return open(file, mode, *args, **options)
 
 
 def writes(mode: str) -> bool:

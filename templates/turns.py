@@ -15,7 +15,7 @@ import sys
 import threading
 import zlib
 from collections import deque
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List
 from unittest import mock
@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from .files import FILES
+from .files import FileOnRank0
 from .meeting import raise_on_all
 from .model import WholeBatch
 from .one_rank import FromRank, share_tree
@@ -60,8 +60,8 @@ def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: 
             left = memory.news(has_rows, errors)
             news = left, lines if has_rows else None, memory.new
         left, lines_there, tensors = share_tree(news, rank, copies)
-        write_lines(lines_there or [])
         try:
+            write_lines(lines_there or [])
             memory.follow(rank, left, tensors)
         except Exception as error:
             errors.append(error)
@@ -75,7 +75,7 @@ def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: 
 
 @contextmanager
 def kept_lines() -> Iterator[List[Any]]:
-    """What a replica prints, logs, and writes to files that rank 0 alone has: for `write_lines` on all ranks."""
+    """What a replica prints, logs, and writes to files that rank 0 has: for `write_lines` on all ranks."""
     kept: List[Any] = []
     printed = io.StringIO()
     printed.write = kept.append  # type: ignore[assignment]
@@ -86,27 +86,9 @@ def kept_lines() -> Iterator[List[Any]]:
         record.msg, record.args, record.exc_info = record.getMessage(), None, None
         kept.append(record)
 
-    with ExitStack() as ends:
-        ends.enter_context(redirect_stdout(printed))
-        ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
-        for path, file in FILES.items() if dist.get_rank() else ():
-            if not file.closed:
-                ends.enter_context(kept_writes(path, file, kept))
+    kept_logs = mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True)
+    with redirect_stdout(printed), kept_logs, mock.patch.object(FileOnRank0, "kept", kept):
         yield kept
-
-
-@contextmanager
-def kept_writes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
-    """What is written to a file, elsewhere."""
-
-    def write(data: Any) -> int:
-        kept.append((path, bytes(data)))
-        return len(data)
-
-    file.flush()
-    with mock.patch.object(without_text(file), "write", write):
-        yield
-        file.flush()
 
 
 def write_lines(lines: List[Any]) -> None:
@@ -119,14 +101,9 @@ def write_lines(lines: List[Any]) -> None:
             if logger.isEnabledFor(line.levelno):
                 logger.handle(line)
         elif dist.get_rank() == 0:
-            file = FILES[line[0]]
-            file.flush()
-            without_text(file).write(line[1])
-
-
-def without_text(file: Any) -> Any:
-    """What takes the bytes of a file: of one of `codecs`, or of text."""
-    return getattr(file, "stream", getattr(file, "buffer", file))
+            path, data = line
+            file = FileOnRank0.by_path[path].file
+            file.flush() if data is None else file.write(data)
 
 
 class Reached:
@@ -282,7 +259,7 @@ def content_of(thing: Any) -> Any:
     if isinstance(thing, torch.nn.Module):  # of which a replica is a copy, but hooks set attributes of itself
         hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
         named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
-        kinds = [] if isinstance(thing, WholeBatch) else [kind]
+        kinds = [] if hasattr(thing, "stands_for_data_parallel") else [kind]
         return {**named, **dict(enumerate([*kinds, *hooks]))}
     if isinstance(thing, torch.Tensor):
         return (thing.shape, bytes_of(thing)) if kind in KINDS and thing.layout is torch.strided else None
@@ -392,9 +369,8 @@ def inside(content: Any) -> List[Any]:
 def is_of_script(home: Any) -> bool:
     """Whether a file is the script's own, and no library's."""
     file = getattr(sys.modules.get(home or ""), "__file__", None) or "site-packages"
-    is_helper = home in (__name__, WholeBatch.__module__)
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return home == "__main__" or not is_helper and not any(library in file for library in libraries)
+    return home == "__main__" or home != __name__ and not any(library in file for library in libraries)
 
 
 def is_array(thing: Any) -> bool:
