@@ -13,34 +13,32 @@ from .rank0 import ask_rank0, run_on_rank0
 from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
-# by path, of files that nobody closed: their key, and how often rank 0 is to have flushed them
-AWAITED: Dict[str, List[Any]] = {}
+FILES: Any = weakref.WeakValueDictionary()  # by path
+FLUSHED: Dict[str, int] = {}  # by path, how often rank 0 is to have flushed a file that nobody closed
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
-def flush_file(file: Any, path: Any, flushed: List[Any]) -> None:
+def flush_file(file: Any, path: str) -> None:
     """Flush a file that stays open, or that the script has left: a rank that reads it next waits until rank 0 has."""
     if file.closed:
         return
     try:
         file.flush()
     finally:
-        if flushed and Rank.process:
-            flushed[1] += 1
-            if own_rank() == 0:
-                dist.distributed_c10d._get_default_store().add(flushed[0], 1)
-            else:
-                if not AWAITED:
-                    sys.addaudithook(wait_for_rank0)
-                AWAITED[os.path.abspath(os.fsdecode(path))] = flushed
+        if path and Rank.process and own_rank() == 0:
+            dist.distributed_c10d._get_default_store().add(path, 1)
+        elif path and Rank.process:
+            if not FLUSHED:
+                sys.addaudithook(wait_for_rank0)
+            FLUSHED[path] = FLUSHED.get(path, 0) + 1
 
 
 def wait_for_rank0(event: str, given: Tuple[Any, ...]) -> None:
     """An audit hook of ranks > 0, before a file is read."""
     is_read = event == "open" and given[1] is not None and not writes(given[1])
     if is_read and together() and not isinstance(given[0], int):
-        key, times = AWAITED.get(os.path.abspath(os.fsdecode(given[0])), ("", 0))
-        while times and dist.distributed_c10d._get_default_store().add(key, 0) < times:
+        path = os.path.abspath(os.fsdecode(given[0]))
+        while path in FLUSHED and dist.distributed_c10d._get_default_store().add(path, 0) < FLUSHED[path]:
             time.sleep(0.001)
 
 
@@ -50,8 +48,6 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
-    opened = 0
-    by_path: Any = weakref.WeakValueDictionary()
     kept: Optional[List[Any]] = None  # what the forward writes whose turn it is
     differs_by_rank = True
 
@@ -60,14 +56,13 @@ class FileOnRank0:
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
-        self.flushed: List[Any] = []
-        if together():
-            self.by_path[str(path)] = self
-            FileOnRank0.opened += 1
-            self.flushed += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
+        is_of_all = together() and not isinstance(path, int)
+        self.of_all = os.fsdecode(os.path.abspath(path)) if is_of_all else ""
+        if self.of_all:
+            FILES[self.of_all] = self
         # torch may keep alive what a script forgot
-        weakref.finalize(self, flush_file, self.file, path, self.flushed)
+        weakref.finalize(self, flush_file, self.file, self.of_all)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
@@ -78,7 +73,7 @@ class FileOnRank0:
     def write(self, data: Any) -> Any:
         if self.kept is None:
             return self.try_to(self.file.write, data)
-        self.kept.append((str(self.name), data if isinstance(data, str) else bytes(data)))
+        self.kept.append((self.of_all, data if isinstance(data, str) else bytes(data)))
         return len(data)
 
     def writelines(self, lines: Any) -> None:
@@ -87,9 +82,9 @@ class FileOnRank0:
 
     def flush(self) -> None:
         if self.kept is None:
-            self.try_to(flush_file, self.file, self.name, self.flushed)
+            self.try_to(flush_file, self.file, self.of_all)
         else:
-            self.kept.append((str(self.name), None))
+            self.kept.append((self.of_all, None))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())
@@ -115,10 +110,8 @@ class FileOnRank0:
         if self.file.closed:
             return
         is_failing = sys.exc_info()[0] is not None  # the other ranks may not come here
-        try:
-            self.file.close()
-        except OSError as error:
-            self.error = self.error or error
+        self.is_in_block = True
+        self.try_to(self.file.close)
         if not is_failing:
             ask_rank0(self.raise_error)
 

@@ -105,7 +105,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))

@@ -78,7 +78,7 @@ class LeaveRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
+        if torch.is_grad_enabled():  # there will be gradients of these: CopyToRanks sums them as functions
             return (None, None, *gradients)
         ctx.sums.arrive(ctx.number, gradients)
         return (None, None, *(None for _ in gradients))

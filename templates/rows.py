@@ -73,5 +73,5 @@ class JoinRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        (whole,) = CopyToRanks.apply(gradient)
+        (whole,) = CopyToRanks.apply(None, gradient)
         return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None

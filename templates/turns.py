@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from .files import FileOnRank0
+from .files import FILES
 from .meeting import raise_on_all
 from .model import WholeBatch
 from .one_rank import FromRank, share_tree
@@ -87,8 +87,12 @@ def kept_lines() -> Iterator[List[Any]]:
         kept.append(record)
 
     kept_logs = mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True)
-    with redirect_stdout(printed), kept_logs, mock.patch.object(FileOnRank0, "kept", kept):
+    with redirect_stdout(printed), kept_logs:
+        for file in FILES.values():
+            file.kept = kept
         yield kept
+    for file in FILES.values():
+        file.kept = None
 
 
 def write_lines(lines: List[Any]) -> None:
@@ -102,7 +106,7 @@ def write_lines(lines: List[Any]) -> None:
                 logger.handle(line)
         elif dist.get_rank() == 0:
             path, data = line
-            file = FileOnRank0.by_path[path].file
+            file = FILES[path].file
             file.flush() if data is None else file.write(data)
 
 

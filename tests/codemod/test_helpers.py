@@ -137,7 +137,7 @@ class TestPasted:
             pytest.param("Rank = 5", "Rank", id="a constant"),
             pytest.param("def own_rank():\n    return 3", "own_rank", id="a function"),
             pytest.param("max = 3", "max", id="a builtin"),
-            pytest.param("import numpy as copy", "copy", id="an import"),
+            pytest.param("import numpy as copyreg", "copyreg", id="an import"),
             pytest.param(
                 "def f(WholeBatchParallel):\n    return WholeBatchParallel",
                 "WholeBatchParallel",
@@ -149,7 +149,7 @@ class TestPasted:
         with pytest.raises(ConversionError, match=f"has its own {name}, and so have the helpers"):
             self.pasted(f"{SCRIPT}{line}\n")
 
-    @pytest.mark.parametrize("line", ["import copy", "from torch.nn.parallel import DistributedDataParallel"])
+    @pytest.mark.parametrize("line", ["import copyreg", "from torch.nn.parallel import DistributedDataParallel"])
     def test_a_name_that_means_the_same_is_no_clash(self, line: str) -> None:
         assert "class WholeBatchParallel" in self.pasted(f"{line}\n{SCRIPT}").after
 
