@@ -28,16 +28,12 @@ class Packer(ForkingPickler):
             return NotImplemented
         first = self.memories.setdefault(thing.data_ptr(), thing)
         if first is not thing:  # until torch 2.1, each view of one memory has its own name for it
-            return same_memory, (first,)
+            return torch.UntypedStorage.cpu, (first,)  # where it is
         if self.lends and thing.nbytes() > SMALL:
             descriptor, size = thing._share_fd_cpu_()  # a worker's batch is shared memory already
             return torch.UntypedStorage.from_file, (f"/proc/{os.getpid()}/fd/{descriptor}", False, size)
         content = torch.empty(0, dtype=torch.uint8).set_(thing).numpy()
         return functools.partial(torch.UntypedStorage.from_buffer, dtype=torch.uint8), (content,)
-
-
-def same_memory(memory: Any) -> Any:
-    return memory
 
 
 def pack_next(batches: Iterator[Any]) -> Tuple[bytes, List[Exception]]:

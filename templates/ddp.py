@@ -100,10 +100,8 @@ class GatherRows(torch.autograd.Function):
         sums_all = all(map(torch._C._will_engine_execute_node, ends))  # or torch says what it is not made for
         refuse(not sums_all, "autograd.grad or backward(inputs=...) asks for some gradients")
 
-        def own_part(gradient: Any, counts: Any) -> Any:
-            return (
-                None if gradient is None else gradient.split(counts)[dist.get_rank()] * dist.get_world_size()
-            )
+        def own_part(whole: Any, counts: Any) -> Any:
+            return None if whole is None else whole.split(counts)[dist.get_rank()] * dist.get_world_size()
 
         return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 

@@ -149,7 +149,9 @@ class Broadcasts:
 def broadcast_on_ranks(target_gpus: Any, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
     """torch.nn.parallel._functions.Broadcast.apply: copies for each device; rank r uses those of its number."""
     trained = [tensor for tensor in tensors if tensor.requires_grad and torch.is_grad_enabled()]
-    copies = dict(zip(map(id, trained), CopyToRanks.apply(*trained) if trained and together() else trained))
+    copies = dict(
+        zip(map(id, trained), CopyToRanks.apply(None, *trained) if trained and together() else trained)
+    )
     Broadcasts.copies += map(weakref.ref, copies.values())
     Broadcasts.others += [weakref.ref(tensor) for tensor in tensors if id(tensor) not in copies]
     first = [copies.get(id(tensor), tensor) for tensor in tensors]
@@ -230,7 +232,7 @@ def parallel_apply_on_ranks(
     tensors = [
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
-    entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
+    entered = dict(zip(map(id, tensors), CopyToRanks.apply(None, *tensors))) if tensors else {}
 
     def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
         return entered.get(id(tensor), tensor.clone() if place else tensor)

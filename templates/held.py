@@ -3,6 +3,7 @@
 import argparse
 import pickle
 import threading
+from operator import contains, delitem, getitem, setitem
 from typing import Any, Callable, Dict, List
 
 from .rank0 import ask_rank0
@@ -16,11 +17,14 @@ def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     is_thread = isinstance(kind, type) and issubclass(kind, threading.Thread)
     for each in (*args, *kwargs.values(), *kwargs.get("args", ())) if is_thread else ():
         if getattr(each, "_num_workers", getattr(each, "num_workers", None)) == 0:
-            raise RuntimeError(
-                "a thread may draw random numbers by loading: give the DataLoader num_workers=1"
-            )
+            raise RuntimeError("a thread may draw random numbers by loading: give the loader num_workers=1")
     given = {name: itself(each) for name, each in kwargs.items()}
     return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **given), stays=True)
+
+
+def asked(function: Callable[..., Any]) -> Any:
+    """A method of Python's own, which a function calls: it is asked of rank 0's object."""
+    return lambda stands, *given: ask_held(stands, lambda held: function(held, *itself(given)))
 
 
 class HeldByRank0:
@@ -53,32 +57,15 @@ class HeldByRank0:
                 each.update(changed)
         return answer
 
-    def __iter__(self) -> Any:
-        return ask_held(self, iter)
-
-    def __next__(self) -> Any:
-        return ask_held(self, next)
-
-    def __len__(self) -> Any:
-        return ask_held(self, len)
-
-    def __contains__(self, key: Any) -> Any:
-        return ask_held(self, lambda held: itself(key) in held)
-
-    def __str__(self) -> Any:
-        return ask_held(self, str)
-
-    def __bool__(self) -> Any:
-        return ask_held(self, bool)
-
-    def __getitem__(self, key: Any) -> Any:
-        return ask_held(self, lambda held: held[itself(key)])
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        ask_held(self, lambda held: held.__setitem__(itself(key), itself(value)))
-
-    def __delitem__(self, key: Any) -> None:
-        ask_held(self, lambda held: held.__delitem__(itself(key)))
+    __iter__ = asked(iter)
+    __next__ = asked(next)
+    __len__ = asked(len)
+    __bool__ = asked(bool)
+    __str__ = asked(str)
+    __contains__ = asked(contains)
+    __getitem__ = asked(getitem)
+    __setitem__ = asked(setitem)
+    __delitem__ = asked(delitem)
 
     def __enter__(self) -> Any:
         return ask_held(self, lambda held: held.__enter__())
@@ -86,9 +73,8 @@ class HeldByRank0:
     def __exit__(self, kind: Any, *rest: Any) -> Any:
         if kind is None:
             return ask_held(self, lambda held: held.__exit__(kind, *rest))
-        return (
-            vars(self)["held"].__exit__(kind, *rest) if own_rank() == 0 else None
-        )  # others may not come here
+        # the other ranks may not come here
+        return vars(self)["held"].__exit__(kind, *rest) if own_rank() == 0 else None
 
 
 REPORTING = (

@@ -13,9 +13,6 @@ from .rank0 import ask_rank0
 from .ranks import ranks_apart, together
 from .streams import host_streams, set_host_streams
 
-# samplers that draw when a loop begins, and keep nothing
-TORCHS_OWN = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
-
 
 class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without any, all ranks load alike.
@@ -31,7 +28,9 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
 
     def rank0_batches(self, start: Callable[[], Any]) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
-        if self.generator or kinds - TORCHS_OWN:
+        # they draw when a loop begins, and keep nothing
+        of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
+        if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
         return Rank0Batches(start)
 

@@ -1,7 +1,7 @@
 """DataParallel over ranks."""
 
-import copy
 import copyreg
+from types import SimpleNamespace
 from typing import Any, Dict, Optional, Sequence
 
 import torch
@@ -40,14 +40,8 @@ class AnyDataParallel(torch.nn.Module):
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
             type(self).__module__ = torch.nn.DataParallel.__module__
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = type(self).__new__(type(self))
-        memo[id(self)] = new
-        vars(new).update(copy.deepcopy(vars(self), memo))
-        return new
-
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
+        """In a file it is the DataParallel that it stands for, which takes its place where it is read, or copied."""
         if type(self) is not AnyDataParallel.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
@@ -69,19 +63,15 @@ class WholeBatch(AnyDataParallel):
 
     stands_for_data_parallel = True
     sums: Any = GradientSums
+    join_rows: Any = JoinRows.apply
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(
-            self.module, self.dim, self.sums, self.run_replica, inputs, kwargs, self.join_rows
-        )
+        return compute_own_rows(self, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
-
-    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
-        return JoinRows.apply(rows, counts, dim)
 
 
 def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
@@ -101,35 +91,29 @@ def data_parallel_on_ranks(
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return run_alone(module, inputs, module_kwargs or {})
-    return compute_own_rows(module, dim, GradientSums, run_replica, inputs, module_kwargs or {})
+    wrapper = SimpleNamespace(module=module, dim=dim, sums=GradientSums, join_rows=JoinRows.apply)
+    wrapper.run_replica = run_replica
+    return compute_own_rows(wrapper, inputs, module_kwargs or {})
 
 
-def compute_own_rows(
-    module: torch.nn.Module,
-    dim: int,
-    kind: Any,
-    run_replica: Any,
-    inputs: Any,
-    kwargs: Any,
-    join: Any = JoinRows.apply,
-) -> Any:
-    """The outputs of the whole batch, of which this rank computes its chunk."""
-    parameters = [*module.parameters()]
+def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
+    """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
+    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
     rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = kind(module, parameters, want_gradients)
+    sums = wrapper.sums(module, parameters, want_gradients)
     copies = make_copies(parameters, sums)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
-        tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+        tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
     map_tensors(rows.keep, tree, object)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
@@ -137,7 +121,7 @@ def compute_own_rows(
     written = [first for first, _ in rows.in_place if effects[0][2]]
     share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
-    whole = map(join, rows.outputs, counts, [dim] * len(counts))
+    whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 

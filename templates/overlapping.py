@@ -11,7 +11,7 @@ from .sums import GradientSums
 
 
 class OverlappingSums(GradientSums):
-    """GradientSums that set out while backward runs, in buckets and in one order on all ranks.
+    """GradientSums that set out while backward runs, in DistributedDataParallel's buckets, in one order on all ranks.
 
     Unless something else that ranks exchange in backward could come between: sums of another forward, or what a wrapper
     has to wait for.
@@ -21,7 +21,10 @@ class OverlappingSums(GradientSums):
 
     def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
         super().__init__(module, parameters, wait)
-        self.buckets = make_buckets(self.dense[::-1])  # the last parameters are the first to have gradients
+        last_first = self.dense[::-1]  # the last parameters are the first to have gradients
+        assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+        places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+        self.buckets = [[last_first[place] for place in bucket] for bucket in places]
         self.in_graphs.add(self)
 
     def begin(self) -> None:
@@ -52,7 +55,7 @@ class OverlappingSums(GradientSums):
             self.works.append(dist.all_reduce(self.messages[len(self.works)], async_op=True))
 
     def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
-        sums: List[torch.Tensor] = []
+        sums: Dict[torch.Tensor, torch.Tensor] = {}
         for number, bucket in enumerate(self.buckets):
             if number not in self.messages:
                 self.messages[number] = torch.cat([torch.zeros_like(p).reshape(-1) for p in bucket])
@@ -60,23 +63,9 @@ class OverlappingSums(GradientSums):
         for number, bucket in enumerate(self.buckets):
             self.works[number].wait()
             parts = self.messages[number].split([parameter.numel() for parameter in bucket])
-            sums += [part.view_as(parameter) for part, parameter in zip(parts, bucket)]
+            sums.update((parameter, part.view_as(parameter)) for part, parameter in zip(parts, bucket))
         self.in_graphs.discard(self)
-        return sums[::-1]
-
-
-def make_buckets(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
-    """1 MB of parameters, then 25 MB each."""
-    buckets: List[List[torch.Tensor]] = []
-    room = 0
-    for parameter in parameters:
-        size = parameter.numel() * parameter.element_size()
-        if not buckets or size > room or parameter.dtype != buckets[-1][0].dtype:
-            room = 25 * 2**20 if buckets else 2**20
-            buckets.append([])
-        buckets[-1].append(parameter)
-        room -= size
-    return buckets
+        return [sums[parameter] for parameter in self.dense]
 
 
 class LeaveRank(torch.autograd.Function):
@@ -89,7 +78,7 @@ class LeaveRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
+        if torch.is_grad_enabled():  # there will be gradients of these: CopyToRanks sums them as functions
             return (None, None, *gradients)
         ctx.sums.arrive(ctx.number, gradients)
         return (None, None, *(None for _ in gradients))

@@ -312,45 +312,6 @@ def number_of_losses(target: torch.Tensor, weight: Any, names: Dict[str, Any]) -
 
 Handler = Callable[..., Any]
 T = torch.Tensor
-ABOUT_ALL_ROWS = {
-    *(
-        T.size,
-        T.dim,
-        T.numel,
-        T.nelement,
-        T.ndimension,
-        T.__len__,
-        T.__hash__,
-        T.is_floating_point,
-        torch.numel,
-    ),
-    *(
-        getattr(T, name).__get__
-        for name in ("shape", "dtype", "device", "ndim", "requires_grad", "grad_fn", "is_cuda")
-    ),
-    *(T.is_complex, torch.is_floating_point, torch.is_complex, T.is_leaf.__get__, T.get_device),  # type: ignore[attr-defined]
-}
-MEANS = {T.mean, torch.mean}
-PERMUTES = {T.permute, torch.permute}
-IN_PLACE = {
-    *("__setitem__", "__set__"),
-    *(
-        f"__i{each}__"
-        for each in ["add", "sub", "mul", "truediv", "floordiv", "pow", "mod", "and", "or", "xor"]
-    ),
-}
-OF_CLASSES = {F.cross_entropy, F.nll_loss}
-LOSSES = {
-    *OF_CLASSES,
-    *(
-        F.mse_loss,
-        F.l1_loss,
-        F.smooth_l1_loss,
-        F.binary_cross_entropy,
-        F.binary_cross_entropy_with_logits,
-        F.kl_div,
-    ),
-}
 
 
 def named(names: str) -> List[Any]:
@@ -359,20 +320,29 @@ def named(names: str) -> List[Any]:
     return [each for each in functions if each is not None]
 
 
+ABOUT_ALL_ROWS = {
+    *named("size dim numel nelement ndimension __len__ __hash__ is_floating_point is_complex get_device"),
+    *(getattr(T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda")),
+    *(getattr(T, name).__get__ for name in ("requires_grad", "grad_fn", "is_leaf")),
+}
+MEANS = {*named("mean")}
+PERMUTES = {*named("permute")}
+CHANGED_BY = "add sub mul truediv floordiv pow mod and or xor"
+IN_PLACE = {"__setitem__", "__set__", *(f"__i{name}__" for name in CHANGED_BY.split())}
+OF_CLASSES = {F.cross_entropy, F.nll_loss}
+LOSSES = {
+    *(*OF_CLASSES, F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.kl_div),
+    *(F.binary_cross_entropy, F.binary_cross_entropy_with_logits),
+}
+OF_ELEMENTS = """
+    add sub mul div true_divide eq ne lt le gt ge maximum minimum where masked_fill
+    __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__
+    __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __pow__ __and__ __or__
+    neg abs exp log sqrt square pow clamp relu sigmoid tanh gelu logsigmoid
+    float double half long bool type_as contiguous clone detach round
+"""
 BY_ROWS: Dict[Any, Handler] = {
-    **dict.fromkeys(
-        named("add sub mul div true_divide eq ne lt le gt ge maximum minimum where masked_fill"), by_element
-    ),
-    **dict.fromkeys(
-        named("__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__"), by_element
-    ),
-    **dict.fromkeys(
-        named("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__ __pow__ __and__ __or__"), by_element
-    ),
-    **dict.fromkeys(
-        named("neg abs exp log sqrt square pow clamp relu sigmoid tanh gelu logsigmoid"), by_element
-    ),
-    **dict.fromkeys(named("float double half long bool type_as contiguous clone detach round"), by_element),
+    **dict.fromkeys(named(OF_ELEMENTS), by_element),
     **dict.fromkeys(named("softmax log_softmax logsumexp squeeze argmax argmin max min"), along(1)),
     **dict.fromkeys(named("chunk split normalize"), along(2)),
     **dict.fromkeys(named("topk"), along(2, -1)),

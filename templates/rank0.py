@@ -19,22 +19,20 @@ def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     if Rank.make_whole:
         args, kwargs = Rank.make_whole((args, kwargs))
     dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
-    answer = error = None
+    answer: Any = None
+    errors: List[Exception] = []
     if dist.get_rank() == 0:
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
-        except Exception as raised:
-            error = raised
-    answer, error, streams = tell_all((answer, error, host_streams()))
+        except Exception as error:
+            errors.append(error)
+    answer, errors, streams = tell_all((answer, errors, host_streams()))
     if dist.get_rank():  # what has drawn on rank 0 has drawn for all; a thread may go on drawing there
         set_host_streams(streams)
-    if error is None:
-        return answer
-    try:
-        raise error
-    finally:  # it holds this frame, which must not hold it
-        del error
+    if errors:
+        raise errors.pop()  # it holds this frame, which must not hold it
+    return answer
 
 
 def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:

@@ -24,31 +24,8 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
-    if not meet_ranks():
-        return
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    # libraries that ask whether there are ranks hear what they heard before: no
-    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
-
-
-def join_ranks() -> None:
-    """Become one rank of the run that torchrun started, for a library that trains by DistributedDataParallel itself.
-
-    It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
-    changes.
-    """
-    if "RANK" in os.environ:
-        meet_ranks()
-
-
-def meet_ranks() -> bool:
-    if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
+        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -70,7 +47,27 @@ def meet_ranks() -> bool:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    return True
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
+    for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def join_ranks() -> None:
+    """Become one rank of the run that torchrun started, for a library that trains by DistributedDataParallel itself.
+
+    It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
+    changes.
+    """
+    if "RANK" in os.environ:
+        variables, is_initialized = dict(os.environ), dist.is_initialized
+        init_distributed()
+        os.environ.update(variables)
+        dist.is_initialized = is_initialized
 
 
 def have_one_hash_seed() -> None:
@@ -84,18 +81,13 @@ def have_one_hash_seed() -> None:
     os.execv(sys.executable, [sys.executable, "-u", *words, *sys.argv[1:]])
 
 
-def has_joined() -> bool:
-    """What dist.is_initialized() says until init_distributed() hides the ranks."""
-    return dist.distributed_c10d.is_initialized()
-
-
 def own_rank() -> int:
-    return dist.get_rank() if has_joined() else int(os.environ.get("RANK", 0))
+    return dist.get_rank() if Rank.process else int(os.environ.get("RANK", 0))
 
 
 def count_ranks() -> int:
     """How many ranks there are: as many as there were devices."""
-    return dist.get_world_size() if has_joined() else 1
+    return dist.get_world_size() if Rank.process else 1
 
 
 def together() -> bool:

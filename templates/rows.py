@@ -23,10 +23,8 @@ class OwnRows:
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
-        own = (
-            chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        )
-        own = own.to(self.device or tensor.device, copy=True)
+        others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
@@ -75,5 +73,5 @@ class JoinRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        (whole,) = CopyToRanks.apply(gradient)
+        (whole,) = CopyToRanks.apply(None, gradient)
         return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None

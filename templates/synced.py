@@ -42,7 +42,7 @@ def answer_on_ranks(master: Any, message: Any) -> Any:
     own = [tensor for tensor in tensors_of(message) if tensor.requires_grad]
     trees = [share_tree(message if owner == rank else None, owner, own) for owner in numbers]
     trained = [tensor for tensor in tensors_of(trees) if tensor.requires_grad]
-    summed = iter(CopyToRanks.apply(*trained) if trained else ())
+    summed = iter(CopyToRanks.apply(None, *trained) if trained else ())
     trees = map_tensors(lambda tensor: next(summed) if tensor.requires_grad else tensor, trees)
     with ranks_apart(), contextlib.redirect_stdout(io.StringIO()) if rank else contextlib.nullcontext():
         answers = dict(master._master_callback([*enumerate(trees)]))

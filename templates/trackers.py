@@ -3,9 +3,9 @@
 import inspect
 import logging
 import os
-from typing import Any, Callable
+from typing import Any, Callable, List
 
-from .rank0 import ask_rank0
+from .rank0 import ask_rank0, run_on_rank0
 from .ranks import own_rank, together
 
 
@@ -77,6 +77,7 @@ def make_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
 def make_handler_on_rank0(
     kind: Callable[..., logging.Handler], /, *args: Any, **kwargs: Any
 ) -> logging.Handler:
-    """The same for a handler of logs."""
-    made = make_on_rank0(kind, *args, **kwargs)
-    return logging.NullHandler() if isinstance(made, Nothing) else made
+    """Make a handler of logs on rank 0 alone; elsewhere one that does nothing."""
+    made: List[logging.Handler] = []
+    run_on_rank0(lambda: made.append(kind(*args, **kwargs)))
+    return made[0] if made else logging.NullHandler()

@@ -16,7 +16,7 @@ import threading
 import weakref
 import zlib
 from collections import deque
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 from unittest import mock
@@ -73,8 +73,8 @@ def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: 
             left = memory.news(has_rows, errors)
             news = left, lines if has_rows else None, memory.new
         left, lines_there, tensors = share_tree(news, rank, copies)
-        write_lines(lines_there or [])
         try:
+            write_lines(lines_there or [])
             memory.follow(rank, left, tensors)
         except Exception as error:
             errors.append(error)
@@ -95,7 +95,7 @@ def run_at_once(
     on_device = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     spare, given = copy_replica(replica), map_tensors(torch.clone, (inputs, kwargs))
     outputs, has_failed = None, True
-    with kept_lines(everywhere=True) as lines, suppress(Exception):
+    with kept_lines() as lines, suppress(Exception):
         outputs, has_failed = spare(*given[0], **given[1]), False
     left = (
         memory.go_back(),
@@ -122,8 +122,8 @@ def copy_replica(replica: Any) -> Any:
 
 
 @contextmanager
-def kept_lines(everywhere: bool = False) -> Iterator[List[Any]]:
-    """What a replica prints, logs, and writes to files that rank 0 alone has: for `write_lines` on all ranks."""
+def kept_lines() -> Iterator[List[Any]]:
+    """What a replica prints, logs, and writes to files that rank 0 has: for `write_lines` on all ranks."""
     kept: List[Any] = []
     printed = io.StringIO()
     printed.write = kept.append  # type: ignore[assignment]
@@ -134,27 +134,13 @@ def kept_lines(everywhere: bool = False) -> Iterator[List[Any]]:
         record.msg, record.args, record.exc_info = record.getMessage(), None, None
         kept.append(record)
 
-    with ExitStack() as ends:
-        ends.enter_context(redirect_stdout(printed))
-        ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
-        for path, file in FILES.items() if everywhere or dist.get_rank() else ():
-            if not file.closed:
-                ends.enter_context(kept_writes(path, file, kept))
+    kept_logs = mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True)
+    with redirect_stdout(printed), kept_logs:
+        for file in FILES.values():
+            file.kept = kept
         yield kept
-
-
-@contextmanager
-def kept_writes(path: str, file: Any, kept: List[Any]) -> Iterator[None]:
-    """What is written to a file, elsewhere."""
-
-    def write(data: Any) -> int:
-        kept.append((path, bytes(data)))
-        return len(data)
-
-    file.flush()
-    with mock.patch.object(without_text(file), "write", write):
-        yield
-        file.flush()
+    for file in FILES.values():
+        file.kept = None
 
 
 def write_lines(lines: List[Any]) -> None:
@@ -165,18 +151,13 @@ def write_lines(lines: List[Any]) -> None:
         elif isinstance(line, logging.LogRecord):
             logging.getLogger(line.name).handle(line)
         elif dist.get_rank() == 0:
-            file = FILES[line[0]]
-            file.flush()
-            without_text(file).write(line[1])
+            path, data = line
+            file = FILES[path].file
+            file.flush() if data is None else file.write(data)
 
 
 def is_heard(line: Any) -> bool:
     return not isinstance(line, logging.LogRecord) or logging.getLogger(line.name).isEnabledFor(line.levelno)
-
-
-def without_text(file: Any) -> Any:
-    """What takes the bytes of a file: of one of `codecs`, or of text."""
-    return getattr(file, "stream", getattr(file, "buffer", file))
 
 
 class Reached:
@@ -349,7 +330,7 @@ def content_of(thing: Any) -> Any:
     if isinstance(thing, torch.nn.Module):  # of which a replica is a copy, but hooks set attributes of itself
         hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
         named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
-        kinds = [] if isinstance(thing, WholeBatch) else [kind]
+        kinds = [] if hasattr(thing, "stands_for_data_parallel") else [kind]
         return {**named, **dict(enumerate([*kinds, *hooks]))}
     if isinstance(thing, torch.Tensor):
         return (thing.shape, bytes_of(thing)) if kind in KINDS and thing.layout is torch.strided else None
@@ -459,9 +440,8 @@ def inside(content: Any) -> List[Any]:
 def is_of_script(home: Any) -> bool:
     """Whether a file is the script's own, and no library's."""
     file = getattr(sys.modules.get(home or ""), "__file__", None) or "site-packages"
-    is_helper = home in (__name__, WholeBatch.__module__)
     libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
-    return home == "__main__" or not is_helper and not any(library in file for library in libraries)
+    return home == "__main__" or home != __name__ and not any(library in file for library in libraries)
 
 
 def is_array(thing: Any) -> bool:

@@ -206,7 +206,7 @@ HOST = [
     event("autograd::engine::evaluate_function: AddmmBackward0", 0, 40),
     event("c10d::allreduce_", 30, 32),  # early: one more function comes
     event("autograd::engine::evaluate_function: ReluBackward0", 50, 60),
-    event("autograd::engine::evaluate_function: AwaitSumsBackward", 60, 95),  # a helper's, which only waits
+    event("autograd::engine::evaluate_function: CopyToRanksBackward", 60, 95),  # a helper's, which only waits
     event("c10d::allreduce_", 70, 72),  # behind them
     event("Optimizer.step#SGD.step", 100, 110),
     event("autograd::engine::evaluate_function: AddmmBackward0", 120, 130),

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1714ff29): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -27,7 +27,6 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     is_alone = False  # while rank 0 does something that the others do not
-    # its number; workers of loaders and pools have others
     process = 0
 
 
@@ -99,21 +98,8 @@ def init_distributed() -> None:
     Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
     rank 0 prints.
     """
-    if not meet_ranks():
-        return
-    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
-    # libraries that ask whether there are ranks hear what they heard before: no
-    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
-        os.environ.pop(name, None)
-    dist.is_initialized = lambda: False
-
-
-def meet_ranks() -> bool:
-    if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
+        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -135,16 +121,18 @@ def meet_ranks() -> bool:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    return True
-
-
-def has_joined() -> bool:
-    """What dist.is_initialized() says until init_distributed() hides the ranks."""
-    return dist.distributed_c10d.is_initialized()
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
+    for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
 
 
 def own_rank() -> int:
-    return dist.get_rank() if has_joined() else int(os.environ.get("RANK", 0))
+    return dist.get_rank() if Rank.process else int(os.environ.get("RANK", 0))
 
 
 def together() -> bool:
@@ -190,22 +178,20 @@ def ask_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     if Rank.make_whole:
         args, kwargs = Rank.make_whole((args, kwargs))
     dist.barrier(Rank.host)  # a rank may still ask for the folder that rank 0 is about to make
-    answer = error = None
+    answer: Any = None
+    errors: List[Exception] = []
     if dist.get_rank() == 0:
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
-        except Exception as raised:
-            error = raised
-    answer, error, streams = tell_all((answer, error, host_streams()))
+        except Exception as error:
+            errors.append(error)
+    answer, errors, streams = tell_all((answer, errors, host_streams()))
     if dist.get_rank():  # what has drawn on rank 0 has drawn for all; a thread may go on drawing there
         set_host_streams(streams)
-    if error is None:
-        return answer
-    try:
-        raise error
-    finally:  # it holds this frame, which must not hold it
-        del error
+    if errors:
+        raise errors.pop()  # it holds this frame, which must not hold it
+    return answer
 
 
 def run_on_rank0(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
@@ -355,10 +341,8 @@ class OwnRows:
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
-        own = (
-            chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
-        )
-        own = own.to(self.device or tensor.device, copy=True)
+        others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
@@ -482,10 +466,8 @@ class GatherRows(torch.autograd.Function):
         sums_all = all(map(torch._C._will_engine_execute_node, ends))  # or torch says what it is not made for
         refuse(not sums_all, "autograd.grad or backward(inputs=...) asks for some gradients")
 
-        def own_part(gradient: Any, counts: Any) -> Any:
-            return (
-                None if gradient is None else gradient.split(counts)[dist.get_rank()] * dist.get_world_size()
-            )
+        def own_part(whole: Any, counts: Any) -> Any:
+            return None if whole is None else whole.split(counts)[dist.get_rank()] * dist.get_world_size()
 
         return (None, None, *map(own_part, gradients, ctx.counts), *(None for _ in trained))
 

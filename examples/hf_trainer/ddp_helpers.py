@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1714ff29): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -9,7 +9,7 @@ import random
 import sys
 import traceback
 from datetime import timedelta
-from typing import Any, List
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,6 @@ class Rank:
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
     is_alone = False  # while rank 0 does something that the others do not
-    # its number; workers of loaders and pools have others
     process = 0
 
 
@@ -52,19 +51,31 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def join_ranks() -> None:
-    """Become one rank of the run that torchrun started, for a library that trains by DistributedDataParallel itself.
+class ReplicaStream:
+    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
-    It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
-    changes.
+    seed: Optional[int] = None
+    state: Any = None
+
+    @classmethod
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
+
+
+def init_distributed() -> None:
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
+    rank 0 prints.
     """
-    if "RANK" in os.environ:
-        meet_ranks()
-
-
-def meet_ranks() -> bool:
-    if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
+        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
@@ -86,12 +97,27 @@ def meet_ranks() -> bool:
         nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
-    return True
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
+    for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
 
 
-def has_joined() -> bool:
-    """What dist.is_initialized() says until init_distributed() hides the ranks."""
-    return dist.distributed_c10d.is_initialized()
+def join_ranks() -> None:
+    """Become one rank of the run that torchrun started, for a library that trains by DistributedDataParallel itself.
+
+    It sees the ranks. All of them begin with rank 0's random numbers, and only rank 0 prints. Without torchrun nothing
+    changes.
+    """
+    if "RANK" in os.environ:
+        variables, is_initialized = dict(os.environ), dist.is_initialized
+        init_distributed()
+        os.environ.update(variables)
+        dist.is_initialized = is_initialized
 
 
 def show_error(*error: Any) -> None:

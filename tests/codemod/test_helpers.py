@@ -37,7 +37,7 @@ def test_a_new_module_holds_what_is_asked_for_and_all_that_it_needs() -> None:
     assert made.changed
     found = definitions(made.after)
     assert found.keys() >= SMALL
-    assert "has_joined" in found  # init_distributed calls it
+    assert "show_error" in found  # init_distributed calls it
     assert "WholeBatchParallel" not in found
 
 
@@ -54,7 +54,7 @@ def test_another_script_adds_what_it_lacks_and_takes_nothing_away() -> None:
 def test_what_its_owner_changed_stays_and_is_told() -> None:
     mine = (
         module("", *SMALL).after.replace(
-            "def has_joined() -> bool:\n", "def has_joined() -> bool:\n    # mine\n"
+            "def end_distributed() -> None:\n", "def end_distributed() -> None:\n    # mine\n"
         )
         + "\n\ndef mine():\n    return 1\n"
     )
@@ -62,8 +62,8 @@ def test_what_its_owner_changed_stays_and_is_told() -> None:
 
     more = module(mine, *LARGE)
 
-    assert more.kept == ("has_joined",)
-    assert more.after.count("# mine") == more.after.count("def has_joined()") == 1
+    assert more.kept == ("end_distributed",)
+    assert more.after.count("# mine") == more.after.count("def end_distributed()") == 1
     assert definitions(mine).items() <= definitions(more.after).items()
     compile(more.after, "ddp_helpers.py", "exec")
     assert definitions(module("", *SMALL, *LARGE).after).keys() <= definitions(more.after).keys()
@@ -86,7 +86,7 @@ class TestAnotherEdition:
 
     def of_another_edition(self) -> str:
         text = module("", *SMALL).after.replace(edition(), "00000000")
-        return text.replace("def has_joined() -> bool:", "def has_joined() -> int:")
+        return text.replace("def end_distributed() -> None:", "def end_distributed() -> int:")
 
     def test_it_is_not_added_to(self) -> None:
         with pytest.raises(ConversionError, match="another version of dp2ddp wrote it.*--force"):
@@ -137,7 +137,7 @@ class TestPasted:
             pytest.param("Rank = 5", "Rank", id="a constant"),
             pytest.param("def own_rank():\n    return 3", "own_rank", id="a function"),
             pytest.param("max = 3", "max", id="a builtin"),
-            pytest.param("import numpy as copy", "copy", id="an import"),
+            pytest.param("import numpy as copyreg", "copyreg", id="an import"),
             pytest.param(
                 "def f(WholeBatchParallel):\n    return WholeBatchParallel",
                 "WholeBatchParallel",
@@ -149,7 +149,7 @@ class TestPasted:
         with pytest.raises(ConversionError, match=f"has its own {name}, and so have the helpers"):
             self.pasted(f"{SCRIPT}{line}\n")
 
-    @pytest.mark.parametrize("line", ["import copy", "from torch.nn.parallel import DistributedDataParallel"])
+    @pytest.mark.parametrize("line", ["import copyreg", "from torch.nn.parallel import DistributedDataParallel"])
     def test_a_name_that_means_the_same_is_no_clash(self, line: str) -> None:
         assert "class WholeBatchParallel" in self.pasted(f"{line}\n{SCRIPT}").after
 

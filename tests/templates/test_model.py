@@ -140,7 +140,7 @@ def test_one_node_hands_gradients_to_parameters_in_the_modules_order(kind: Any) 
     """As the node of DataParallel's Broadcast does: hooks on parameters run in that order."""
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
     node = kind(module, [*module.parameters()], wait=False).copies()[module[0].weight].grad_fn
-    while node.name() != "AwaitSumsBackward":
+    while node.name() != "CopyToRanksBackward":
         node = node.next_functions[0][0]
     handed_to = [id(each.variable) for each, _ in node.next_functions if each is not None]
     assert handed_to == [id(parameter) for parameter in module.parameters()]

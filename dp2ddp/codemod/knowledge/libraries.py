@@ -6,18 +6,19 @@ from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import words
 
 _WRITE_NOTHING = words(
-    "__main__ absl albumentations attr click colorama dateutil easydict einops kornia networkx ninja",
-    "packaging PIL pkg_resources prefetch_generator prettytable progress psutil pytz regex requests rich",
-    "seaborn setproctitle setuptools six sklearn sympy tabulate termcolor torchmetrics tqdm tqdm_joblib",
-    "turbojpeg typing_extensions warmup_scheduler yacs yaml",
+    "__main__ absl accimage albumentations attr blessings chardet click colorama dateutil easydict einops ftfy",
+    "inflect kornia natsort networkx ninja packaging PIL pkg_resources prefetch_generator prettytable progress",
+    "progressbar psutil pytz regex requests rich seaborn setproctitle setuptools six sklearn sympy tabulate",
+    "termcolor torchmetrics tqdm tqdm_joblib turbojpeg typing_extensions unidecode warmup_scheduler",
+    "warpctc_pytorch yacs yaml",
 )
 _KNOWN = {*sys.stdlib_module_names, *TRACKING, *(name.partition(".")[0] for name in ROWS), *_WRITE_NOTHING}
 # They may write what the table does not say. Where one of them is not installed here, it is still no file of the
 # program; any other import that is not found may be one, which nobody has read.
 _OTHERS = words(
-    "accimage blessings chardet docopt dominate elasticsearch ftfy graphviz gym ignite imgaug inflect",
-    "json_tricks mc natsort nested_dict numba pexpect plyfile progressbar pycocotools sets spacy StringIO",
-    "tensorboard tensorflow timm tokenizers torchnet torchsummary torchtext transformers unidecode",
+    "docopt dominate elasticsearch graphviz gym ignite imgaug json_tricks mc nested_dict numba pexpect plyfile",
+    "pycocotools sets spacy StringIO tensorboard tensorflow timm tokenizers torchnet torchsummary torchtext",
+    "transformers",
 )
 
 

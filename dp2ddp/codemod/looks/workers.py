@@ -43,16 +43,17 @@ def loads_with_workers(module: Module) -> Iterator[tuple[ast.expr, str, Call | N
     for node, name in mentions(module, [LOADER, *LOADERS]):
         parent = module.parents[node]
         call = Call(parent, LOADER) if isinstance(parent, ast.Call) and parent.func is node else None
-        if not (is_type_test(module, node) or call and is_without(call, NO_WORKERS)):
+        if not (is_type_test(module, node) or call and is_without(module, call, NO_WORKERS)):
             yield node, name, call
 
 
-def is_without(call: Call, arguments: tuple[tuple[int, str, object], ...]) -> bool:
-    """Whether a call gives none of these arguments, or what they are without it."""
+def is_without(module: Module, call: Call, arguments: tuple[tuple[int, str, object], ...]) -> bool:
+    """Whether a call gives none of these arguments, or what they are without it: `sampler = None` above it, too."""
     given = ((call.argument(place, name), default) for place, name, default in arguments)
+    values = ((node and module.value(node), default) for node, default in given)
     return not call.may_have_more and all(
         value is None or isinstance(value, ast.Constant) and value.value == default
-        for value, default in given
+        for value, default in values
     )
 
 
@@ -233,12 +234,12 @@ def _worker_code(program: Program) -> frozenset[Part]:
 def drawn_by_loading(program: Program) -> str | None:
     """A stream that is drawn from where a loader without workers loads; None: there is none, or nothing draws."""
     loads = [
-        call
+        (module, call)
         for module, call in program.calls
         if {LOADER, *LOADERS} & {call.name, *bases_in_libraries(module, call.name)}
-        and is_without(call, NO_WORKERS)
+        and is_without(module, call, NO_WORKERS)
     ]
-    if any(not is_without(call, IN_ORDER) for call in loads):
+    if any(not is_without(*load, IN_ORDER) for load in loads):
         return "torch"  # a sampler begins by it
     streams = (stream for part in _worker_code(program) for stream in draws(*part))
     names = (name for module in program.modules for name in module.mentions if AUGMENTS.match(name))

@@ -30,8 +30,9 @@ class Loader(Rule):
         diff("""
               import torch, torch_geometric
               from torch.utils.data import DataLoader
-            - train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
-            + train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
+              own = None
+            - train = torch.utils.data.DataLoader(data, batch_size=32, sampler=own, num_workers=8)
+            + train = Rank0Loader(data, batch_size=32, sampler=own, num_workers=8)
               test = DataLoader(data)
             - drawn = DataLoader(data, sampler=sampler, num_workers=8)
             + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
@@ -52,7 +53,7 @@ class Loader(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for node, name, call in loads_with_workers(module):
-            is_plain = call and is_without(call, NO_SAMPLER)
+            is_plain = call and is_without(module, call, NO_SAMPLER)
             around = module.parents[node]
             whole = around if isinstance(around, ast.Subscript) and around.value is node else node
             helper = "Rank0Loader" if is_plain else "Rank0SamplerLoader"
