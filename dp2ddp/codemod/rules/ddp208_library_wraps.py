@@ -69,22 +69,16 @@ class LibraryWraps(Rule):
     everywhere = True
     examples = (
         notes("""
-            # wraps the model by itself
-            from transformers import Trainer
-            Trainer(model).train()
-        """),
-        notes("""
+            # transformers.Trainer wraps the model by itself
+            # its training_step takes the step in its own way
             # write in its place: strategy="ddp"
             from lightning.fabric import Fabric
-            fabric = Fabric(devices=2, strategy="dp")
-        """),
-        notes("""
-            # its training_step takes the step in its own way
             from transformers import Trainer
             class Mine(Trainer):
                 def training_step(self, model, inputs, count=None):
                     return loss
             Mine(model).train()
+            fabric = Fabric(devices=2, strategy="dp")
         """),
         flags("""
             # would wrap once more

@@ -21,7 +21,7 @@ from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
@@ -49,20 +49,26 @@ class UnseededGenerator(Rule):
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
         """),
-        Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
-        Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
-        Flags('import torch\nnoise = open("/dev/urandom", "rb").read(4)', "draws from the operating system"),
-        Untouched(
-            """
-                import random
-                import numpy as np
-                import torch
-                def set_seed(seed):
-                    random.seed(seed)
-                    np.random.seed(seed)
-                    torch.manual_seed(seed)
-            """
-        ),
+        flags("""
+            # generator.seed(): another seed on each rank
+            # random.SystemRandom draws from the operating system
+            # this draws from the operating system
+            import random
+            import torch
+            generator = torch.Generator()
+            generator.seed()
+            dice = random.SystemRandom()
+            noise = open("/dev/urandom", "rb").read(4)
+        """),
+        Untouched("""
+            import random
+            import numpy as np
+            import torch
+            def set_seed(seed):
+                random.seed(seed)
+                np.random.seed(seed)
+                torch.manual_seed(seed)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

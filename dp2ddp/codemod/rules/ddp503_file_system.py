@@ -42,9 +42,12 @@ class FileSystem(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
+              import functools
+              import logging
               import os
               import shutil
               from tempfile import TemporaryDirectory
+              import numpy as np
               if not os.path.isdir("out"):
             -     os.makedirs("out", exist_ok=True)
             +     run_on_rank0(os.makedirs, "out", exist_ok=True)
@@ -59,11 +62,6 @@ class FileSystem(Rule):
             - with TemporaryDirectory() as folder:
             + with TemporaryFolderOnRank0() as folder:
                   pass
-        """),
-        diff("""
-              import functools
-              import logging
-              import numpy as np
             - save = functools.partial(np.save, "a.npy")
             + save = functools.partial(run_on_rank0, np.save, "a.npy")
             - writers = {"npy": np.save}
@@ -72,9 +70,9 @@ class FileSystem(Rule):
             + run_on_rank0(logging.basicConfig, filename="run.log")
             - folder.mkdir()
             + write_on_rank0(folder.mkdir)
-              folder = folder / "images"
-            - folder.rename("old")
-            + write_on_rank0(folder.rename, "old")
+              path = folder / "images"
+            - path.rename("old")
+            + write_on_rank0(path.rename, "old")
               frame.rename("loss")
         """),
         flags("""
@@ -85,17 +83,9 @@ class FileSystem(Rule):
         """),
         notes("""
             # a converted copy has a name of its own
-            import os
-            os.path.splitext(os.path.basename(__file__))[0]
-        """),
-        notes("""
-            # a converted copy has a name of its own
-            import sys
-            print("usage:", sys.argv[0])
-        """),
-        notes("""
-            # a converted copy has a name of its own
             import os, sys
+            os.path.splitext(os.path.basename(__file__))[0]
+            print("usage:", sys.argv[0])
             name = os.path.basename(sys.modules["__main__"].__file__)
         """),
         Untouched("""

@@ -53,9 +53,20 @@ class OwnClock(Rule):
               import os
               import shutil
               import time
+              import torch
+              from tqdm import tqdm
+              class Timer:
+                  def __init__(self):
+            -         self.began = time.time()
+            +         self.began = ask_rank0(time.time)
+                  def is_over(self):
+            -         return time.time() - self.began > 60
+            +         return ask_rank0(time.time) - self.began > 60
             - train("runs/" + time.strftime("%H%M"))
-            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
+            - torch.manual_seed(int(time.time()))
             - start = time.time()
+            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
+            + torch.manual_seed(int(ask_rank0(time.time)))
             + start = ask_rank0(time.time)
             - while time.time() - start < 60:
             + while ask_rank0(time.time) - start < 60:
@@ -64,25 +75,9 @@ class OwnClock(Rule):
             +     if ask_rank0(shutil.disk_usage, ".").free < 1e9:
                       break
               folder = f"runs/{os.getpid()}"
-        """),
-        diff("""
-              import time
-              import torch
-              class Timer:
-                  def __init__(self):
-            -         self.began = time.time()
-            +         self.began = ask_rank0(time.time)
-                  def is_over(self):
-            -         return time.time() - self.began > 60
-            +         return ask_rank0(time.time) - self.began > 60
               timer = Timer()
-            - torch.manual_seed(int(time.time()))
-            + torch.manual_seed(int(ask_rank0(time.time)))
               while not timer.is_over():
                   step()
-        """),
-        diff("""
-              import os
             - while not os.path.exists("DONE"):
             + while not ask_rank0(os.path.exists, "DONE"):
                   step()
@@ -91,22 +86,6 @@ class OwnClock(Rule):
             -     if os.path.exists("STOP"):
             +     if ask_rank0(os.path.exists, "STOP"):
                       break
-        """),
-        Untouched(
-            """
-                import os
-                for path in candidates:
-                    if os.path.exists(path):
-                        break
-                while os.path.exists(f"run{number}"):
-                    number += 1
-                for epoch in range(9):
-                    if os.path.exists("log.txt"):
-                        step()
-            """
-        ),
-        diff("""
-              from tqdm import tqdm
               bar = tqdm(loader)
               for images in bar:
             -     if bar.n % 100 == 0:
@@ -118,12 +97,10 @@ class OwnClock(Rule):
         """),
         flags("""
             # has another order on each rank
-            rest = set(net.parameters()) - set(net.head.parameters())
-            optimizer = SGD(list(rest), lr=0.1)
-        """),
-        flags("""
             # hydra.main
             import hydra
+            rest = set(net.parameters()) - set(net.head.parameters())
+            optimizer = SGD(list(rest), lr=0.1)
             @hydra.main(config_path="conf")
             def main(config): ...
         """),
@@ -149,6 +126,14 @@ class OwnClock(Rule):
                 if seconds > 60:
                     text += "more than "
                 print(text, seconds)
+                for path in candidates:
+                    if os.path.exists(path):
+                        break
+                while os.path.exists(f"run{number}"):
+                    number += 1
+                for epoch in range(9):
+                    if os.path.exists("log.txt"):
+                        step()
             """
         ),
     )
