@@ -116,7 +116,7 @@ def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
         return
     since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
     yield Note(wrap.node, BY_ITSELF.of(name=name, since=since))
-    if wrap.starts_ddp:
+    if wrap.library.starts_ddp:
         yield Note(wrap.node, STARTS_DDP)
         return
     yield Note(wrap.node, STILL_WRAPS)

@@ -22,6 +22,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes, rename
 
@@ -206,14 +207,8 @@ def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
 
 def _word(key: ast.expr) -> str:
     """A method's name, or one that begins as it does."""
-    match key:
-        case ast.Constant(value=str(name)):
-            return name
-        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
-            return first + "csv"
-        case ast.BinOp(left=ast.Constant(value=str(first))):
-            return first + "csv"
-    return ""
+    first = next(pieces(key), "")
+    return f"{first}{'' if isinstance(key, ast.Constant) else 'csv'}" if isinstance(first, str) else ""
 
 
 def _is_own(module: Module, owner: ast.expr, name: str) -> bool:

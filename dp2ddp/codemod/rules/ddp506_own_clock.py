@@ -24,7 +24,7 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name, stored_names
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
@@ -168,10 +168,7 @@ def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
     """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
     if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
         return False
-    if isinstance(node.value, ast.Name):
-        made = [(module, each) for each in module.bindings(node.value)]
-    else:
-        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    made = module.program.bindings(module, node.value)
     values = [(home, each.node or each.whole) for home, each in made]
     calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
     return any(name.startswith("tqdm.") and args for name, args in calls)
@@ -180,18 +177,9 @@ def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
 def _ends_loop(module: Module, look: ast.Call) -> bool:
     """Whether a loop ends by a file that it looks for under one name, round by round."""
     loop, statement = module.enclosing(look, *LOOPS, *FUNCTIONS), module.statement(look)
-    if not isinstance(loop, LOOPS) or _names(look, ast.Load) & _names(loop, ast.Store):
+    if not isinstance(loop, LOOPS) or {*map(last_name, inside(look, ast.Name))} & stored_names(loop):
         return False
     if statement is loop:
         return isinstance(loop, ast.While)
-    inside = [*ast.walk(statement)]
-    leaves = any(isinstance(each, ast.Call) and module.name(each.func) in LEAVES for each in inside)
-    return isinstance(statement, ast.If) and (
-        leaves or any(isinstance(each, (ast.Break, ast.Return)) for each in inside)
-    )
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {
-        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)
-    }
+    leaves = any(call.name in LEAVES for call in module.calls_in(statement))
+    return isinstance(statement, ast.If) and (leaves or any(inside(statement, ast.Break, ast.Return)))
