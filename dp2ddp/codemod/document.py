@@ -38,7 +38,8 @@ def _example(rule: DescribedRule, example: Example) -> Iterator[str]:
         yield "```diff"
         yield from _whole_diff(before, code_of(example.after))
     elif isinstance(example, (Flags, Notes)):
-        yield f"{rule.flagged_as if isinstance(example, Flags) else 'A note'} (“{example.message}”):"
+        said = "”, “".join(example.messages)
+        yield f"{rule.flagged_as if isinstance(example, Flags) else 'A note'} (“{said}”):"
         yield "```python"
         yield from before.splitlines()
     else:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.looks.ours import of_the_user
-from dp2ddp.codemod.looks.start import join_of
-from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.looks.start import join_of, visible_count, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.launch.job import Job, command_line, standalone_words
@@ -13,9 +12,7 @@ from dp2ddp.launch.job import Job, command_line, standalone_words
 
 def world_of(program: Program) -> int | None:
     """How many devices the script names, by device_ids or CUDA_VISIBLE_DEVICES; None if it takes what is there."""
-    visible = visible_text(program.entry)
-    named = len([index for index in visible.split(",") if index.strip()]) if visible is not None else None
-    return largest_count(find_wraps(program)) or named
+    return largest_count(find_wraps(program)) or visible_count(program.entry)
 
 
 def launch_line(program: Program, world: int | None, is_project: bool) -> str:

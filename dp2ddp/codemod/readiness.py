@@ -9,7 +9,7 @@ from dp2ddp.codemod.launch import settings_of
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
-from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.looks.start import visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import plan_file
@@ -49,7 +49,7 @@ def readiness(project: Project) -> Readiness:
     wraps_on = [
         f"{wrap.module.source.name}:{wrap.node.lineno}"
         for wrap in hidden_wraps(program)
-        if not wrap.starts_ddp
+        if not wrap.library.starts_ddp
     ]
     joins = any(map(JOINING.search, project.texts)) and not wraps_on
     return Readiness(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import ClassVar, TypeVar
 
 from dp2ddp.codemod.edits import Finding, PassTo, Replace
@@ -39,18 +40,18 @@ def diff(text: str) -> Rewrites:
 
 @dataclass(frozen=True)
 class Flags:
-    """The rule reports a hazard whose text holds `message`."""
+    """The rule reports hazards: for each of the messages one whose text holds it."""
 
     before: str
-    message: str
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Notes:
-    """The rule changes nothing and leaves a note whose text holds `message`."""
+    """The rule changes nothing and leaves notes: for each of the messages one whose text holds it."""
 
     before: str
-    message: str
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,22 @@ class Untouched:
 
 
 def flags(text: str) -> Flags:
-    """A hazard; the first line, a comment, is what its text holds."""
-    return Flags(*_with_message(text))
+    """Hazards; the first lines, comments, are what their texts hold."""
+    return Flags(*_with_messages(text))
 
 
 def notes(text: str) -> Notes:
-    """A note, in the same way."""
-    return Notes(*_with_message(text))
+    """Notes, in the same way."""
+    return Notes(*_with_messages(text))
 
 
-def _with_message(text: str) -> tuple[str, str]:
-    message, _, before = code_of(text).partition("\n")
-    return before, message.removeprefix("# ")
+def _with_messages(text: str) -> tuple[str, tuple[str, ...]]:
+    lines = code_of(text).splitlines()
+    messages = [
+        *takewhile(lambda line: line.startswith("# ") and line != "# %%", lines)
+    ]  # a cell begins by that
+    before = "\n".join(lines[len(messages) :]) + "\n"
+    return before, tuple(each.removeprefix("# ") for each in messages)
 
 
 Example = Rewrites | Flags | Notes | Untouched

@@ -78,7 +78,7 @@ def _hidden_wrap(file: OwnFile) -> Iterator[PlacedProblem]:
     )
     message += f" ({library.refused})" if library.refused else ""
     advice = f"write in its place: {'; '.join(library.instead)}"
-    if first.starts_ddp:
+    if first.library.starts_ddp:
         advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
     yield place_problem(file.module, HIDDEN, Level.NOTE, Problem(first.node, message, advice))
 

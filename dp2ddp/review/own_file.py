@@ -10,12 +10,13 @@ from functools import cached_property
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.ours import read_tree
-from dp2ddp.codemod.model.modules import Call, Node
+from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import (
     DEFINITIONS,
     FUNCTIONS,
     LOOPS,
     NAMED_FUNCTIONS,
+    Node,
     all_from,
     functions_of,
     handed,

@@ -79,7 +79,7 @@ def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
         "dict(inspect.getmembers(nn))[name]",
         'next(each for other, each in vars(nn).items() if other.startswith("DataP"))',
         "vars(sys.modules[nn.Linear.__module__]).get(name)",
-        'getattr(nn, "%sParallel" % "Data")',
+        'getattr(nn, "%sParallel" % name)',
         "functools.partial(getattr, nn)(name)",
         "build(nn, name)",
         '(lambda of: of["nn"])({"nn": nn, "torch": torch})',
@@ -91,6 +91,14 @@ def test_a_name_that_nobody_can_read_is_told(wrap: str) -> None:
     found = converted(f"{START}net = {wrap}(net)\n")
     assert not found.hazards
     assert "DDP902" in [each.code for each in found.notes]
+
+
+@pytest.mark.parametrize(
+    "name", ['"%sParallel" % "Data"', '"{}Parallel".format("Data")', "f\"Data{'Parallel'}\""]
+)
+def test_a_name_that_is_put_together_of_texts_is_read(name: str) -> None:
+    found = converted(f"{START}net = getattr(nn, {name})(net)\n")
+    assert [each.code for each in found.hazards] == ["DDP902"]
 
 
 @pytest.mark.parametrize(

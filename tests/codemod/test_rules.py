@@ -62,9 +62,9 @@ def test_an_example_holds(rule: Rule, example: Example) -> None:
             assert not notes
         case Notes():
             assert rewritten(found) == found.module.source.text
-            assert any(example.message in note.because for note in notes)
+            assert all(any(said in note.because for note in notes) for said in example.messages)
         case Flags():
-            assert any(example.message in hazard.because for hazard in hazards)
+            assert all(any(said in hazard.because for hazard in hazards) for said in example.messages)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

@@ -99,6 +99,29 @@ def test_other_texts_are_not(line: str) -> None:
     assert noted(line) == []
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        'f"cuda:0"',
+        '"cuda:" + str(0)',
+        '"cuda:" + "0"',
+        '"cuda:{}".format(0)',
+        '"cuda:{0}".format(0)',
+        '"cuda:%d" % (0,)',
+    ],
+)
+def test_a_device_whose_name_is_put_together_is_the_ranks_own(place: str) -> None:
+    assert (
+        '= torch.ones(2).to("cuda")\n'
+        in converted(SCRIPT.replace("LINE", f"x = torch.ones(2).to({place})")).after
+    )
+
+
+def test_a_long_sum_names_no_device() -> None:
+    total = " + ".join(f"x{number}" for number in range(900))
+    assert f"x = {total}\n" in converted(SCRIPT.replace("LINE", f"x = {total}")).after
+
+
 def test_each_file_is_searched_for_devices_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not once for every other one."""
     searched: Counter[str] = Counter()

@@ -219,3 +219,32 @@ def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str,
 def test_outputs_of_pixels_and_tokens_stay_in_parts(lines: str, is_large: bool) -> None:
     text = f"import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n{lines}\n"
     assert (wrapper_of(text) == "WholeBatchInParts") is is_large
+
+
+OF_LIBRARY = """
+import timm
+from torch import nn
+from torchvision import models
+class Net(nn.Module):
+    def __init__(self, name, given):
+        super().__init__()
+        self.backbone = MADE
+    def forward(self, x):
+        return self.backbone.forward_features(x)
+net = nn.DataParallel(Net("vit", []))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "fills"),
+    [
+        ("timm.create_model(name)", False),
+        ("getattr(models, name)(True).eval() if name else None", False),
+        ("models.__dict__[name]()", False),
+        ("given", True),
+        ("given or nn.Linear(2, 2)", True),
+        ("make(name)", True),
+    ],
+)
+def test_methods_of_a_librarys_layers_are_forwards_of_its_own(made: str, fills: bool) -> None:
+    assert (wrapper_of(OF_LIBRARY.replace("MADE", made)) == "WholeBatchInTurns") is fills

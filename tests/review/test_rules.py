@@ -35,7 +35,8 @@ def test_an_example_holds(rule: CheckRule, example: Example) -> None:
 
     match example:
         case Flags():
-            assert any(example.message in f"{problem.message} {problem.advice}" for problem in problems)
+            texts = [f"{problem.message} {problem.advice}" for problem in problems]
+            assert all(any(said in text for text in texts) for said in example.messages)
         case Untouched():
             assert not problems
         case Rewrites():

@@ -7,22 +7,25 @@ is not known decides.
 """
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.knowledge.shown import ASKS, COMPUTES, GIVES_BACK, UNSEEN
-from dp2ddp.codemod.looks.clock_places import (
-    asks_for_all_names,
-    builds_text,
-    got_by_name,
-    has_effects,
-    is_holder,
-    shows,
-    uses_of,
+from dp2ddp.codemod.knowledge.shown import (
+    ASKS,
+    COMPUTES,
+    GIVES_BACK,
+    HOLDERS,
+    LOGGERS,
+    SHOWING,
+    SHOWS,
+    UNSEEN,
 )
 from dp2ddp.codemod.looks.uses import loads
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binds
 
 THROUGH = (
     *(ast.keyword, ast.Starred, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr),
@@ -41,13 +44,8 @@ class Course:
 
     def decides(self, module: Module, node: ast.AST) -> bool:
         """Whether it comes to anything but lines that are shown."""
-        child = node
-        for parent in module.around(node):
-            answer = self._step(module, parent, child)
-            if answer is not None:
-                return answer
-            child = parent
-        return True
+        answers = (self._step(module, parent, child) for parent, child in module.steps(node))
+        return next((each for each in answers if each is not None), True)
 
     def _step(self, module: Module, parent: ast.AST, child: ast.AST) -> bool | None:
         """What a node makes of what stands in it; None: it goes on."""
@@ -61,7 +59,7 @@ class Course:
             case ast.Tuple(elts=parts) if child in parts:
                 return self._unpacked(module, parent, parts.index(child))
             case ast.If():
-                return self._picks(module, [*parent.body, *parent.orelse])
+                return any(self._does_more(module, each) for each in (*parent.body, *parent.orelse))
             case ast.For(target=target, iter=given) if given is child:
                 return self._kept(module, target)
             case ast.Call(func=func) if func is child:
@@ -92,7 +90,7 @@ class Course:
 
     def _given_to(self, module: Module, node: ast.Call, argument: ast.AST) -> bool | None:
         """What a function does with it; None: it gives something of it back."""
-        call = Call(node, module.name(node.func))
+        call = module.call(node)
         name, kind = call.name or "", does(call.name)
         if shows(module, node) or name in ASKS:
             return False
@@ -190,7 +188,7 @@ class Course:
             case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
                 return self._kept_as(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
             case ast.Name(id=name):
-                is_new = self._once((id(module.scope_of[target].lookup(name)), name))
+                is_new = self._once((id(module.scope(target)), name))
                 return asks_for_all_names(module, target) or is_new and self._uses_decide(module, target)
             case ast.Attribute(value=value):
                 return not is_holder(module, value) or self._kept_as(module, target)
@@ -217,11 +215,8 @@ class Course:
 
     # --- conditions
 
-    def _picks(self, module: Module, body: Iterable[ast.stmt]) -> bool:
-        """Whether what a condition lets happen is more than picking words."""
-        return any(self._does_more(module, each) for each in body)
-
     def _does_more(self, module: Module, statement: ast.stmt) -> bool:
+        """Whether what a condition lets happen is more than picking words."""
         match statement:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 return has_effects(module, statement.value) or self._stored(module, statement)
@@ -238,3 +233,84 @@ class Course:
 
 def _is_of_self(target: ast.Attribute) -> bool:
     return isinstance(target.value, ast.Name) and target.value.id == "self"
+
+
+# --- what calls and objects do with it
+
+
+def shows(module: Module, node: ast.Call) -> bool:
+    """Whether a call does nothing but show what it is given."""
+    call = module.call(node)
+    name = call.name or ""
+    is_logger = call.method in SHOWS - module.program.methods and (not name or name.startswith(LOGGERS))
+    return name.startswith(SHOWING) or is_logger
+
+
+def has_effects(module: Module, node: ast.AST | None) -> bool:
+    """Whether an expression, or a function, does anything but compute."""
+    return not all(map(_only_computes, module.calls_in(node)))
+
+
+def _only_computes(call: Call) -> bool:
+    if call.name is None:
+        return call.method in GIVES_BACK
+    return does(call.name) in (None, Does.CLOCK, Does.CALENDAR) and call.name.startswith((*COMPUTES, *ASKS))
+
+
+def is_holder(module: Module, owner: ast.AST) -> bool:
+    """Whether an object only keeps what it is given: a display, a bar, an object of a class of the program."""
+    match owner:
+        case ast.Subscript(value=value):
+            return is_holder(module, value)
+        case ast.Name(id="self" | "cls"):
+            return True
+    made = module.program.bindings(module, owner)
+    return bool(made) and all(
+        each.how is Binds.VALUE and _is_made_here(home, each.node) for home, each in made
+    )
+
+
+def _is_made_here(module: Module, node: ast.AST | None) -> bool:
+    if isinstance(node, (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)):
+        return True
+    name = (module.name(node.func) if isinstance(node, ast.Call) else None) or ""
+    return module.program.is_local(name) or name.startswith(HOLDERS)
+
+
+def builds_text(module: Module, call: ast.Call) -> bool:
+    """`words.append(x)`, of a list that is only filled and joined."""
+    match call.func:
+        case ast.Attribute(value=ast.Name() as owner, attr="append"):
+            return all(_is_filled_or_joined(home, use) for home, use in loads(module, owner))
+    return False
+
+
+def _is_filled_or_joined(module: Module, use: ast.AST) -> bool:
+    match module.parents[use]:
+        case ast.Attribute(attr="append") | ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join")):
+            return True
+    return False
+
+
+def asks_for_all_names(module: Module, name: ast.AST) -> bool:
+    """`"{loss} {t}".format(**locals())`."""
+    function = module.function_around(name)
+    uses = (each for word in ("locals", "vars", "globals") for each in module.by_word.get(word, ()))
+    return any(module.function_around(each) is function for each in uses)
+
+
+@lru_cache(maxsize=1)
+def got_by_name(program: Program) -> set[object]:
+    """`getattr(run, "begin")`."""
+    asks = (call.argument(1) for _, call in program.calls if call.name == "builtins.getattr")
+    return {getattr(each, "value", None) for each in asks}
+
+
+def uses_of(module: Module, function: ast.FunctionDef) -> Iterator[tuple[Module, ast.AST]]:
+    """Where a function is called; a method, of any object, or read as a property."""
+    is_method = isinstance(module.parents[function], ast.ClassDef)
+    for home in module.program.modules:
+        for node in home.by_word.get(function.name, ()):
+            if isinstance(node.ctx, ast.Load) and (isinstance(node, ast.Attribute) or not is_method):
+                around = home.parents[node]
+                yield home, around if isinstance(around, ast.Call) and around.func is node else node

@@ -1,4 +1,4 @@
-"""Devices that a script names by their numbers: "cuda:0", .cuda(0), .to(0), .to(gpu), set_device, device=gpu."""
+"""Devices that a script names by their numbers ("cuda:0", .cuda(0), .to(gpu), set_device, device=gpu), and shows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.shown import LOGGERS, SHOWS
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.texts import PERCENT, Piece, filled, pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import rename
 
 # What names of numbers look like.
 INDEX = re.compile(r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE)
 TEXT = re.compile(r"cuda:(\d+)")
-HEAD = re.compile(r"cuda:(%d|%s)?")
-FORMAT = re.compile(r"cuda:\{\w*\}")
 
+# What stands before a number that is a device's; `GPUs:` and `GPU memory:` are about something else.
+DEVICE = re.compile(
+    r"(?<![a-z])(gpu|cuda|device)([ _-]?(id|index|number|no\.?))?[\s:=#\"'\[(>-]*$", re.IGNORECASE
+)
 
 OWN = '"cuda"'
 BECAUSE = "the rank's own device"
@@ -61,16 +65,14 @@ def _texts(module: Module) -> Iterator[Use]:
 
 def index_in_text(node: ast.expr) -> ast.expr | None:
     """The number in the name of a device."""
-    match node:
-        case ast.Constant(value=str(text)) if match := TEXT.fullmatch(text):
-            return ast.copy_location(ast.Constant(int(match[1])), node)
-        case ast.JoinedStr(values=[ast.Constant(value="cuda:"), ast.FormattedValue(value=index)]):
-            return index
-        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod() | ast.Add(), right=index):
-            return index if HEAD.fullmatch(text) else None
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=[index]):
-            return index if FORMAT.fullmatch(text) else None
-    return None
+    if isinstance(node, ast.BinOp) and not isinstance(node.left, ast.Constant):
+        return None  # a sum may be long, and each part of it asks
+    parts = [each for each in pieces(node) if each]
+    text = "".join(each for each in parts if isinstance(each, str))
+    values = [each for each in parts if isinstance(each, ast.expr)]
+    if not values and (match := TEXT.fullmatch(text)):
+        return ast.copy_location(ast.Constant(int(match[1])), node)
+    return values[0] if text == "cuda:" and values == parts[-1:] else None
 
 
 def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
@@ -231,3 +233,50 @@ def _word(node: ast.expr | None) -> str:
         case ast.Subscript(value=value, slice=ast.Constant(value=int(place))):
             return f"{_word(value)}[{place}]"
     return ""
+
+
+# --- shown
+
+
+def shown_numbers(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that show the number of a device, with that number: one of `cuda:`, or that the program also uses."""
+    for call in module.calls:
+        before = ""
+        for piece in _shown(call):
+            if isinstance(piece, str):
+                before += piece
+                continue
+            is_named = before.endswith("cuda:") and devices.may_be_index(module, piece)
+            if is_named or DEVICE.search(before) and devices.is_used(module, piece):
+                yield call.node, piece
+            before = ""
+
+
+def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls that show a device from whose name the number goes, with that device."""
+    for call in module.calls:
+        for piece in _shown(call):
+            if isinstance(piece, (ast.Name, ast.Attribute)):
+                origins = module.program.flow.origins(module, piece)
+                if any(_is_named_in(*origin, devices.named) for origin in origins):
+                    yield call.node, piece
+
+
+def _is_named_in(module: Module, origin: ast.expr, names: set[ast.AST]) -> bool:
+    """Whether an expression is one of these names of devices, or `torch.device` of one."""
+    is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
+    return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
+
+
+def _shown(call: Call) -> Iterator[Piece]:
+    """All that a call of print or of a logger shows."""
+    arguments, name = call.node.args, call.name or ""
+    if name != "builtins.print" and call.method not in SHOWS and not name.startswith(LOGGERS):
+        return
+    match arguments:
+        case [ast.Constant(value=str(text)), *values] if values and PERCENT.search(text):
+            yield from filled(PERCENT.split(text), values)  # of a logger: `info("GPU %d", gpu)`
+            return
+    for argument in arguments:
+        yield from pieces(argument) if index_in_text(argument) is None else ()  # "cuda:0" is edited
+        yield " "

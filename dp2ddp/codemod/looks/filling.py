@@ -18,9 +18,8 @@ from dp2ddp.codemod.knowledge.reading_methods import (
     READING,
 )
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import BUILDING, FUNCTIONS, is_static, places
+from dp2ddp.codemod.model.nodes import BUILDING, FUNCTIONS, inside, is_static, places, values_of
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Scope
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.looks.forwards import Forwards
@@ -50,22 +49,19 @@ class Filling:
             ):
                 return self.is_shared(owner) or self.module.name(owner, follow=False) is not None
             case ast.AugAssign(target=ast.Name() as target):
-                return self._scope(target) is self.module.top or self.is_shared(target)
+                return self.module.scope(target) is self.module.top or self.is_shared(target)
             case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
                 return True
             case ast.Attribute(attr=attr) if attr in consumed(self.module.program):
                 return self.is_shared(node)
             case ast.Name(id=name) if name in consumed(self.module.program):
-                return self._scope(node) is self.module.top
+                return self.module.scope(node) is self.module.top
             case ast.Call():
-                return self._call_fills(Call(node, self.module.name(node.func)))
+                return self._call_fills(self.module.call(node))
         return False
 
     def is_shared(self, node: ast.expr) -> bool:
         return self.sharing.is_shared(self.module, node)
-
-    def _scope(self, name: ast.Name) -> Scope | None:
-        return self.module.scope_of[name].lookup(name.id)
 
     # --- objects
 
@@ -79,13 +75,13 @@ class Filling:
             return self.module.name(owner.func) == "builtins.super"
         if not isinstance(owner, ast.Name) or not self._is_self(owner):
             return False
-        scope = self._scope(owner)
+        scope = self.module.scope(owner)
         is_closure = scope is not None and self.sharing.is_closure(self.module, owner, scope)
         return not is_closure and (scope is None or scope.node not in self.forwards.bound)
 
     def _is_self(self, owner: ast.expr) -> bool:
         """`self` of a module, the context of a Function, or an object being made."""
-        scope = self._scope(owner) if isinstance(owner, ast.Name) else None
+        scope = self.module.scope(owner) if isinstance(owner, ast.Name) else None
         kind = self.module.parents.get(scope.node) if scope else None
         if not isinstance(kind, ast.ClassDef) or not isinstance(scope.node, ast.FunctionDef):  # type: ignore[union-attr]
             return False
@@ -103,23 +99,23 @@ class Filling:
         )
 
     def _is_layer(self, node: ast.expr) -> bool:
-        """`self.resnet`, whose methods are a library's forwards: whatever it is set to is a module."""
-        while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                values = self.module.program.attributes.get(node.attr, ())
-                return bool(values) and all(self._is_module(home, each.node) for home, each in values)
+        """`self.resnet`, whose methods are a library's forwards: whatever makes it, makes a module."""
+        while isinstance(node, (ast.Subscript, ast.Call)) or (
+            isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)
+        ):
             node = node.func if isinstance(node, ast.Call) else node.value
-        return False
+        origins = self.module.program.flow.origins(self.module, node)
+        return all(self._is_module(*each) for each in origins)
 
-    def _is_module(self, module: Module, value: ast.AST | None) -> bool:
-        if isinstance(value, ast.Name):
-            value = next((each for each in module.values(value) if isinstance(each, ast.expr)), value)
-        while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
-            value = _inner(module, value)
-        name = module.name(value) or ""
+    def _is_module(self, module: Module, value: ast.expr) -> bool:
+        if isinstance(value, ast.Constant):
+            return value.value is None
+        made = [home.name(each) or "" for home, each in self.module.program.flow.makers(module, value)]
+        return bool(made) and all(self._is_kind_of_module(each) for each in made)
+
+    def _is_kind_of_module(self, name: str) -> bool:
         local = self.forwards.class_named(name)
-        is_none = isinstance(value, ast.Constant) and value.value is None
-        return is_none or (self.forwards.is_part(*local) if local else f"{name}.".startswith(MODULE_HOMES))
+        return self.forwards.is_part(*local) if local else f"{name}.".startswith(MODULE_HOMES)
 
     # --- calls
 
@@ -135,8 +131,7 @@ class Filling:
             return self._builtin_fills(call, name.partition(".")[2])
         if does(name) not in HARMLESS:
             return True
-        given = (*call.node.args, *(each.value for each in call.node.keywords))
-        is_given_shared = any(map(self.is_shared, given))
+        is_given_shared = any(map(self.is_shared, values_of(call.node)))
         if name.startswith(COMPUTING_HOMES):
             return is_given_shared and self._library_fills(call, name)
         # called for what it does
@@ -163,7 +158,7 @@ class Filling:
         """Whether nobody can tell what is called: `TABLE[name](x)`, `getattr(TOOLS, name)(x)`; not of self's layers."""
         match function:
             case ast.Name():
-                return self._scope(function) is self.module.top and not self._is_looked_at(function)
+                return self.module.scope(function) is self.module.top and not self._is_looked_at(function)
             case ast.Subscript(value=ast.Name() as table):
                 return self.is_shared(table) and not self._is_looked_at(table)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
@@ -204,14 +199,5 @@ def _is_consumed(module: Module, value: ast.AST | None) -> bool:
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.GeneratorExp)
     _, definition = module.definition(value.func) or (module, None)
-    is_generator = isinstance(definition, FUNCTIONS) and any(
-        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
-    )
+    is_generator = isinstance(definition, FUNCTIONS) and any(inside(definition, ast.Yield, ast.YieldFrom))
     return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
-
-
-def _inner(module: Module, node: ast.Call | ast.Attribute | ast.Subscript) -> ast.expr:
-    """What a call, an attribute or an index is of; `getattr(x, name)` is of x."""
-    if not isinstance(node, ast.Call):
-        return node.value
-    return node.args[0] if module.name(node.func) == "builtins.getattr" else node.func

@@ -331,7 +331,7 @@ class Forwards:
 
     def _use_variable(self, module: Module, node: ast.Name) -> None:
         """A table of functions; a function of a function around."""
-        scope = module.scope_of[node].lookup(node.id)
+        scope = module.scope(node)
         if scope is None or scope.node in self.running:
             return
         for binding in scope.bindings[node.id]:

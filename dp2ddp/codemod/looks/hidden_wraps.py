@@ -13,7 +13,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
 )
 from dp2ddp.codemod.looks.mentions import is_handed_on
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
-from dp2ddp.codemod.looks.visible import visible_text
+from dp2ddp.codemod.looks.start import visible_count
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 
@@ -31,11 +31,6 @@ class HiddenWrap:
     call: Call | None = None  # None where the class is handed on: who calls it is not seen
     own_class: tuple[Module, ast.ClassDef] | None = None  # of the program, derived from the library's
 
-    @property
-    def starts_ddp(self) -> bool:
-        """Whether the script, as it is, trains by DistributedDataParallel on ranks."""
-        return self.library.starts_ddp
-
 
 def may_wrap_hidden(text: str) -> bool:
     """Whether a file imports a library that wraps."""
@@ -44,8 +39,7 @@ def may_wrap_hidden(text: str) -> bool:
 
 def shows_one_gpu(program: Program) -> bool:
     """Whether the script makes one GPU visible: a library wraps nothing then."""
-    visible = visible_text(program.entry)
-    return visible is not None and len([each for each in visible.split(",") if each.strip()]) <= 1
+    return visible_count(program.entry) in (0, 1)
 
 
 @lru_cache(maxsize=1)  # each file asks
@@ -90,8 +84,9 @@ def wraps_in(module: Module) -> Iterator[HiddenWrap]:
 def _of_call(module: Module, call: Call) -> Iterator[HiddenWrap]:
     node = call.node.func
     if call.method in METHODS:
-        makers = _makers(module, node.value)  # type: ignore[attr-defined]  # a method has one
-        libraries = (wrapping_library(maker, call.method) for maker in makers)
+        makers = module.program.flow.makers(module, node.value)  # type: ignore[attr-defined]  # a method has one
+        named = (name for home, maker in makers for name in _names(home, maker))
+        libraries = (wrapping_library(name, call.method) for name in named)
         yield from (HiddenWrap(module, node, each, call) for each in [*filter(None, libraries)][:1])
     for name in _names(module, node):
         if library := wrapping_library(name):
@@ -108,17 +103,6 @@ def _names(module: Module, node: ast.expr) -> Iterator[str]:
         yield name
     elif isinstance(node, ast.Name):
         yield from (f"{home}.{node.id}" for home in module.stars)
-
-
-def _makers(module: Module, node: ast.expr) -> Iterator[str]:
-    """The functions and classes whose results a value is: `Learner` of `Learner(dls).to_fp16()`."""
-    for home, origin in module.program.flow.origins(module, node):
-        while isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute):
-            if not isinstance(origin.func.value, ast.Call):
-                break
-            origin = origin.func.value
-        if isinstance(origin, ast.Call):
-            yield from _names(home, origin.func)
 
 
 def _library_of(module: Module, node: ast.ClassDef) -> WrappingLibrary | None:

@@ -10,6 +10,7 @@ from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.model.program import Program
 
 # What asks which rank this is, in the words of transformers, accelerate and torch.
@@ -30,7 +31,7 @@ def library_wraps(program: Program) -> tuple[HiddenWrap, ...]:
     """
     if shows_one_gpu(program) or any(not wrap.is_single for wrap in find_wraps(program)):
         return ()
-    return tuple(wrap for wrap in hidden_wraps(program) if wrap.starts_ddp)
+    return tuple(wrap for wrap in hidden_wraps(program) if wrap.library.starts_ddp)
 
 
 def does_its_own(program: Program) -> bool:
@@ -104,5 +105,5 @@ def _asks_rank(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
 
 def _is_of_rank(module: Module, test: ast.expr) -> bool:
     """Whether an expression, or what a name in it was set to, asks for the rank."""
-    values = (value for name in ast.walk(test) for value in module.values(name) if isinstance(name, ast.Name))
+    values = (value for name in inside(test, ast.Name) for value in module.values(name))
     return any(ASKS_RANK.search(module.text(each)) for each in (test, *values))

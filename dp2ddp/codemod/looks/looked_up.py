@@ -16,6 +16,7 @@ from dp2ddp.codemod.looks.mentions import LOOKS, is_handed_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.texts import Piece, pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.projects import leading_texts
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
@@ -98,21 +99,18 @@ def _written(module: Module, node: ast.expr) -> str | None:
     """The text that an expression is, also one that is put together of texts; None where a part stands elsewhere."""
     if texts := [*module.texts(node)]:
         return " ".join(texts)  # one after the other, in a loop over them
-    match module.value(node):
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _joined(module, "", [left, right])
-        case ast.JoinedStr(values=parts) | ast.FormattedValue(value=ast.expr() as parts):
-            return _joined(module, "", parts if isinstance(parts, list) else [parts])
+    match value := module.value(node):
         case ast.Call(
             func=ast.Attribute(value=between, attr="join"),
             args=[ast.List(elts=parts) | ast.Tuple(elts=parts)],
         ):
             return _joined(module, _written(module, between), parts)
-    return None
+    together = [*pieces(value)]
+    return _joined(module, "", together) if together != [value] else None
 
 
-def _joined(module: Module, between: str | None, parts: Iterable[ast.expr]) -> str | None:
-    texts = [_written(module, each) for each in parts]
+def _joined(module: Module, between: str | None, parts: Iterable[Piece]) -> str | None:
+    texts = [each if isinstance(each, str) else _written(module, each) for each in parts]
     known = [each for each in texts if each is not None]
     return between.join(known) if between is not None and len(known) == len(texts) else None
 

@@ -62,8 +62,7 @@ def _only_looks(module: Module, call: ast.Call) -> bool:
 
 def is_type_test(module: Module, node: ast.AST) -> bool:
     """`isinstance(x, DataLoader)`, an annotation: true of what is derived from it as well."""
-    child = node
-    for parent in module.around(node):
+    for parent, child in module.steps(node):
         match parent:
             case ast.Call(func=func):
                 return func is not child and module.name(func) in ASKING
@@ -75,5 +74,4 @@ def is_type_test(module: Module, node: ast.AST) -> bool:
                 return returns is child
             case ast.stmt():
                 return False
-        child = parent
     return False

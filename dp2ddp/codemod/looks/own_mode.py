@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, inside
 
 GROUP = "torch.distributed.init_process_group"
 Branch = tuple[ast.AST, str]
@@ -31,12 +31,8 @@ class OwnMode:
         }
 
     def _wraps(self, nodes: list[ast.AST]) -> bool:
-        return any(
-            does(self.module.name(each)) is Does.WRAP
-            for node in nodes
-            for each in ast.walk(node)
-            if isinstance(each, (ast.Name, ast.Attribute))
-        )
+        named = (each for node in nodes for each in inside(node, ast.Name, ast.Attribute))
+        return any(does(self.module.name(each)) is Does.WRAP for each in named)
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in one of them."""
@@ -47,15 +43,11 @@ class OwnMode:
 
 def _branches(module: Module, node: ast.AST) -> Iterator[Branch]:
     """The branches of `if` that a node stands in, in its function, from the inside out."""
-    inner = node
-    for parent in module.around(node):
+    for parent, inner in module.steps(node):
         if isinstance(parent, DEFINITIONS):
             return
         if isinstance(parent, ast.If) and _depends(parent.test):
-            side = next((side for side in ("body", "orelse") if inner in getattr(parent, side)), None)
-            if side:
-                yield parent, side
-        inner = parent
+            yield from ((parent, side) for side in ("body", "orelse") if inner in getattr(parent, side))
 
 
 def is_guarded(module: Module, node: ast.AST) -> bool:
@@ -81,5 +73,5 @@ def _ends(choice: ast.If) -> bool:
 
 
 def _depends(test: ast.expr) -> bool:
-    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute))}
+    names = {ast.unparse(node) for node in inside(test, ast.Name, ast.Attribute)}
     return bool(names - {"__name__"})

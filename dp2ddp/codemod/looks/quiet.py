@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import defaults, is_main_guard
 
 # What asks who started it: ranks forget that when they join, so they join before.
@@ -44,8 +44,8 @@ class Quiet:
     def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                given = (each for value in defaults(statement).values() for each in ast.walk(value))
-                acts = any(isinstance(each, ast.Call) and _acts(module.name(each.func)) for each in given)
+                usual = defaults(statement).values()
+                acts = any(_acts(call.name) for value in usual for call in module.calls_in(value))
                 return not acts and all(
                     self.is_quiet_expression(module, each) for each in statement.decorator_list
                 )
@@ -83,11 +83,9 @@ class Quiet:
         return True
 
     def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:
-        name = module.name(call.func)
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        return not _acts(name) and (
-            (name or "").startswith(QUIET_HOMES) or name is None and method in QUIET_METHODS
-        )
+        name, method = module.name(call.func), Call(call, None).method
+        is_known = name.startswith(QUIET_HOMES) if name else method in QUIET_METHODS
+        return is_known and not _acts(name)
 
     def _follow(self, importer: Module, name: str) -> None:
         parts = name.split(".")

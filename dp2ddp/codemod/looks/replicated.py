@@ -7,8 +7,8 @@ from functools import lru_cache
 from dp2ddp.codemod.knowledge.derived import CLASSES, WRAPPERS
 from dp2ddp.codemod.looks.mentions import mentions
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import inside, last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.source.parsing import nodes_in
 
 CALLBACK = (
     "__data_parallel_replicate__"  # of layers, called behind `replicate` (Synchronized-BatchNorm-PyTorch)
@@ -55,17 +55,13 @@ def _calls_back(module: Module) -> bool:
 def is_master(node: ast.ClassDef) -> bool:
     """Whether a class brings the messages of replicas together: a SyncMaster."""
     names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-    calls = {
-        each.func.attr
-        for each in nodes_in(node)
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
-    }
+    calls = {last_name(each.func) for each in inside(node, ast.Call)}
     return names >= OF_MASTERS and "_master_callback" in calls
 
 
 def talks_through_master(node: ast.FunctionDef) -> bool:
     """Whether a layer's callback gets its pipe from a SyncMaster."""
-    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in nodes_in(node))
+    return any(each.attr == "register_slave" for each in inside(node, ast.Attribute))
 
 
 def replaced_in_torch(module: Module) -> Iterator[ast.expr]:

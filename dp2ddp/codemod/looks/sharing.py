@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from dp2ddp.codemod.knowledge.reading_methods import HANDING_ON, NEW_CONTAINERS, VIEWS
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import Function
+from dp2ddp.codemod.model.nodes import Function, values_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
@@ -122,7 +122,7 @@ class Sharing:
         name, method = module.name(node.func) or "", isinstance(node.func, ast.Attribute)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name.rpartition(".")[2]
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) and not name else []
-        given = [*node.args, *(each.value for each in node.keywords)]
+        given = values_of(node)
         if len(given) > 1 and isinstance(given[1], ast.Constant) and given[1].value == "data":
             return Level.SHARED  # getattr(parameter, "data")
         if returned := max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW):
@@ -160,7 +160,7 @@ class Sharing:
     # --- names
 
     def _of_name(self, module: Module, node: ast.Name) -> Level:
-        scope = module.scope_of[node].lookup(node.id)
+        scope = module.scope(node)
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
         bindings, key = scope.bindings[node.id], (id(scope), node.id)

@@ -1,12 +1,37 @@
-"""What a program does first: the statement before which the ranks join."""
+"""What a program does first: the statement before which the ranks join.
+
+Where a script sets CUDA_VISIBLE_DEVICES itself, the ranks may only join, and choose devices, behind that.
+"""
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.methods import method
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.quiet import Quiet
-from dp2ddp.codemod.looks.visible import Join, join_place
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard, is_text
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+SETTERS = ("os.putenv", "os.environ.setdefault", "os.environ.update")
+NEW_START = ("os.execv", "os.execl")
+# What draws a number, or asks for a device.
+DRAWS = ("torch.", "numpy.random.", "random.", "uuid.", "secrets.", "os.urandom")
+HARMLESS = tuple(
+    words("torch.no_grad torch.set_printoptions torch.backends. torch.device torch.cuda.is_available")
+)
+LOUD = ("builtins.print", "builtins.open", "builtins.input")
+LOUD_METHODS = ("info", "warning", "debug")
+
+
+@dataclass(frozen=True)
+class Join:
+    """The statement before which the ranks join; the setting of visible devices that this cannot be behind."""
+
+    before: ast.stmt
+    late: ast.stmt | None = None
 
 
 def join_of(entry: Module) -> Join | None:
@@ -22,8 +47,7 @@ def _first_of_command(entry: Module) -> ast.stmt | None:
         each for each in entry.tree.body if isinstance(each, ast.FunctionDef) and each.name in starts
     )
     for function in functions:
-        is_text = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
-        body = function.body[1:] if is_text else function.body
+        body = function.body[is_text(function.body[0]) :]
         return Quiet(entry).first_loud(entry, body) or function.body[-1]
     return None
 
@@ -46,12 +70,98 @@ def last_import(module: Module, using: Collection[ast.stmt] = ()) -> ast.stmt | 
     act = first_act(module) if module is module.program.entry else None
     anchor = None
     for place, statement in enumerate(module.tree.body):
-        is_text = not place and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         is_import = isinstance(statement, IMPORTS)
         if statement is act or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             break
-        if is_import or is_text:
+        if is_import or not place and is_text(statement):
             anchor = statement
         if statement in using:
             break
     return anchor
+
+
+# --- visible devices
+
+
+def settings(module: Module) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+    """Where a file sets CUDA_VISIBLE_DEVICES, and to what."""
+    texts = (each for each in module.all(ast.Constant) if each.value == VISIBLE and each in module.parents)
+    keywords = (each for each in module.all(ast.keyword) if each.arg == VISIBLE)
+    places: list[ast.Constant | ast.keyword] = [*texts, *keywords]
+    for named in sorted(places, key=lambda each: each.lineno):
+        match statement := module.statement(named):
+            case ast.Assign(targets=[ast.Subscript(value=owner)], value=value):
+                if module.name(owner) == "os.environ":
+                    yield statement, value
+            case ast.Expr(value=ast.Call(func=func, args=given)) if module.name(func) in SETTERS:
+                by_keyword = named.value if isinstance(named, ast.keyword) else None
+                yield statement, given[1] if len(given) > 1 else by_keyword
+
+
+def devices_set(module: Module) -> ast.expr | None:
+    """What a script sets CUDA_VISIBLE_DEVICES to."""
+    return next((value for _, value in settings(module) if value is not None), None)
+
+
+def visible_text(module: Module) -> str | None:
+    """The devices that a script makes visible, where they are written there."""
+    value = devices_set(module)
+    return next(module.texts(value), None) if value is not None else None
+
+
+def visible_count(module: Module) -> int | None:
+    """How many devices these are."""
+    visible = visible_text(module)
+    return len([each for each in visible.split(",") if each.strip()]) if visible is not None else None
+
+
+def join_place(module: Module, act: ast.stmt) -> Join:
+    """Where the ranks join: behind a new start of the script, and behind the setting of visible devices."""
+    act = _behind_new_start(module, act)
+    last = next(reversed([setting for setting, _ in settings(module)]), None)
+    if last is None or module.function_around(last) is None and last.lineno < act.lineno:
+        return Join(act)
+    way, behind = _way_to(module, act, last), module.behind(last)
+    if way is None or not behind or any(_acts(module, each) for each in way):
+        return Join(act, last)
+    return Join(behind[0])
+
+
+def _behind_new_start(module: Module, act: ast.stmt) -> ast.stmt:
+    """A process that starts the script anew (PYTHONHASHSEED) must not have joined; ranks join in its second start."""
+    while isinstance(act, ast.If) and any(
+        (call.name or "").startswith(NEW_START) for call in module.calls_in(act)
+    ):
+        if not (behind := module.behind(act)):
+            break
+        act = behind[0]
+    return act
+
+
+def _way_to(module: Module, act: ast.stmt, setting: ast.stmt) -> list[ast.stmt] | None:
+    """The statements that run between the first act and the setting; None if that cannot be told."""
+    block = module.block_of(act)
+    rest = block[block.index(act) :]
+    if setting in rest:
+        return rest[: rest.index(setting)]
+    function = module.function_around(setting)
+    if not isinstance(function, ast.FunctionDef) or setting not in function.body:
+        return None
+    calls = list(module.program.calls_of(module, function))
+    statement = module.statement(calls[0][1].node) if len(calls) == 1 and calls[0][0] is module else None
+    if statement not in rest or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return None
+    return [*rest[: rest.index(statement)], *function.body[: function.body.index(setting)]]
+
+
+def _acts(module: Module, statement: ast.stmt) -> bool:
+    """Whether running this draws, prints, writes or asks for a device, functions of the program included."""
+    parts = module.program.closure(module, statement)
+    return any(_is_act(call) for home, part in parts for call in home.calls_in(part))
+
+
+def _is_act(call: Call) -> bool:
+    name = call.name or ""
+    draws = name.startswith(DRAWS) and not name.startswith(HARMLESS)
+    is_known = does(name) not in (None, Does.MAKE_DEVICE) or method(call.method) is not None
+    return draws or is_known or name in LOUD or call.method in LOUD_METHODS

@@ -14,9 +14,10 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.uses import is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, last_name, places, root_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, last_name, places, root_name, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
+from dp2ddp.source.parsing import nodes_in
 
 PREFETCHES = ("prefetch_generator.BackgroundGenerator",)
 THREADS = ("threading.Thread", "threading.Timer", *PREFETCHES)
@@ -97,14 +98,13 @@ def goes_through(module: Module, call: Call) -> bool:
     """Whether a thread goes through something that it is given, as through a loader: `for item in self.generator`."""
     home, target = _target(module, call) or (module, None)
     parts = home.program.closure(home, target) if isinstance(target, (*FUNCTIONS, ast.ClassDef)) else ()
-    loops = (each for _, part in parts for each in ast.walk(part) if isinstance(each, ast.For))
+    loops = (each for _, part in parts for each in inside(part, ast.For))
     return call.name in PREFETCHES or any(root_name(each.iter) for each in loops)
 
 
 def draws(module: Module, node: ast.AST) -> Iterator[str]:
     """The streams of the process that a piece of code draws from."""
-    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-        name = module.name(call.func)
+    for name in (call.name for call in module.calls_in(node)):
         if name and does(name) is Does.DRAW:
             yield next(home for home in ("torch", "numpy.random", "random") if name.startswith(f"{home}."))
 
@@ -131,7 +131,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
         if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
             continue
-        parts = [*_given_functions(module, given)]
+        parts = module.program.functions_given(module, given)
         if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
             yield call, ast.unparse(given)
         for part in parts:
@@ -145,38 +145,22 @@ def _may_be_pool(module: Module, owner: ast.expr) -> bool:
     return not made or any(name is None or name in POOLS or module.program.is_local(name) for name in made)
 
 
-def _given_functions(module: Module, given: ast.expr) -> list[Part]:
-    """What a pool is given: a function, a part of one, or a method, of whatever object."""
-    if isinstance(given, ast.Call) and module.name(given.func) == "functools.partial" and given.args:
-        return _given_functions(module, given.args[0])
-    if isinstance(given, ast.Lambda):
-        return [(module, given)]
-    definition = module.definition(given)
-    if definition is not None:
-        return [definition]
-    return [*module.program.methods_named.get(getattr(given, "attr", ""), ())]
-
-
 def _names_model(module: Module, node: ast.AST) -> bool:
     """Whether a function says the name of a wrapped model."""
     wraps = (wrap.module.statement(wrap.node) for wrap in find_wraps(module.program))
     targets = (target for each in wraps if isinstance(each, ast.Assign) for target in each.targets)
     names = {target.id for target in targets if isinstance(target, ast.Name)}
-    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+    return any(each.id in names for each in inside(node, ast.Name))
 
 
 def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
-        nodes = [*ast.walk(function)]
-        own = stored_names(function) | {each.arg for each in nodes if isinstance(each, ast.arg)}
+        own = stored_names(function) | {each.arg for each in inside(function, ast.arg)} | {""}
         own -= set() if isinstance(target, ast.ClassDef) else {"self"}
-        for node in nodes:
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                yield node.names[0]
-            filled = changed(module, node)
-            if filled is not None and (root := root_name(filled)) and root not in own:
-                yield ast.unparse(filled)
+        yield from (each.names[0] for each in inside(function, ast.Global))
+        yield from (each.names[0] for each in inside(function, ast.Nonlocal))
+        yield from (ast.unparse(each) for each in _changes(module, function) if root_name(each) not in own)
 
 
 def _made_for(call: Call, target: Part) -> set[str]:
@@ -193,18 +177,16 @@ def _filled_arguments(
     """What a thread's function changes of that which it is given, by itself or by a function that it hands it to."""
     if not isinstance(function, FUNCTIONS):
         return
-    nodes, seen = [*ast.walk(function)], seen | {function}
+    seen = seen | {function}
     given = {each.arg for each in places(function)} - {"self", *made} - stored_names(function)
-    for node in nodes:
+    for node in nodes_in(function):
         match node:
             case ast.Assign(targets=[target], value=source) | ast.For(target=target, iter=source):
                 given |= stored_names(target) if root_name(source) in given else set()
-    for node in nodes:
-        filled = changed(module, node)
-        if filled is not None and root_name(filled) in given:
-            yield ast.unparse(filled)
-        home, called = module.program.called(module, getattr(node, "func", node)) or (module, None)
-        if isinstance(node, ast.Call) and isinstance(called, FUNCTIONS) and called not in seen:
+    yield from (ast.unparse(each) for each in _changes(module, function) if root_name(each) in given)
+    for node in inside(function, ast.Call):
+        home, called = module.program.called(module, node.func) or (module, None)
+        if isinstance(called, FUNCTIONS) and called not in seen:
             others = [each for each, value in handed(node) if root_name(value) not in given]
             own = (home.parameter(called, node, each) for each in others)
             if len(others) < len(handed(node)):
@@ -218,16 +200,19 @@ def _filled_by_object(module: Module, call: Call, target: Part) -> Iterator[str]
         return
     given = (home.parameter(init, call.node, each) for each, value in handed(call.node) if root_name(value))
     names = {each.arg for each in given if each}
-    sets = (
-        each for each in ast.walk(init) if isinstance(each, ast.Assign) and last_name(each.value) in names
-    )
+    sets = (each for each in inside(init, ast.Assign) if last_name(each.value) in names)
     kept = {ast.unparse(place) for each in sets for place in each.targets}
-    for node in ast.walk(target[1]):
-        filled = changed(target[0], node)
-        if filled is None or filled is node and ast.unparse(filled) in kept:
+    for filled in _changes(*target):
+        is_set = isinstance(getattr(filled, "ctx", None), (ast.Store, ast.Del))
+        if is_set and ast.unparse(filled) in kept:
             continue  # `self.out = other` only takes another one
         if any(f"{ast.unparse(filled)}.".startswith((f"{each}.", f"{each}[")) for each in kept):
             yield ast.unparse(filled)
+
+
+def _changes(module: Module, code: ast.AST) -> Iterator[ast.expr]:
+    """The objects that a piece of code changes."""
+    return (each for node in nodes_in(code) if (each := changed(module, node)) is not None)
 
 
 def changed(module: Module, node: ast.AST) -> ast.expr | None:

@@ -109,7 +109,7 @@ def _is_made_a_path(module: Module, made: ast.AST, depth: int) -> bool:
 def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.expr]]:
     """Where what a name or an attribute holds is read: the name in its scope and by imports, the attribute anywhere."""
     program = module.program
-    scope = module.scope_of[target].lookup(target.id) if isinstance(target, ast.Name) else None
+    scope = module.scope(target) if isinstance(target, ast.Name) else None
     if isinstance(target, ast.Attribute) or scope is not None and isinstance(scope.node, ast.ClassDef):
         for each in program.modules:
             words = each.by_word.get(last_name(target), ())
@@ -126,7 +126,7 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
 
 def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
     for node in module.by_word.get(name, ()):
-        if isinstance(node, ast.Name) and module.scope_of[node].lookup(name) is scope:
+        if isinstance(node, ast.Name) and module.scope(node) is scope:
             yield node
 
 

@@ -12,7 +12,7 @@ from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.threads import MEETING_POINTS, changed, draws
 from dp2ddp.codemod.looks.uses import bases_in_libraries
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, inside, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 
@@ -89,17 +89,9 @@ class Shared:
 
     def _other_names(self) -> Iterator[str]:
         for module, node in self._mentions():
-            whole, parent = self._whole(module, node)
+            whole, _ = self._whole(module, node)
             self.is_cast |= whole is not node and not isinstance(whole, ast.keyword)
-            match parent:
-                case ast.Assign(targets=targets):
-                    yield from (last_name(each) for each in targets if last_name(each))
-                case ast.AnnAssign(target=target) | ast.withitem(optional_vars=ast.expr() as target):
-                    yield from filter(None, [last_name(target)])
-                case ast.Call():
-                    yield from _parameters(module, parent, whole)
-                case ast.Return():
-                    yield from _returned_to(module, parent)
+            yield from _given_to(module, whole)
 
     def _mentions(self) -> Iterator[tuple[Module, ast.expr]]:
         for module in self.program.modules:
@@ -135,28 +127,11 @@ class Shared:
                 target = node.func.value if isinstance(node.func, ast.Attribute) else None
             elif target is node and isinstance(target, (ast.Attribute, ast.Subscript)):
                 target = target.value  # `self.seen = x` gives the name to something else
-            given = (
-                [each.value for each in node.keywords if each.arg == "out"]
-                if isinstance(node, ast.Call)
-                else []
-            )
-            if any(map(self._stands_in, [*given, *([target] if target is not None else [])])):
+            out = Call(node, None).argument(None, "out") if isinstance(node, ast.Call) else None
+            said = (each for code in (target, out) for each in inside(code, ast.Name, ast.Attribute))
+            if any(last_name(each) in self.names for each in said):
                 return True
         return False
-
-    def _stands_in(self, node: ast.AST) -> bool:
-        """Whether an expression is a part of it."""
-        while True:
-            if last_name(node) in self.names:
-                return True
-            match node:
-                case ast.Call(func=func, args=args) if last_name(func) in HANDS_ON:
-                    given = [*args, *(each.value for each in node.keywords)]
-                    return self._stands_in(func) or any(map(self._stands_in, given))
-                case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Starred(value=value):
-                    node = value
-                case _:
-                    return False
 
     def _is_read(self, module: Module, node: ast.expr) -> bool:
         """Whether the main flow looks at what is in it."""
@@ -225,7 +200,7 @@ def _worker_code(program: Program) -> frozenset[Part]:
     for module, call in program.calls:
         for given in call.node.keywords:
             if given.arg in HANDED_TO_LOADERS:
-                begin += _functions(module, given.value)
+                begin += program.functions_given(module, given.value)
     return frozenset(
         part for each in begin for part in program.closure(*each) if isinstance(part[1], FUNCTIONS)
     )
@@ -252,31 +227,27 @@ def _is_sampler(module: Module, method: ast.AST) -> bool:
     return any("Sampler" in last_name(base) for _, base in module.program.bases(module, owner))
 
 
-def _functions(module: Module, given: ast.expr) -> list[Part]:
-    match given:
-        case ast.Lambda():
-            return [(module, given)]
-        case ast.Call(func=func, args=[first, *_]) if module.name(func) == "functools.partial":
-            return _functions(module, first)
-    definition = module.definition(given)
-    return [definition] if definition else [*module.program.methods_named.get(last_name(given), ())]
-
-
 def _kept_as(module: Module, call: Call) -> Iterator[str]:
     """The names that what a call makes is kept in, or handed on by."""
-    node: ast.AST = call.node
     if call.method == "share_memory_":
         yield from _names_of(module, call.node.func.value)  # type: ignore[attr-defined]
-    while isinstance(parent := module.parents[node], (ast.expr, ast.keyword)):
-        if isinstance(parent, ast.Call):
-            yield from _parameters(module, parent, node)
-        node = parent
-    match parent:
+    yield from _given_to(module, call.node)
+    for each in module.around(call.node):
+        if not isinstance(each, (ast.expr, ast.keyword)):
+            break
+        yield from _given_to(module, each)
+
+
+def _given_to(module: Module, value: ast.AST) -> Iterator[str]:
+    """The names that a value gets where it stands."""
+    match parent := module.parents[value]:
         case ast.Assign(targets=targets):
             parts = [part for each in targets for part in getattr(each, "elts", [each])]
             yield from filter(None, map(last_name, parts))
         case ast.AnnAssign(target=target) | ast.withitem(optional_vars=ast.expr() as target):
             yield from filter(None, [last_name(target)])
+        case ast.Call():
+            yield from _parameters(module, parent, value)
         case ast.Return():
             yield from _returned_to(module, parent)
 

@@ -13,7 +13,7 @@ from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
 
@@ -235,7 +235,7 @@ def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
 def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
-    chains = [{last_name(node) for node in nodes_in(owner)} - {"parameters", ""} for owner in owners]
+    chains = [{*map(last_name, nodes_in(owner))} - {"parameters", ""} for owner in owners]
     return any(chain != {"self"} and not chain & names for chain in chains)
 
 
@@ -252,9 +252,7 @@ def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
         return False
     calls = [call for call in module.calls if here in module.around(call.node)]
     called = [call.node for call in calls if call.name is None and last_name(call.node.func) == name]
-    attributes = {
-        node.attr for call in calls for node in nodes_in(call.node) if isinstance(node, ast.Attribute)
-    }
+    attributes = {node.attr for call in calls for node in inside(call.node, ast.Attribute)}
     return (
         [_round_of(module, call) for call in called] == [here]
         and any(
@@ -291,14 +289,9 @@ def _asks_for_parameters(module: Module, call: Call) -> bool:
 
 def _may_go_on_after_errors(module: Module) -> bool:
     """Whether a rank might catch an error of its own rows, and go on without the others."""
-    return any(
-        _may_run_model(module, each)
-        for attempt in module.all(ast.Try)
-        if not all(map(_is_narrow, attempt.handlers))
-        for statement in attempt.body
-        for each in nodes_in(statement)
-        if isinstance(each, ast.Call)
-    )
+    wide = (attempt for attempt in module.all(ast.Try) if not all(map(_is_narrow, attempt.handlers)))
+    tried = (statement for attempt in wide for statement in attempt.body)
+    return any(_may_run_model(module, call) for each in tried for call in module.calls_in(each))
 
 
 def _is_narrow(handler: ast.ExceptHandler) -> bool:
@@ -308,10 +301,8 @@ def _is_narrow(handler: ast.ExceptHandler) -> bool:
     return is_narrow or isinstance(handler.body[-1], ast.Raise)
 
 
-def _may_run_model(module: Module, call: ast.Call) -> bool:
+def _may_run_model(module: Module, call: Call) -> bool:
     """Whether it may call a model: `model(x)`, or a function of the program."""
-    name = module.name(call.func)
-    if name is None:
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        return not method or method == "backward" or method in module.program.methods
-    return module.program.is_local(name)
+    if call.name is None:
+        return call.method in ("", "backward") or call.method in module.program.methods
+    return module.program.is_local(call.name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places, table_of
 from dp2ddp.codemod.model.scopes import Binding, Binds, settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,22 @@ class Flow:
             sources = dict.fromkeys(source for each in given for source in self.origins(*each))
             self._known[node] = tuple(sources) or ((module, node),)
         return self._known[node]
+
+    def makers(self, module: Module, node: ast.expr, seen: Set[ast.expr] = frozenset()) -> Iterator[Source]:
+        """The functions and classes whose results a value is, as they are named: `Net` of `Net(3).cuda()`.
+
+        Of one that is looked up, `getattr(models, name)(3)`, that is where it is looked up.
+        """
+        for home, origin in self.origins(module, node):
+            if not isinstance(origin, ast.Call) or origin in seen:
+                continue
+            match origin.func:
+                case func if (owner := _table_of(func)) is not None and home.name(func) is None:
+                    yield home, owner
+                case ast.Attribute(value=inner) | (ast.Call() as inner) if home.name(origin.func) is None:
+                    yield from self.makers(home, inner, seen | {origin})
+                case func:
+                    yield home, func
 
     def given(self, module: Module, node: ast.expr) -> Iterator[Source]:
         """What an expression is given, one step back."""
@@ -57,7 +73,7 @@ class Flow:
                     _values((other, each) for each in other.top.bindings.get(name, ())) if other else ()
                 )
             elif binding.how is Binds.PARAMETER:
-                scope = module.scope_of[node].lookup(node.id)
+                scope = module.scope(node)
                 yield from self._given_to_parameter(module, scope.node, node.id) if scope else ()
             else:
                 yield from _values([(module, binding)])
@@ -76,6 +92,16 @@ class Flow:
         default = defaults(function).get(name)
         if default is not None and (not given or any(argument is None for _, argument in given)):
             yield module, default
+
+
+def _table_of(function: ast.expr) -> ast.expr | None:
+    """`models` of `getattr(models, name)` and of `models.__dict__[name]`."""
+    match function:
+        case ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
+            return owner
+        case ast.Subscript(value=table):
+            return table_of(table)
+    return None
 
 
 def _values(bindings: Iterable[tuple[Module, Binding]]) -> Iterator[Source]:

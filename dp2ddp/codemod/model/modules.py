@@ -8,9 +8,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, is_static, last_name, places, table_of
+from dp2ddp.codemod.model.nodes import (
+    FUNCTIONS,
+    Function,
+    Node,
+    inside,
+    is_static,
+    last_name,
+    places,
+    table_of,
+)
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
@@ -18,7 +27,6 @@ from dp2ddp.source.files import SourceFile
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
 
-Node = TypeVar("Node", bound=ast.AST)
 Seen = frozenset[tuple[str, str, int]]  # of a name that is being followed: no circle is followed twice
 IMPORTING = ("importlib.import_module", "builtins.__import__")
 
@@ -109,7 +117,14 @@ class Module:
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        return tuple(Call(node, self.name(node.func)) for node in self.all(ast.Call))
+        return tuple(map(self.call, self.all(ast.Call)))
+
+    def call(self, node: ast.Call) -> Call:
+        return Call(node, self.name(node.func))
+
+    def calls_in(self, code: ast.AST | None) -> Iterator[Call]:
+        """The calls in a piece of code of this file."""
+        return map(self.call, inside(code, ast.Call))
 
     @cached_property
     def mentions(self) -> dict[str, list[ast.expr]]:
@@ -155,15 +170,20 @@ class Module:
 
     def values(self, node: ast.AST | None) -> list[ast.AST]:
         """The expressions that a name is set to by `name = expression`; of another expression itself."""
-        scope = self.scope_of[node].lookup(node.id) if isinstance(node, ast.Name) else None
-        if scope is None or not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name) or self.scope(node) is None:
             return [node] if node is not None else []
-        return [each.node for each in scope.bindings[node.id] if each.how is Binds.VALUE and each.node]
+        return [each.node for each in self.bindings(node) if each.how is Binds.VALUE and each.node]
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes that a node stands in, from the inside."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
+            node = parent
+
+    def steps(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """The same, each with the part of it that the node is in."""
+        for parent in self.around(node):
+            yield parent, node
             node = parent
 
     def enclosing(self, node: ast.AST, *kinds: type[Node]) -> Node | None:
@@ -216,13 +236,11 @@ class Module:
 
     def never_runs(self, node: ast.AST) -> bool:
         """Whether a node stands behind `if False:`, or in the other branch of `if True:`."""
-        child = node
-        for parent in self.around(node):
+        for parent, child in self.steps(node):
             if isinstance(parent, (ast.If, ast.IfExp)) and isinstance(parent.test, ast.Constant):
                 branch = parent.orelse if parent.test.value else parent.body
                 if child in branch if isinstance(branch, list) else child is branch:
                     return True
-            child = parent
         return False
 
     # --- values
@@ -237,9 +255,13 @@ class Module:
                     node = only
         return node
 
+    def scope(self, name: ast.Name) -> Scope | None:
+        """The scope that a name belongs to."""
+        return self.scope_of[name].lookup(name.id)
+
     def bindings(self, node: ast.Name) -> list[Binding]:
         """All that binds a name."""
-        scope = self.scope_of[node].lookup(node.id)
+        scope = self.scope(node)
         return scope.bindings[node.id] if scope else []
 
     def bindings_of(self, name: str) -> list[Binding]:

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
+from dp2ddp.source.parsing import nodes_in
+
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 NAMED_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -18,6 +20,7 @@ BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__sets
 
 
 Each = TypeVar("Each", bound=Hashable)
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def all_from(begin: Iterable[Each], following: Callable[[Each], Iterable[Each]]) -> Iterator[Each]:
@@ -29,6 +32,11 @@ def all_from(begin: Iterable[Each], following: Callable[[Each], Iterable[Each]])
             seen.add(each)
             yield each
             pending += following(each)
+
+
+def inside(code: ast.AST | None, *kinds: type[Node]) -> Iterator[Node]:
+    """The nodes of some kinds that a piece of code is made of, itself too."""
+    return (each for each in (nodes_in(code) if code else ()) if isinstance(each, kinds))
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -68,6 +76,11 @@ def handed(call: ast.Call) -> list[tuple[ast.expr | ast.keyword, ast.expr]]:
     return [*((each, each) for each in call.args), *((each, each.value) for each in call.keywords)]
 
 
+def values_of(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given."""
+    return [value for _, value in handed(call)]
+
+
 def root_name(node: ast.expr | None) -> str:
     """`found` of `found[i].rows`; "" where it is no name."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
@@ -77,8 +90,7 @@ def root_name(node: ast.expr | None) -> str:
 
 def stored_names(node: ast.AST) -> set[str]:
     """The names that code sets."""
-    names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-    return {each.id for each in names if isinstance(each.ctx, ast.Store)}
+    return {each.id for each in inside(node, ast.Name) if isinstance(each.ctx, ast.Store)}
 
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
@@ -92,6 +104,11 @@ def is_static(function: ast.AST, *kinds: str) -> bool:
     """Whether a method has no `self`."""
     kinds = kinds or ("staticmethod", "classmethod")
     return any(getattr(each, "id", "") in kinds for each in getattr(function, "decorator_list", []))
+
+
+def is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a text that stands alone, as a docstring does."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def is_main_guard(node: ast.AST) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dp2ddp.codemod.model.flow import Flow, Source
 from dp2ddp.codemod.model.modules import Call, Module, Seen
-from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from, functions_of
+from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from, functions_of, last_name
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
 from dp2ddp.source.files import SourceFile
@@ -160,11 +160,28 @@ class Program:
         definition = module.definition(called)
         if definition is None or not isinstance(definition[1], ast.ClassDef):
             return definition
-        kinds = self.lineage(*definition)
-        makers = (
-            (home, each) for home, kind in kinds for each in functions_of(kind) if each.name == "__init__"
-        )
-        return next(makers, None)
+        return next(self.initials(*definition), None)
+
+    def initials(self, module: Module, kind: ast.AST | None) -> Iterator[tuple[Module, ast.FunctionDef]]:
+        """The `__init__` of a class, and of the program's own classes that it is derived from."""
+        methods = ((home, each) for home, kind in self.lineage(module, kind) for each in functions_of(kind))
+        return (each for each in methods if each[1].name == "__init__")
+
+    def functions_given(self, module: Module, given: ast.expr) -> list[tuple[Module, ast.AST]]:
+        """What is handed on to be called: a function, a part of one, or a method, of whatever object."""
+        match given:
+            case ast.Lambda():
+                return [(module, given)]
+            case ast.Call(func=func, args=[first, *_]) if module.name(func) == "functools.partial":
+                return self.functions_given(module, first)
+        definition = module.definition(given)
+        return [definition] if definition else [*self.methods_named.get(last_name(given), ())]
+
+    def bindings(self, module: Module, node: ast.AST) -> list[tuple[Module, Binding]]:
+        """All that binds a name, or an attribute of that name of anything."""
+        if isinstance(node, ast.Name):
+            return [(module, each) for each in module.bindings(node)]
+        return self.attributes.get(node.attr, []) if isinstance(node, ast.Attribute) else []
 
     def stands_under(
         self,
@@ -178,8 +195,7 @@ class Program:
 
         `asks`: of a node around, and what of it the node is in.
         """
-        inner = node
-        for parent in module.around(node):
+        for parent, inner in module.steps(node):
             if asks(module, parent, inner):
                 return True
             if isinstance(parent, NAMED_FUNCTIONS):
@@ -192,7 +208,6 @@ class Program:
                 return of_calls(
                     self.stands_under(home, each.node, asks, of_calls, seen) for home, each in own
                 )
-            inner = parent
         return False
 
     def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:

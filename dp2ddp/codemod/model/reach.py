@@ -215,11 +215,10 @@ def _at_once(definition: Definition) -> Iterator[ast.AST]:
 
 def _waiting(module: Module, node: ast.AST) -> list[Definition]:
     """The definitions that somebody must name for a node to run: those around it, and itself."""
-    waiting, inner = [node] if isinstance(node, DEFINITIONS) else [], node
-    for parent in module.around(node):
+    waiting = [node] if isinstance(node, DEFINITIONS) else []
+    for parent, inner in module.steps(node):
         if isinstance(parent, DEFINITIONS):
             is_class = isinstance(parent, ast.ClassDef)
             is_at_once = inner in parent.body if is_class else inner is parent.args  # type: ignore[union-attr]
             waiting += [parent] if waiting or not is_at_once else []
-        inner = parent
     return waiting

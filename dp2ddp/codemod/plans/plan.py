@@ -12,8 +12,7 @@ from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.waiting import if_together
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
-from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments
-from dp2ddp.codemod.plans.answered import answered, stale_comments
+from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments, answered, stale_comments
 from dp2ddp.codemod.plans.planned import Plan, Planned, place
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule
@@ -56,13 +55,12 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
     renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
     stale = stale_comments(module, comments, hazards, {rule.code for rule in rules})
+    ordered = sorted([*(_with_names(each, renamed) for each in edits), *answers, *stale], key=place_of)
     plan = Plan(
-        edits=tuple(sorted((_with_names(each, renamed) for each in edits), key=place_of)),
-        hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
-        accepted=tuple(sorted((each for each in hazards if each.acceptance), key=place_of)),
-        notes=tuple(
-            sorted([*(each for each in answers if isinstance(each.finding, Note)), *stale], key=place_of)
-        ),
+        edits=tuple(each for each in ordered if isinstance(each.finding, Edit)),
+        hazards=tuple(each for each in ordered if isinstance(each.finding, Hazard) and not each.acceptance),
+        accepted=tuple(each for each in ordered if each.acceptance),
+        notes=tuple(each for each in ordered if isinstance(each.finding, Note)),
     )
     return FilePlan(module, plan, helpers, renamed)
 

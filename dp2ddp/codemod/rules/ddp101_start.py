@@ -25,8 +25,7 @@ from dp2ddp.codemod.launch import walks_over_sets
 from dp2ddp.codemod.looks.library_ranks import library_wraps
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
-from dp2ddp.codemod.looks.start import first_act, join_of
-from dp2ddp.codemod.looks.visible import Join, devices_set, settings, visible_text
+from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, settings, visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
@@ -180,6 +179,5 @@ def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
 def _counts_all(module: Module, given: ast.expr) -> bool:
     """`range(torch.cuda.device_count())`, `None`."""
     value = module.value(given)
-    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
     is_none = isinstance(value, ast.Constant) and value.value is None
-    return is_none or any(module.name(call.func) == "torch.cuda.device_count" for call in calls)
+    return is_none or any(call.name == "torch.cuda.device_count" for call in module.calls_in(value))

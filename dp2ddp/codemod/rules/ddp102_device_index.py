@@ -16,8 +16,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
-from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, uses
-from dp2ddp.codemod.looks.shown_devices import shown_devices, shown_numbers
+from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, shown_devices, shown_numbers, uses
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
@@ -37,41 +36,33 @@ NUMBERLESS = Reason(
 
 
 class DeviceIndexed(Rule):
-    nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
+    nodes = ("Arg", "Attribute", "Expr", "IfExp", "Name", "SimpleString")
     examples = (
         diff("""
               import torch
             - torch.cuda.set_device(args.gpu)
-            - place = torch.device("cuda", args.gpu)
-            + place = own_device("cuda", args.gpu)
-              net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
-            - weight = torch.ones(4, device=self.gpu)
-            + weight = torch.ones(4, device="cuda")
-        """),
-        diff("""
-              import torch
             - device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-            + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            - place = torch.device("cuda", args.gpu)
+            - mean = mean.to(args.gpu if args.cuda else "cpu")
             - net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
+            + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            + place = own_device("cuda", args.gpu)
+            + mean = mean.to(own_device(args.gpu if args.cuda else "cpu"))
             + net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
               class Trainer:
                   def __init__(self, net, place):
                       self.place = place
                   def step(self, x):
-            -         return net(x.to(self.place))
-            +         return net(x.to("cuda"))
+            -         return net(x.to(self.place)) * torch.ones(4, device=self.gpu)
+            +         return net(x.to("cuda")) * torch.ones(4, device="cuda")
               Trainer(net, args.gpu)
         """),
         flags("""
             # device 1 is not the one that DataParallel keeps the model on
+            # device second_gpu may be another one than 1
             import torch
             net = torch.nn.DataParallel(net).cuda(0)
             head = head.to("cuda:1")
-        """),
-        flags("""
-            # device second_gpu may be another one than first_gpu
-            import torch
-            net = torch.nn.DataParallel(net)
             encoder.cuda(args.first_gpu)
             decoder.cuda(args.second_gpu)
         """),

@@ -39,19 +39,15 @@ class DeviceRandomStates(Rule):
               net = torch.nn.DataParallel(net)
             - state = torch.cuda.get_rng_state_all()
             - torch.cuda.set_rng_state_all(state)
+            - one = torch.cuda.get_rng_state(1)
+            - with torch.random.fork_rng():
             + state = get_device_states()
             + set_device_states(state)
-        """),
-        diff("""
-              import torch
-              net = torch.nn.DataParallel(net)
-            - state = torch.cuda.get_rng_state(1)
-            - with torch.random.fork_rng():
-            + state = get_device_state(1)
+            + one = get_device_state(1)
             + with fork_streams():
                   net(x)
-            - torch.cuda.random.set_rng_state(state, device=1)
-            + set_device_state(state, device=1)
+            - torch.cuda.random.set_rng_state(one, device=1)
+            + set_device_state(one, device=1)
         """),
         Untouched("""
             import torch

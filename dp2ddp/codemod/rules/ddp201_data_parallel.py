@@ -116,7 +116,8 @@ class DataParallelWrap(Rule):
         for node, name in mentions(module, CLASSES):
             is_test = is_type_test(module, node)
             if node in wraps and wraps[node].is_single:
-                yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
+                are_all = all(wrap.is_single for wrap in wraps.values())
+                yield Note(node, ONE_DEVICE) if are_all else Hazard(node, ONE_OF_SEVERAL)
                 continue
             choice = _choice(module, node, name, is_test)
             helper, meaning = choice.helper, _MEANINGS.get(choice.helper, _SUMS)
@@ -125,10 +126,6 @@ class DataParallelWrap(Rule):
                 yield rename(node, helper, because)
             elif not is_test:
                 yield rebase(node, helper, because)
-
-
-def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
-    return Note(node, ONE_DEVICE) if are_all else Hazard(node, ONE_OF_SEVERAL)
 
 
 def _choice(module: Module, node: ast.expr, name: str, is_test: bool) -> Choice:

@@ -76,12 +76,10 @@ class ReplicasExchangeMessages(Rule):
             + _WRAPPER,
         ),
         Flags(
-            before=_LAYER.replace("ctx.sync_master.register_slave(copy_id)", "ctx.barrier") + _WRAPPER,
-            message="in a way that is not known",
-        ),
-        Flags(
-            before="import torch\ntorch.nn.DataParallel.replicate = lambda self, module, ids: [module for _ in ids]\n",
-            message="is replaced in torch itself",
+            _LAYER.replace("ctx.sync_master.register_slave(copy_id)", "ctx.barrier")
+            + _WRAPPER
+            + "                torch.nn.DataParallel.replicate = lambda self, module, ids: [module for _ in ids]\n",
+            ("in a way that is not known", "is replaced in torch itself"),
         ),
         Untouched(_LAYER + "                net = SyncedBatchNorm(2)\n"),
     )

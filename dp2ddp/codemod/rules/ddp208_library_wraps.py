@@ -69,22 +69,16 @@ class LibraryWraps(Rule):
     everywhere = True
     examples = (
         notes("""
-            # wraps the model by itself
-            from transformers import Trainer
-            Trainer(model).train()
-        """),
-        notes("""
+            # transformers.Trainer wraps the model by itself
+            # its training_step takes the step in its own way
             # write in its place: strategy="ddp"
             from lightning.fabric import Fabric
-            fabric = Fabric(devices=2, strategy="dp")
-        """),
-        notes("""
-            # its training_step takes the step in its own way
             from transformers import Trainer
             class Mine(Trainer):
                 def training_step(self, model, inputs, count=None):
                     return loss
             Mine(model).train()
+            fabric = Fabric(devices=2, strategy="dp")
         """),
         flags("""
             # would wrap once more
@@ -122,7 +116,7 @@ def _notes_of(wrap: HiddenWrap) -> Iterator[Finding]:
         return
     since = f"from {wrap.library.since} on" + (f"; {wrap.library.refused}" if wrap.library.refused else "")
     yield Note(wrap.node, BY_ITSELF.of(name=name, since=since))
-    if wrap.starts_ddp:
+    if wrap.library.starts_ddp:
         yield Note(wrap.node, STARTS_DDP)
         return
     yield Note(wrap.node, STILL_WRAPS)

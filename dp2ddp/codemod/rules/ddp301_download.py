@@ -18,7 +18,7 @@ from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does
 from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import functions_of
+from dp2ddp.codemod.model.nodes import handed
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
 # They download, and process what they have, into files; their subclasses, too.
@@ -33,25 +33,19 @@ class Download(Rule):
               from torchvision import datasets
               class Pairs(datasets.CIFAR10):
                   def __getitem__(self, i): ...
+              class Coarse(datasets.CIFAR100):
+                  def __init__(self, *args, **kwargs):
+                      super().__init__(*args, **kwargs)
             - train = datasets.CIFAR10("data", train=True, download=not args.offline)
             + train = rank0_first(datasets.CIFAR10, "data", train=True, download=not args.offline)
-            - pairs = Pairs("data", download=True)
-            + pairs = rank0_first(Pairs, "data", download=True)
+            - pairs = Pairs("data", download=True), Coarse("data", download=True)
+            + pairs = rank0_first(Pairs, "data", download=True), rank0_first(Coarse, "data", download=True)
             - net = torch.hub.load("pytorch/vision", "resnet50")
             + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
             - graphs = torch_geometric.datasets.TUDataset("data", "PROTEINS")
             + graphs = rank0_first(torch_geometric.datasets.TUDataset, "data", "PROTEINS")
             - words = Words.from_pretrained("bert-base")
             + words = rank0_first(Words.from_pretrained, "bert-base")
-        """),
-        diff("""
-              import torch
-              from torchvision import datasets
-              class Coarse(datasets.CIFAR100):
-                  def __init__(self, *args, **kwargs):
-                      super().__init__(*args, **kwargs)
-            - train = Coarse("data", download=True)
-            + train = rank0_first(Coarse, "data", download=True)
         """),
         Untouched("""
             from torchvision import datasets
@@ -102,11 +96,7 @@ def _downloads_itself(module: Module, name: str | None) -> bool:
     home, made = module.program.definition(name) or (module, None)
     if not isinstance(made, ast.ClassDef):
         return module.program.is_local(name) and not (made and _hands_on(home, made))
-    kinds = module.program.lineage(home, made)
-    makers = (
-        (other, each) for other, kind in kinds for each in functions_of(kind) if each.name == "__init__"
-    )
-    return any(not _hands_on(*each) for each in makers)
+    return any(not _hands_on(*each) for each in module.program.initials(home, made))
 
 
 def _hands_on(module: Module, function: ast.AST) -> bool:
@@ -114,11 +104,11 @@ def _hands_on(module: Module, function: ast.AST) -> bool:
     if not isinstance(function, ast.FunctionDef):
         return False
     own = {"download", *([function.args.kwarg.arg] if function.args.kwarg else [])}
-    given = (
-        value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and not module.program.is_local(module.name(node.func))
-        if function.name != "__init__" or getattr(node.func, "attr", "") == "__init__"
-        for value in (*node.args, *(each.value for each in node.keywords if each.arg is None))
+    calls = (each for each in module.calls_in(function) if not module.program.is_local(each.name))
+    return any(
+        isinstance(value, ast.Name) and value.id in own
+        for call in calls
+        if function.name != "__init__" or call.method == "__init__"
+        for given, value in handed(call.node)
+        if getattr(given, "arg", None) is None
     )
-    return any(isinstance(value, ast.Name) and value.id in own for value in given)

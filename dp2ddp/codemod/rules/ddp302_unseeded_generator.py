@@ -21,9 +21,10 @@ from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
+NOISE = ("/dev/urandom", "/dev/random")
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
 
@@ -49,20 +50,26 @@ class UnseededGenerator(Rule):
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
         """),
-        Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
-        Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
-        Flags('import torch\nnoise = open("/dev/urandom", "rb").read(4)', "draws from the operating system"),
-        Untouched(
-            """
-                import random
-                import numpy as np
-                import torch
-                def set_seed(seed):
-                    random.seed(seed)
-                    np.random.seed(seed)
-                    torch.manual_seed(seed)
-            """
-        ),
+        flags("""
+            # generator.seed(): another seed on each rank
+            # random.SystemRandom draws from the operating system
+            # this draws from the operating system
+            import random
+            import torch
+            generator = torch.Generator()
+            generator.seed()
+            dice = random.SystemRandom()
+            noise = open("/dev/urandom", "rb").read(4)
+        """),
+        Untouched("""
+            import random
+            import numpy as np
+            import torch
+            def set_seed(seed):
+                random.seed(seed)
+                np.random.seed(seed)
+                torch.manual_seed(seed)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -74,22 +81,18 @@ class UnseededGenerator(Rule):
                     yield call_by(call.node, HELPERS[row.does], "all ranks draw what rank 0 draws")
             elif row and row.does is Does.DRAW_BY_SYSTEM:
                 yield Hazard(call.node, BY_SYSTEM.of(name=call.name))
-            elif call.name == "builtins.open" and _is_system_noise(call.argument(0, "file")):
+            elif call.name == "builtins.open" and getattr(call.argument(0, "file"), "value", None) in NOISE:
                 yield Hazard(call.node, FROM_FILE)
             elif row is None and _seeds_generator(module, call):
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
-
-
-def _is_system_noise(path: ast.expr | None) -> bool:
-    return isinstance(path, ast.Constant) and path.value in ("/dev/urandom", "/dev/random")
 
 
 def _seeds_generator(module: Module, call: Call) -> bool:
     """`torch.Generator().seed()`, directly or by a name."""
     if call.name is not None or method(call.method) is not MethodDoes.SEED or not call.is_bare:
         return False
-    owners = module.values(getattr(call.node.func, "value", None))
-    return any(module.name(getattr(owner, "func", None)) == "torch.Generator" for owner in owners)
+    makers = module.program.flow.makers(module, call.node.func.value)  # type: ignore[attr-defined]  # a method has one
+    return any(home.name(maker) == "torch.Generator" for home, maker in makers)
 
 
 def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
@@ -116,7 +119,7 @@ def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 
 def _is_unseen(module: Module, node: ast.Name) -> bool:
     """Whether a name may get what is not seen: by `with`, by unpacking, as one of `*args` or `**options`."""
-    scope = module.scope_of[node].lookup(node.id)
+    scope = module.scope(node)
     ways = {each.how for each in module.bindings(node)}
     if scope is None or ways & UNSEEN:
         return True

@@ -61,14 +61,9 @@ class LibraryDiffers(Rule):
     examples = (
         flags("""
             # is filled up
-            from transformers import Trainer, TrainingArguments
-            args = TrainingArguments("out", num_train_epochs=3)
-            Trainer(model, args, train_dataset=data).train()
-        """),
-        flags("""
             # times too large
             from transformers import Trainer, TrainingArguments
-            args = TrainingArguments("out", dataloader_drop_last=True, label_smoothing_factor=0.1)
+            args = TrainingArguments("out", num_train_epochs=3, label_smoothing_factor=0.1)
             Trainer(model, args, train_dataset=data).train()
         """),
         notes("""

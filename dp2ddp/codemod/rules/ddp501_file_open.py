@@ -39,8 +39,12 @@ class FileOpen(Rule):
     nodes = ("Attribute", "Call", "Name", "SimpleString")
     examples = (
         diff("""
+              import gzip
               import os
+              import sqlite3
               import subprocess
+              import h5py
+              import numpy as np
               width = os.popen("stty size", "r").read().split()[1]
             - commit = os.popen("git rev-parse HEAD").read().strip()
             - free, _ = subprocess.Popen(words, stdout=subprocess.PIPE).communicate()
@@ -50,10 +54,6 @@ class FileOpen(Rule):
             + watcher = hold_on_rank0(subprocess.Popen, ["nvidia-smi"])
               if watcher.poll() is None:
                   watcher.kill()
-        """),
-        diff("""
-              import gzip
-              import torch
             - with open("log.csv", "w") as log:
             + with open_on_rank0("log.csv", "w") as log:
                   log.write("epoch,loss")
@@ -63,10 +63,10 @@ class FileOpen(Rule):
             - with folder.open("w") as file:
             + with open_path_on_rank0(folder.open, "w") as file:
                   file.write(text)
-        """),
-        diff("""
-              import sqlite3
-              import numpy as np
+            - opener = gzip.open if z else open
+            + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
+              with opener(path, "wt") as file:
+                  file.write(text)
             - db = sqlite3.connect("runs.db")
             + db = make_on_rank0(sqlite3.connect, "runs.db")
               db.execute("insert into log values (1)")
@@ -74,20 +74,10 @@ class FileOpen(Rule):
             - features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
             + features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
               features[0] = 1
-        """),
-        diff("""
-              import h5py
             - f = h5py.File("train.h5", "r+")
             + f = h5py.File("train.h5", "r")
               data = f["data"][:]
               f.close()
-        """),
-        diff("""
-              import gzip
-            - opener = gzip.open if z else open
-            + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
-              with opener(path, "wt") as file:
-                  file.write(text)
         """),
         flags("""
             # h5py.File: one process alone can write what it opens

@@ -22,6 +22,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes, rename
 
@@ -42,9 +43,12 @@ class FileSystem(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
+              import functools
+              import logging
               import os
               import shutil
               from tempfile import TemporaryDirectory
+              import numpy as np
               if not os.path.isdir("out"):
             -     os.makedirs("out", exist_ok=True)
             +     run_on_rank0(os.makedirs, "out", exist_ok=True)
@@ -59,11 +63,6 @@ class FileSystem(Rule):
             - with TemporaryDirectory() as folder:
             + with TemporaryFolderOnRank0() as folder:
                   pass
-        """),
-        diff("""
-              import functools
-              import logging
-              import numpy as np
             - save = functools.partial(np.save, "a.npy")
             + save = functools.partial(run_on_rank0, np.save, "a.npy")
             - writers = {"npy": np.save}
@@ -72,9 +71,9 @@ class FileSystem(Rule):
             + run_on_rank0(logging.basicConfig, filename="run.log")
             - folder.mkdir()
             + write_on_rank0(folder.mkdir)
-              folder = folder / "images"
-            - folder.rename("old")
-            + write_on_rank0(folder.rename, "old")
+              path = folder / "images"
+            - path.rename("old")
+            + write_on_rank0(path.rename, "old")
               frame.rename("loss")
         """),
         flags("""
@@ -85,17 +84,9 @@ class FileSystem(Rule):
         """),
         notes("""
             # a converted copy has a name of its own
-            import os
-            os.path.splitext(os.path.basename(__file__))[0]
-        """),
-        notes("""
-            # a converted copy has a name of its own
-            import sys
-            print("usage:", sys.argv[0])
-        """),
-        notes("""
-            # a converted copy has a name of its own
             import os, sys
+            os.path.splitext(os.path.basename(__file__))[0]
+            print("usage:", sys.argv[0])
             name = os.path.basename(sys.modules["__main__"].__file__)
         """),
         Untouched("""
@@ -216,14 +207,8 @@ def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
 
 def _word(key: ast.expr) -> str:
     """A method's name, or one that begins as it does."""
-    match key:
-        case ast.Constant(value=str(name)):
-            return name
-        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
-            return first + "csv"
-        case ast.BinOp(left=ast.Constant(value=str(first))):
-            return first + "csv"
-    return ""
+    first = next(pieces(key), "")
+    return f"{first}{'' if isinstance(key, ast.Constant) else 'csv'}" if isinstance(first, str) else ""
 
 
 def _is_own(module: Module, owner: ast.expr, name: str) -> bool:

@@ -54,23 +54,25 @@ class Tracker(Rule):
         diff("""
               import importlib
               import logging
+              import sys
               import wandb
               from torch.utils.tensorboard import SummaryWriter
             + wandb = library_on_rank0(wandb)
+              class Log(logging.FileHandler):
+                  pass
             - writer = SummaryWriter("runs")
             + writer = make_on_rank0(SummaryWriter, "runs")
             - other = importlib.import_module(module).SummaryWriter("runs")
-            + other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
+            + other = make_on_rank0(held_if_it_reports(importlib.import_module(module)).SummaryWriter, "runs")
             - logger.addHandler(logging.FileHandler("run.log"))
-            + logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
-              run = wandb.init(config=args)
-        """),
-        diff("""
-              import logging
-              class Log(logging.FileHandler):
-                  pass
             - logger.addHandler(Log("run.log"))
+            + logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
             + logger.addHandler(make_handler_on_rank0(Log, "run.log"))
+              run = wandb.init(config=args)
+            - logs = [importlib.import_module(name) for name in ("wandb", "json")]
+            - sys.modules["wandb"].log({"loss": 1.0})
+            + logs = [held_if_it_reports(importlib.import_module(name)) for name in ("wandb", "json")]
+            + library_on_rank0(sys.modules["wandb"]).log({"loss": 1.0})
         """),
         diff("""
               import wandb
@@ -79,42 +81,26 @@ class Tracker(Rule):
               wandb.log({"image": wandb.Image(x)})
               optimizer = SGD(parameters, lr=wandb.config.lr)
         """),
-        diff("""
-              import importlib
-              import sys
-            - logs = [importlib.import_module(name) for name in ("wandb", "json")]
-            - sys.modules["wandb"].log({"loss": 1.0})
-            + logs = [held_if_it_reports(importlib.import_module(name)) for name in ("wandb", "json")]
-            + library_on_rank0(sys.modules["wandb"]).log({"loss": 1.0})
-        """),
         flags("""
-            # starts the training itself
-            import wandb
-            wandb.agent('sweep', function=train)
-        """),
-        flags("""
+            # wandb.agent starts the training itself
             # says nothing of what wandb reports
-            from wandb import *
-            log({"loss": 1.0})
-        """),
-        flags("""
-            # which rank 0 alone has
+            # in a method of Log, which rank 0 alone has
+            # in a method of Last, and rank 0 alone has the levels
             import logging
+            import wandb
+            from wandb import *
             class Log(logging.FileHandler):
                 def emit(self, record):
                     with open("last.txt", "w") as file:
                         file.write(record.getMessage())
-            logger.addHandler(Log("all.txt"))
-        """),
-        flags("""
-            # rank 0 alone has the levels
-            import logging
-            class Log(logging.Handler):
+            class Last(logging.Handler):
                 def emit(self, record):
                     with open("last.txt", "w") as file:
                         file.write(record.getMessage())
             logging.basicConfig(filename="all.txt", level=logging.INFO)
-            logging.getLogger().addHandler(Log())
+            logging.getLogger().addHandler(Log("all.txt"))
+            logging.getLogger().addHandler(Last())
+            wandb.agent('sweep', function=train)
         """),
         Untouched(
             "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"

@@ -24,7 +24,7 @@ from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name, stored_names
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
@@ -53,9 +53,20 @@ class OwnClock(Rule):
               import os
               import shutil
               import time
+              import torch
+              from tqdm import tqdm
+              class Timer:
+                  def __init__(self):
+            -         self.began = time.time()
+            +         self.began = ask_rank0(time.time)
+                  def is_over(self):
+            -         return time.time() - self.began > 60
+            +         return ask_rank0(time.time) - self.began > 60
             - train("runs/" + time.strftime("%H%M"))
-            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
+            - torch.manual_seed(int(time.time()))
             - start = time.time()
+            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
+            + torch.manual_seed(int(ask_rank0(time.time)))
             + start = ask_rank0(time.time)
             - while time.time() - start < 60:
             + while ask_rank0(time.time) - start < 60:
@@ -64,25 +75,9 @@ class OwnClock(Rule):
             +     if ask_rank0(shutil.disk_usage, ".").free < 1e9:
                       break
               folder = f"runs/{os.getpid()}"
-        """),
-        diff("""
-              import time
-              import torch
-              class Timer:
-                  def __init__(self):
-            -         self.began = time.time()
-            +         self.began = ask_rank0(time.time)
-                  def is_over(self):
-            -         return time.time() - self.began > 60
-            +         return ask_rank0(time.time) - self.began > 60
               timer = Timer()
-            - torch.manual_seed(int(time.time()))
-            + torch.manual_seed(int(ask_rank0(time.time)))
               while not timer.is_over():
                   step()
-        """),
-        diff("""
-              import os
             - while not os.path.exists("DONE"):
             + while not ask_rank0(os.path.exists, "DONE"):
                   step()
@@ -91,22 +86,6 @@ class OwnClock(Rule):
             -     if os.path.exists("STOP"):
             +     if ask_rank0(os.path.exists, "STOP"):
                       break
-        """),
-        Untouched(
-            """
-                import os
-                for path in candidates:
-                    if os.path.exists(path):
-                        break
-                while os.path.exists(f"run{number}"):
-                    number += 1
-                for epoch in range(9):
-                    if os.path.exists("log.txt"):
-                        step()
-            """
-        ),
-        diff("""
-              from tqdm import tqdm
               bar = tqdm(loader)
               for images in bar:
             -     if bar.n % 100 == 0:
@@ -118,12 +97,10 @@ class OwnClock(Rule):
         """),
         flags("""
             # has another order on each rank
-            rest = set(net.parameters()) - set(net.head.parameters())
-            optimizer = SGD(list(rest), lr=0.1)
-        """),
-        flags("""
             # hydra.main
             import hydra
+            rest = set(net.parameters()) - set(net.head.parameters())
+            optimizer = SGD(list(rest), lr=0.1)
             @hydra.main(config_path="conf")
             def main(config): ...
         """),
@@ -149,6 +126,14 @@ class OwnClock(Rule):
                 if seconds > 60:
                     text += "more than "
                 print(text, seconds)
+                for path in candidates:
+                    if os.path.exists(path):
+                        break
+                while os.path.exists(f"run{number}"):
+                    number += 1
+                for epoch in range(9):
+                    if os.path.exists("log.txt"):
+                        step()
             """
         ),
     )
@@ -183,10 +168,7 @@ def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
     """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
     if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
         return False
-    if isinstance(node.value, ast.Name):
-        made = [(module, each) for each in module.bindings(node.value)]
-    else:
-        made = module.program.attributes.get(getattr(node.value, "attr", ""), [])
+    made = module.program.bindings(module, node.value)
     values = [(home, each.node or each.whole) for home, each in made]
     calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
     return any(name.startswith("tqdm.") and args for name, args in calls)
@@ -195,18 +177,9 @@ def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
 def _ends_loop(module: Module, look: ast.Call) -> bool:
     """Whether a loop ends by a file that it looks for under one name, round by round."""
     loop, statement = module.enclosing(look, *LOOPS, *FUNCTIONS), module.statement(look)
-    if not isinstance(loop, LOOPS) or _names(look, ast.Load) & _names(loop, ast.Store):
+    if not isinstance(loop, LOOPS) or {*map(last_name, inside(look, ast.Name))} & stored_names(loop):
         return False
     if statement is loop:
         return isinstance(loop, ast.While)
-    inside = [*ast.walk(statement)]
-    leaves = any(isinstance(each, ast.Call) and module.name(each.func) in LEAVES for each in inside)
-    return isinstance(statement, ast.If) and (
-        leaves or any(isinstance(each, (ast.Break, ast.Return)) for each in inside)
-    )
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {
-        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, context)
-    }
+    leaves = any(call.name in LEAVES for call in module.calls_in(statement))
+    return isinstance(statement, ast.If) and (leaves or any(inside(statement, ast.Break, ast.Return)))

@@ -47,32 +47,24 @@ class HandMadeParallel(Rule):
     examples = (
         flags("""
             # its source is not among the files here
+            # is replaced in torch itself
+            # whose name stands elsewhere: `'Data' + 'Parallel'`
+            # looked up by its name: `config['parallel']`, and line 8 names it
+            import json
+            import torch
+            import torch.nn as nn
             from encoding.parallel import DataParallelModel
             net = DataParallelModel(net)
+            net = getattr(nn, "Data" + "Parallel")(net)
+            torch.nn.DataParallel.forward = forward
+            config = json.loads('{"parallel": "DataParallel"}')
+            net = vars(nn)[config["parallel"]](net)
         """),
         flags("""
             # looked up by its name
             import torch.nn as nn
             parser.add_argument("--parallel", default="DataParallel")
             net = getattr(nn, args.parallel)(net)
-        """),
-        flags("""
-            # `config['parallel']`, and line 3 names it
-            import json
-            import torch.nn as nn
-            config = json.loads('{"parallel": "DataParallel"}')
-            net = vars(nn)[config["parallel"]](net)
-        """),
-        flags("""
-            # is replaced in torch itself
-            import torch
-            torch.nn.DataParallel.forward = forward
-            net = torch.nn.DataParallel(net)
-        """),
-        flags("""
-            # whose name stands elsewhere: `'Data' + 'Parallel'`
-            import torch.nn as nn
-            net = getattr(nn, "Data" + "Parallel")(net)
         """),
         Untouched("import torch\nrows = scatter(rows)"),
     )

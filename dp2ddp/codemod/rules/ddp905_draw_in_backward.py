@@ -40,31 +40,23 @@ class DrawInBackward(Rule):
     nodes = ("Call",)
     examples = (
         flags("""
-            # drawn in a backward
+            # uniform_() is drawn in a backward
+            # torch.rand_like() is drawn in a backward
+            # torch.rand() is drawn once, and kept by functools
+            import functools
             import torch
             class Shake(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, grad):
                     return grad * grad.new(grad.shape).uniform_(0, 1)
-            net = torch.nn.DataParallel(Net(Shake.apply))
-        """),
-        flags("""
-            # drawn in a backward
-            import torch
-            class Net(torch.nn.Module):
-                def forward(self, x):
-                    x.register_hook(lambda grad: grad * torch.rand_like(grad))
-                    return x
-            net = torch.nn.DataParallel(Net())
-        """),
-        flags("""
-            # drawn once, and kept by functools
-            import functools
-            import torch
             @functools.lru_cache(maxsize=None)
             def mask(n):
                 return torch.rand(n)
-            net = torch.nn.DataParallel(Net(mask(2)))
+            class Net(torch.nn.Module):
+                def forward(self, x):
+                    x.register_hook(lambda grad: grad * torch.rand_like(grad))
+                    return Shake.apply(x) * mask(2)
+            net = torch.nn.DataParallel(Net())
         """),
         Untouched("""
             import torch

@@ -32,7 +32,7 @@ from dp2ddp.codemod.looks.workers import drawn_by_loading, shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
@@ -75,16 +75,10 @@ class OwnProcesses(Rule):
         """),
         flags("""
             # threading.Thread() changes `found`
-            import threading
-            import torch
-            net = torch.nn.DataParallel(net)
-            found = []
-            def fill():
-                found.append(torch.ones(4, 2))
-            threading.Thread(target=fill).start()
-        """),
-        flags("""
             # workers of a DataLoader fill what is made here
+            # os._exit
+            import os
+            import threading
             import torch
             from torch.utils.data import DataLoader, Dataset
             class Counted(Dataset):
@@ -92,16 +86,16 @@ class OwnProcesses(Rule):
                     self.seen = torch.zeros(32).share_memory_()
                 def __getitem__(self, index):
                     self.seen[index] += 1
-            data = Counted()
+            found, data = [], Counted()
+            def fill():
+                found.append(torch.ones(4, 2))
+            threading.Thread(target=fill).start()
             net = torch.nn.DataParallel(net)
             for batch in DataLoader(data, num_workers=2):
                 net(batch)
             print(data.seen.sum())
+            os._exit(0)
         """),
-        Flags(
-            before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)",
-            message="os._exit",
-        ),
         Untouched("""
             import torch
             import torch.multiprocessing as mp

@@ -60,86 +60,50 @@ class LeftOnOneRank(Rule):
     nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         flags("""
+            # `os.environ['CALLS']` is set in a forward
+            # `self.writer.add_scalar` in a forward
+            # `mask.cache_info()` counts the calls of forwards
             # `self.norms.append` in a backward
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc, self.norms = torch.nn.Linear(2, 2), []
-                    self.fc.register_full_backward_hook(self.keep)
-                def keep(self, module, grad_input, grad_output):
-                    self.norms.append(grad_output[0].norm())
-                def forward(self, x):
-                    return self.fc(x)
-            net = torch.nn.DataParallel(Net())
-        """),
-        flags("""
             # `print(len(gradient))` in a backward
+            import functools
+            import os
             import torch
+            from torch.utils.tensorboard import SummaryWriter
+            @functools.lru_cache(maxsize=None)
+            def mask(n):
+                return torch.ones(n)
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     print(len(gradient))
                     return gradient
             class Net(torch.nn.Module):
-                def forward(self, x):
-                    return Scale.apply(x)
-            net = torch.nn.DataParallel(Net())
-        """),
-        flags("""
-            # `os.environ['CALLS']` is set in a forward
-            import os
-            import torch
-            class Net(torch.nn.Module):
-                def forward(self, x):
-                    os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-                    return x
-            net = torch.nn.DataParallel(Net())
-        """),
-        flags("""
-            # `self.writer.add_scalar` in a forward
-            import torch
-            from torch.utils.tensorboard import SummaryWriter
-            class Net(torch.nn.Module):
                 def __init__(self):
                     super().__init__()
+                    self.fc, self.norms = torch.nn.Linear(2, 2), []
+                    self.fc.register_full_backward_hook(self.keep)
                     self.writer = SummaryWriter("runs")
+                def keep(self, module, grad_input, grad_output):
+                    self.norms.append(grad_output[0].norm())
                 def forward(self, x):
+                    os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
                     self.writer.add_scalar("mean", x.mean())
-                    return x
+                    return Scale.apply(self.fc(x) * mask(len(x)))
             net = torch.nn.DataParallel(Net())
-        """),
-        flags("""
-            # `mask.cache_info()` counts the calls of forwards
-            import functools
-            import torch
-            @functools.lru_cache(maxsize=None)
-            def mask(n):
-                return torch.ones(n)
-            class Net(torch.nn.Module):
-                def forward(self, x):
-                    return x * mask(len(x))
-            net = torch.nn.DataParallel(Net())
-            net(x)
             print(mask.cache_info())
         """),
         flags("""
             # `os.environ['CALLS']` is set in a forward
+            # `wandb.log({'norm': grad_output[0].norm()})` in a backward
             import os
             import torch
+            import wandb
             def count(module, args, output):
                 os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-            net = Net()
-            net.fc.register_forward_hook(count)
-            net = torch.nn.DataParallel(net)
-        """),
-        flags("""
-            # `wandb.log({'norm': grad_output[0].norm()})` in a backward
-            import torch
-            import wandb
             def report(module, grad_input, grad_output):
                 wandb.log({"norm": grad_output[0].norm()})
             net = Net()
+            net.fc.register_forward_hook(count)
             net.fc.register_full_backward_hook(report)
             net = torch.nn.DataParallel(net)
         """),
@@ -153,24 +117,20 @@ class LeftOnOneRank(Rule):
             def report(module, grad_input, grad_output):
                 wandb.log({"norm": grad_output[0].norm()})
                 norms.append(grad_output[0].norm())
-            norms, net = [], torch.nn.DataParallel(Net(load("a")))
-            net.register_full_backward_hook(report)
-            print(load.cache_info())
-        """),
-        Untouched("""
-            import torch
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     ctx.calls = 1
                     return gradient * ctx.scale
-            class Net(torch.nn.Module):
+            class Head(torch.nn.Module):
                 def forward(self, x):
                     torch.backends.cudnn.benchmark = True
                     return Scale.apply(eval("self.layer1")(x))
-            norms, net = [], torch.nn.DataParallel(Net())
+            norms, net = [], torch.nn.DataParallel(Net(load("a")))
+            net.register_full_backward_hook(report)
             for p in net.parameters():
                 p.register_hook(lambda gradient: norms.append(gradient.norm()))
+            print(load.cache_info())
         """),
     )
 

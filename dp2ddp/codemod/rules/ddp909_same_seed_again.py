@@ -73,20 +73,16 @@ def _is_seeded_once(program: Program) -> bool:
         return False
     home, first = plain[0]
     block = home.block_of(home.statement(first.node))
-    places = [place for module, call in seeds for place in _places_in(block, module, call.node)]
+    around = [{*module.around(call.node)} for module, call in seeds]
+    places = [place for each in around for place, statement in enumerate(block) if statement in each]
     if len(places) != len(seeds):
         return False
     seeding = block[min(places) : max(places) + 1]
     return not any(_may_train(home, each) for each in seeding) and _runs_once(home, first.node)
 
 
-def _places_in(block: list[ast.stmt], module: Module, node: ast.AST) -> Iterator[int]:
-    around = {*module.around(node)}
-    yield from (place for place, each in enumerate(block) if each in around)
-
-
 def _may_train(module: Module, statement: ast.stmt) -> bool:
-    names = (module.name(each.func) for each in ast.walk(statement) if isinstance(each, ast.Call))
+    names = (call.name for call in module.calls_in(statement))
     return any(name is None or module.program.is_local(name) for name in names)
 
 

@@ -11,7 +11,7 @@ Values that are computed (from an argument, a rank) are left alone.
 https://github.com/pytorch/examples/issues/885, https://github.com/Peterande/D-FINE/issues/289.
 """
 
-from dp2ddp.codemod.looks.visible import settings
+from dp2ddp.codemod.looks.start import settings
 from dp2ddp.review.check_rule import CheckWarning, DDPScript, Found, corrected, literal, wrong
 
 
