@@ -94,7 +94,7 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     moved, made = f"{{model}}{wrap.move if has_cuda else ''}", module.text(wrap.target or model)
     kind = module.text(wrap.call.node.func) if is_plain_class else words["DDP"]
     options = f", device_ids=[{words.index}]" if has_cuda else ""
-    if models.runs_often(wrap):
+    if wrap.runs_often:
         options += ", broadcast_buffers=False"
     if models.may_leave_out(program):
         options += ", find_unused_parameters=True"
@@ -118,10 +118,10 @@ def _said(wrap: ModelWrap) -> Iterator[Finding]:
     """Comments on what a wrap hangs on, and on what is done behind it."""
     module = wrap.module
     if wrap.overrides:
-        yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(sorted(wrap.overrides))))
+        yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(wrap.overrides)))
     if _hangs_on_options(wrap):
         yield remark(module, wrap.call.node, APART)
-    for statement in models.changed_behind(wrap):
+    for statement in wrap.changes:
         yield remark(module, statement, LATE)
 
 

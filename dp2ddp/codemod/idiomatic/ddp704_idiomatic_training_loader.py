@@ -34,7 +34,7 @@ UNSEEN = "call its sampler.set_epoch(epoch) before each pass, or all passes have
 READ_ELSEWHERE = (
     "a rank's batches have 1/W of {} rows: it is read elsewhere, too; divide it there where it means rows"
 )
-SHOWS = {"print", "info", "format", "warning", "debug", "add_argument"}
+SHOWS = ("print", "info", "format", "warning", "debug", "add_argument")
 BY_HAND = "every rank trains on the whole batch here; give each its share, batch[rank::world_size]"
 OWN_LOADER = (
     "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
@@ -82,7 +82,8 @@ class TrainingLoader(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         loaders, loops = loaders_of(module.program), loops_of(module.program)
-        own = [(home, each) for home in module.program.modules for each in _own_loaders(home)]
+        kinds = ((home, each) for home in module.program.modules for each in home.all(ast.ClassDef))
+        own = [(home, each) for home, each in kinds if LOADER in map(home.name, each.bases)]
         for loader in (each for each in loaders if each.module is module and each.trains):
             if loader.is_shared:
                 yield from _shared_out(loader)
@@ -102,15 +103,8 @@ class TrainingLoader(Rule):
 
 def _loop_around(module: Module, node: ast.AST) -> ast.stmt:
     """The innermost loop around a backward pass; without one, its statement."""
-    around = (each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS)))
-    nearest = next(around, None)
+    nearest = module.enclosing(node, *LOOPS, *FUNCTIONS)
     return nearest if isinstance(nearest, LOOPS) else module.statement(node)
-
-
-def _own_loaders(module: Module) -> list[ast.ClassDef]:
-    """Classes that derive from DataLoader hand on what their users give them."""
-    classes = module.all(ast.ClassDef)
-    return [each for each in classes if any(module.name(base) == LOADER for base in each.bases)]
 
 
 def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
@@ -128,11 +122,10 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
     code = "{size}" if isinstance(size, SIMPLE) else "({size})"
     yield Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size})
     sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
-    shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
-    if shuffle is not None:
+    if shuffle := loader.call.keyword("shuffle"):
         yield Replace(shuffle, f"sampler={sampler}", BECAUSE)
         return
-    if given is not None:
+    if given := loader.call.argument(2):
         yield Replace(given, "False", BECAUSE)
     yield SetArgument(call, "sampler", sampler, BECAUSE)
 
@@ -159,16 +152,12 @@ def _said(loader: FoundLoader) -> Iterator[Finding]:
 
 def _is_read_elsewhere(program: Program, size: str) -> bool:
     """Whether a batch size is read where no loader is made, and it is not just shown."""
-    of_loaders = {each.argument("batch_size") for each in loaders_of(program)}
-    uses = ((home, node) for home in program.modules for node in home.by_word.get(size, ()))
-    others = (
-        (home, node) for home, node in uses if isinstance(node.ctx, ast.Load) and node not in of_loaders
-    )
-    return any(not _is_shown(home, node) for home, node in others)
-
-
-def _is_shown(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(each, ast.Call) and last_name(each.func) in SHOWS for each in module.around(node))
+    for module in program.modules:
+        for node in (each for each in module.by_word.get(size, ()) if isinstance(each.ctx, ast.Load)):
+            calls = {last_name(each.func) for each in module.around(node) if isinstance(each, ast.Call)}
+            if calls.isdisjoint((*SHOWS, "DataLoader")):
+                return True
+    return False
 
 
 # --- epochs
