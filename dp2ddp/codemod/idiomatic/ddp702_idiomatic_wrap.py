@@ -49,6 +49,7 @@ class Wrapped(Rule):
     examples = (
         diff("""
               import torch
+              import torch.distributed as dist
               from torch import nn
               from torch.nn.parallel import DistributedDataParallel as DDP
             - net = nn.DataParallel(net, device_ids=[0, 1]).cuda()
@@ -56,10 +57,6 @@ class Wrapped(Rule):
             + net = DDP(net.cuda(), device_ids=[local_rank])
             + if isinstance(net, DDP):
                   print(net.module)
-        """),
-        diff("""
-              import torch
-              import torch.distributed as dist
             - out = torch.nn.parallel.data_parallel(net, x, gpus)
             + out = torch.nn.parallel.data_parallel(net, x, [local_rank])
               out.mean().backward()

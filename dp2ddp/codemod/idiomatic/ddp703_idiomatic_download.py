@@ -43,10 +43,6 @@ class Rank0First(Rule):
               test = CIFAR10("data", train=False, download=True)
             + if rank == 0:
             +     dist.barrier()
-        """),
-        diff("""
-              import torch
-              import torch.distributed as dist
               torch.save(net.state_dict(), "net.pt")
             + dist.barrier()  # rank 0 has written
               net.load_state_dict(torch.load("net.pt"))

@@ -57,19 +57,12 @@ class TrainingLoader(Rule):
               net = torch.nn.DataParallel(net)
             - loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
             + loader = DataLoader(data, batch_size=64 // world_size, sampler=DistributedSampler(data), num_workers=4)
+            + # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
+              balanced = DataLoader(data, batch_size=64, sampler=Balanced(data))
               for epoch in range(10):
             +     loader.sampler.set_epoch(epoch)
-                  for x, y in loader:
-                      loss = criterion(net(x), y)
-                      loss.backward()
-        """),
-        diff("""
-              import torch
-              from torch.utils.data import DataLoader
-            + # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
-              loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
-              for x, y in loader:
-                  criterion(net(x), y).backward()
+                  for (x, y), (z, _) in zip(loader, balanced):
+                      criterion(net(x) + net(z), y).backward()
         """),
         Untouched("""
             import torch

@@ -129,7 +129,6 @@ LOGGER = "import logging\nlogger = logging.getLogger('a')\n"
         "logger.addHandler(logging.FileHandler('a.log'))",
         "fh = logging.FileHandler('a.log')\nlogger.addHandler(fh)",
         "logging.basicConfig(handlers=[logging.FileHandler('a.log')])",
-        
     ],
 )
 def test_a_handler_writes_its_file_on_rank_0_alone(lines: str) -> None:
