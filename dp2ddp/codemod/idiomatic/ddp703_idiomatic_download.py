@@ -18,10 +18,10 @@ from itertools import takewhile
 
 from dp2ddp.codemod.edits import Finding, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import is_download, leading_to_writing, reads
-from dp2ddp.codemod.idiomatic.looking import inside, runs_of, words_in
+from dp2ddp.codemod.idiomatic.looking import calls_of_its_function, inside, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, last_name
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, all_from, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rule, Untouched, diff
 
@@ -61,11 +61,10 @@ class Rank0First(Rule):
             after = f"if {words.is_rank0}:\n    {words['dist']}.barrier()"
             yield InsertBefore(run[0], before, why, apart=False)
             yield InsertAfter(run[-1], after, why)
-        readers = (call.node for call in module.calls if reads(call) and not _is_first(module, call.node))
-        stands_under = module.program.stands_under
-        late = [each for each in readers if stands_under(module, each, _has_written, any)]
+        readers = (call for call in module.calls if reads(call) and not _is_first(module, call.node))
+        late = (_question_or_read(module, each.node) for each in readers if _may_follow(module, each))
         waits = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
-        for statement in dict.fromkeys(_question_or_read(module, each) for each in late):
+        for statement in dict.fromkeys(late):
             yield InsertBefore(statement, waits, HAS_WRITTEN, apart=False)
 
 
@@ -127,17 +126,23 @@ def _is_handed_on(module: Module, call: Call) -> bool:
     return isinstance(function, ast.Lambda) or bool(given and isinstance(given.value, ast.Name) and function)
 
 
-def _has_written(module: Module, parent: ast.AST, inner: ast.AST) -> bool:
-    """Whether rank 0 may have written above a part of some code, or in a loop around it."""
-    block = module.block_of(inner) if isinstance(inner, ast.stmt) else []
-    above = takewhile(lambda each: each is not inner, block)
-    parts = (
-        [parent]
-        if isinstance(parent, LOOPS)
-        else [each for each in above if not isinstance(each, DEFINITIONS)]
-    )
-    calls = (call.node for part in parts for call in inside(module, part))
-    return any(call in leading_to_writing(module.program) and not _is_first(module, call) for call in calls)
+def _may_follow(module: Module, call: Call) -> bool:
+    """Whether rank 0 may have written before: above a call, in a loop around it, or before its function is called."""
+    return any(_has_written(*each) for each in all_from([(module, call)], calls_of_its_function))
+
+
+@lru_cache(maxsize=10000)
+def _has_written(module: Module, call: Call) -> bool:
+    statement = module.statement(call.node)
+    around = takewhile(lambda each: not isinstance(each, DEFINITIONS), (statement, *module.around(statement)))
+    for each in (each for each in around if isinstance(each, ast.stmt)):
+        above = [other for other in module.block_of(each) if other.lineno < each.lineno]
+        parts = [each] if isinstance(each, LOOPS) else above
+        run = (part for part in parts if not isinstance(part, DEFINITIONS))
+        calls = {call.node for part in run for call in inside(module, part)}
+        if any(not _is_first(module, node) for node in calls & leading_to_writing(module.program)):
+            return True
+    return False
 
 
 def _is_first(module: Module, node: ast.AST) -> bool:

@@ -46,10 +46,11 @@ def runs_of(module: Module, statements: Container[ast.stmt]) -> Iterator[list[as
 
 def leading_to(calls: Iterable[Place]) -> frozenset[ast.AST]:
     """Some calls, and those of the functions that they stand in, and so on."""
-    return frozenset(call.node for _, call in all_from(calls, _calls_of_its_function))
+    return frozenset(call.node for _, call in all_from(calls, calls_of_its_function))
 
 
-def _calls_of_its_function(place: Place) -> Iterator[Place]:
+def calls_of_its_function(place: Place) -> Iterator[Place]:
+    """The calls of the function that a call stands in."""
     module, call = place
     function, program = module.enclosing(call.node, *NAMED_FUNCTIONS), module.program
     match function:
