@@ -18,7 +18,7 @@ from itertools import takewhile
 
 from dp2ddp.codemod.edits import Finding, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.effects import is_download, leading_to_writing, reads
-from dp2ddp.codemod.idiomatic.looking import calls_of_its_function, inside, runs_of, words_in
+from dp2ddp.codemod.idiomatic.looking import inside, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, all_from, last_name
@@ -128,7 +128,15 @@ def _is_handed_on(module: Module, call: Call) -> bool:
 
 def _may_follow(module: Module, call: Call) -> bool:
     """Whether rank 0 may have written before: above a call, in a loop around it, or before its function is called."""
-    return any(_has_written(*each) for each in all_from([(module, call)], calls_of_its_function))
+    return any(_has_written(*each) for each in all_from([(module, call)], _callers))
+
+
+def _callers(place: tuple[Module, Call]) -> Iterator[tuple[Module, Call]]:
+    module, call = place
+    function = module.enclosing(call.node, ast.FunctionDef)
+    if function is not None:
+        owner = module.parents[function] if function.name == "__init__" else function
+        yield from module.program.calls_of(module, owner)
 
 
 @lru_cache(maxsize=10000)

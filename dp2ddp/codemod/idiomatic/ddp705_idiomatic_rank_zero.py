@@ -60,7 +60,7 @@ class RankZeroWrites(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         yield from (each for each in findings(module) if isinstance(each, Replace) and not each.helpers)
         first, acts = first_on_rank0(module), effects(module)
-        guarded: dict[ast.stmt, None] = {}
+        guarded: set[ast.AST] = set()
         for call in module.calls:
             helper = None if call.node in first else acts.get(call.node)
             if does(call.name) is Does.SAVE and _saves_wrapper(module, call):
@@ -70,10 +70,11 @@ class RankZeroWrites(Rule):
             elif is_folder(call):
                 yield from _shared_folder(call)
             elif _is_all(module, call, helper):
-                guarded[module.statement(call.node)] = None
+                guarded.add(module.statement(call.node))
             else:
                 yield _elsewhere(module, call, helper)
-        for run in runs_of(module, guarded):
+        outermost = {each for each in guarded if not any(around in guarded for around in module.around(each))}
+        for run in runs_of(module, outermost):
             yield from _guard(module, run)
 
 

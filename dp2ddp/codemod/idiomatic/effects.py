@@ -22,8 +22,9 @@ WRITES = ("run_on_rank0", "write_on_rank0", "save_on_rank0", "ask_rank0", "hold_
 MAKES = ("make_on_rank0", "make_handler_on_rank0")
 READERS = (
     *("os.listdir", "os.walk", "os.scandir", "glob.glob", "numpy.load", "torch.load", "pandas.read_csv"),
-    *("subprocess.check_output", "subprocess.getoutput"),
+    *("subprocess.check_output", "subprocess.getoutput", "os.popen"),
 )
+IN_MEMORY = ("io.BytesIO", "io.StringIO")
 READING_METHODS = ("read_text", "read_bytes", "iterdir")
 
 
@@ -42,16 +43,26 @@ def effects(module: Module) -> dict[ast.AST, str]:
         call = parent if isinstance(parent, ast.Call) and parent.func is node else node
         helper = next(iter(getattr(finding, "helpers", ())), "")
         is_known = helper in (*DOWNLOADS, *OPENS, *WRITES, *MAKES) or isinstance(finding, Hazard)
-        if isinstance(call, ast.Call) and is_known and not reads(Call(call, module.name(call.func))):
+        if isinstance(call, ast.Call) and is_known and not _stays_inside(module, call):
             found[call] = helper
     return found
 
 
+def _stays_inside(module: Module, node: ast.Call) -> bool:
+    """Whether a call only reads, or writes into memory: `image.save(buffer)`."""
+    origins = (origin for given in node.args for _, origin in module.program.flow.origins(module, given))
+    made = (module.name(each.func) for each in origins if isinstance(each, ast.Call))
+    return reads(Call(node, module.name(node.func))) or not {*made}.isdisjoint(IN_MEMORY)
+
+
 def mode_of(call: Call) -> str:
     """The mode in which a call opens a file to write, where the text tells it."""
-    given = (*call.node.args, *(each.value for each in call.node.keywords))
-    texts = (str(each.value) for each in given if isinstance(each, ast.Constant))
-    return next(filter(WRITING_MODE.fullmatch, texts), "")
+    for given in (*call.node.args, *(each.value for each in call.node.keywords)):
+        parts = (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,)
+        modes = [str(getattr(each, "value", "")) for each in parts]
+        if all(map(WRITING_MODE.fullmatch, modes)):
+            return "".join(modes)
+    return ""
 
 
 def reads(call: Call) -> bool:
@@ -79,5 +90,6 @@ def leading_to_writing(program: Program) -> frozenset[ast.AST]:
 
 
 def _writes(module: Module, call: Call) -> bool:
-    helper = effects(module).get(call.node)
-    return helper in (*OPENS, *WRITES) and not is_folder(call) or is_download(module, call)
+    makes_folder = is_folder(call) or call.name == "os.mkdir"
+    acts = effects(module).get(call.node) in (*OPENS, *WRITES)
+    return acts and not makes_folder or is_download(module, call)

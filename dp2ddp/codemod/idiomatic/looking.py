@@ -8,7 +8,7 @@ from itertools import groupby
 
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, all_from, last_name
+from dp2ddp.codemod.model.nodes import all_from, last_name
 from dp2ddp.codemod.model.program import Program
 
 Place = tuple[Module, Call]
@@ -31,7 +31,7 @@ def inside(module: Module, node: ast.AST) -> tuple[Call, ...]:
     return tuple(call for call in module.calls if call.node in nodes)
 
 
-def runs_of(module: Module, statements: Container[ast.stmt]) -> Iterator[list[ast.stmt]]:
+def runs_of(module: Module, statements: Container[ast.AST]) -> Iterator[list[ast.stmt]]:
     """Some statements of a file: those that follow each other in a block together."""
     for node in ast.walk(module.tree):
         for name in ("body", "orelse", "finalbody"):
@@ -45,22 +45,23 @@ def runs_of(module: Module, statements: Container[ast.stmt]) -> Iterator[list[as
 
 
 def leading_to(calls: Iterable[Place]) -> frozenset[ast.AST]:
-    """Some calls, and those of the functions that they stand in, and so on."""
-    return frozenset(call.node for _, call in all_from(calls, calls_of_its_function))
+    """Some calls, and those of the functions that they stand in, and so on; not those that make an object."""
+    return frozenset(call.node for _, call in all_from(calls, _calls_of_its_function))
 
 
-def calls_of_its_function(place: Place) -> Iterator[Place]:
-    """The calls of the function that a call stands in."""
+def _calls_of_its_function(place: Place) -> Iterator[Place]:
+    """The calls of the function that a call stands in; of a method, whichever class has it."""
     module, call = place
-    function, program = module.enclosing(call.node, *NAMED_FUNCTIONS), module.program
-    match function:
-        case ast.FunctionDef(name="__call__"):  # of any object: nobody says whose
-            objects = (each for each in program.calls if each[1].name is None)
-            yield from (each for each in objects if last_name(each[1].node.func) not in program.methods)
-        case ast.FunctionDef(name="__init__"):
-            yield from program.calls_of(module, module.parents[function])
-        case ast.stmt():
-            yield from program.calls_of(module, function)
+    function, program = module.enclosing(call.node, ast.FunctionDef), module.program
+    if function is None or function.name == "__init__":
+        return
+    if function.name == "__call__":  # of any object: nobody says whose
+        objects = (each for each in program.calls if each[1].name is None)
+        yield from (each for each in objects if last_name(each[1].node.func) not in program.methods)
+    is_method = isinstance(module.parents[function], ast.ClassDef)
+    alike = program.methods_named[function.name] if is_method else [(module, function)]
+    for home, each in alike:
+        yield from program.calls_of(home, each)
 
 
 @lru_cache(maxsize=8)

@@ -268,3 +268,42 @@ def test_what_fetches_data_is_waited_for() -> None:
     start = lines.index("if not os.path.exists('data'):")
     assert lines[start - 2 : start] == ["if rank != 0:", "    dist.barrier()  # rank 0 writes first"]
     assert lines[start + 3 : start + 5] == ["if rank == 0:", "    dist.barrier()"]
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("json.dump([1], open('a.json', 'w'))", "if rank == 0:\n    json.dump([1], open('a.json', 'w'))"),
+        ("Image.open('a.png').save('b.png')", "if rank == 0:\n    Image.open('a.png').save('b.png')"),
+        ("f = open('a', 'a' if more else 'w')", "f = open('a' if rank == 0 else os.devnull, 'a' if more else 'w')"),
+        ("f = open('rows.txt', mode)", "# dp2ddp: every rank does this: let rank 0 alone, and broadcast what comes of it; "
+         "or each in a place of its own\nf = open('rows.txt', mode)"),
+        ("v = cv2.VideoWriter('a.avi', 1)", "or each in a place of its own\nv = cv2.VideoWriter('a.avi', 1)"),
+        ("buffer = io.BytesIO()\ntorch.save([1], buffer)", "buffer = io.BytesIO()\ntorch.save([1], buffer)\n"),
+        ("rows = h5py.File('a.h5', 'r+')\nx = rows['x'][:]", "rows = h5py.File('a.h5', \"r\")\n"),
+        ("handles = []\nhandles.append(open('a', 'w'))", "handles.append(open('a' if rank == 0 else os.devnull, 'w'))"),
+        ("with open('a', 'w') as f:\n    frame.to_csv(f)", "if rank == 0:\n    with open('a', 'w') as f:\n        frame"),
+    ],
+)  # fmt: skip
+def test_what_the_exact_style_does_once_is_rank_0s(line: str, after: str) -> None:
+    imports = "import io\nimport json\nimport os\nimport cv2\nimport h5py\nfrom PIL import Image\n"
+
+    assert after in idiomatic(imports + script(before=line)).after
+
+
+def test_a_method_that_a_class_has_otherwise_trains_too() -> None:
+    text = """
+import torch
+from torch.utils.data import DataLoader
+class Engine:
+    def run(self, loader):
+        for x in loader:
+            self.step(x)
+    def step(self, x): raise NotImplementedError
+class Mine(Engine):
+    def step(self, x):
+        net(x).mean().backward()
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())
+Mine().run(DataLoader(data, batch_size=8))
+"""
+    assert "sampler=DistributedSampler(data, shuffle=False)" in idiomatic(text).after
