@@ -85,7 +85,7 @@ class TrainingLoader(Rule):
                 yield remark(module, loader.call.node, f"each rank gets whole batches: {loader.refusal}")
         for loop, through in loops.items():
             reshuffled = [each for each in through if each.is_shared and each.shuffles]
-            if loop.module is module and loop.trains and loop.has_name and reshuffled:
+            if loop.module is module and loop.can_tell and reshuffled:
                 yield _set_epoch(loop, is_alone=reshuffled == through)
         yield from (remark(module, each, OWN_LOADER) for home, each in own if home is module)
         if not own and not any(each.trains for each in loaders):
@@ -137,7 +137,7 @@ def _said(loader: FoundLoader) -> Iterator[Finding]:
     """Comments on what is not seen to be told its epoch, and on a batch size that is read elsewhere, too."""
     module, size = loader.module, loader.argument("batch_size") or loader.call.node
     loops = loops_of(module.program).items()
-    if loader.shuffles and not any(loop.trains and loop.has_name and loader in each for loop, each in loops):
+    if loader.shuffles and not any(loop.can_tell and loader in each for loop, each in loops):
         yield remark(module, loader.call.node, UNSEEN)
     if isinstance(size, (ast.Name, ast.Attribute)) and _is_read_elsewhere(module.program, last_name(size)):
         yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))

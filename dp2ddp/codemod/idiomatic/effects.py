@@ -37,22 +37,23 @@ def findings(module: Module) -> tuple[Finding, ...]:
 @lru_cache(maxsize=1000)
 def effects(module: Module) -> dict[ast.AST, str]:
     """The calls that act outside, each with the helper that the exact style calls there; "" where a person decides."""
-    found: dict[ast.AST, str] = {}
+    acting: dict[ast.AST, str] = {}
     for finding in findings(module):
         node, parent = finding.node, module.parents.get(finding.node)
         call = parent if isinstance(parent, ast.Call) and parent.func is node else node
         helper = next(iter(getattr(finding, "helpers", ())), "")
         is_known = helper in (*DOWNLOADS, *OPENS, *WRITES, *MAKES) or isinstance(finding, Hazard)
         if isinstance(call, ast.Call) and is_known and not _stays_inside(module, call):
-            found[call] = helper
-    return found
+            acting[call] = helper
+    return acting
 
 
 def _stays_inside(module: Module, node: ast.Call) -> bool:
     """Whether a call only reads, or writes into memory: `image.save(buffer)`."""
-    origins = (origin for given in node.args for _, origin in module.program.flow.origins(module, given))
-    made = (module.name(each.func) for each in origins if isinstance(each, ast.Call))
-    return reads(Call(node, module.name(node.func))) or not {*made}.isdisjoint(IN_MEMORY)
+    calls = (each for each in (node, *ast.walk(node.func)) if isinstance(each, ast.Call))
+    origins = (each for given in node.args for each in module.program.flow.origins(module, given))
+    made = {home.name(each.func) for home, each in origins if isinstance(each, ast.Call)}
+    return any(reads(Call(each, module.name(each.func))) for each in calls) or not made.isdisjoint(IN_MEMORY)
 
 
 def mode_of(call: Call) -> str:

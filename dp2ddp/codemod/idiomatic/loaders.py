@@ -33,9 +33,9 @@ class Loop:
     shown: ast.expr
 
     @property
-    def has_name(self) -> bool:
-        """Whether it is no `for x in DataLoader(...)`, whose sampler nobody can tell anything."""
-        return not isinstance(self.shown, ast.Call)
+    def can_tell(self) -> bool:
+        """Whether it trains, and can tell a sampler the epoch: nobody tells that of `for x in DataLoader(...)`."""
+        return self.trains and not isinstance(self.shown, ast.Call)
 
     @cached_property
     def trains(self) -> bool:

@@ -38,7 +38,7 @@ class ModelWrap(Made):
 
     @property
     def _methods(self) -> dict[str, ast.FunctionDef]:
-        """Of its class, if that is the program's own."""
+        """What its class defines, if that is the program's own."""
         _, class_ = self.module.program.definition(self.call.name) or (None, None)
         return {each.name: each for each in functions_of(class_)} if isinstance(class_, ast.ClassDef) else {}
 
