@@ -50,7 +50,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         world=largest_count(wraps),
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program) if wraps else (OF_LIBRARY,),
-        kept=find_kept(program),
+        kept=tuple(find_kept(program)),
         unread=program.project.unread,
     )
 

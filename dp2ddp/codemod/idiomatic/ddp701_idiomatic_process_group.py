@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, InsertBefore
 from dp2ddp.codemod.idiomatic.loaders import loaders_of
-from dp2ddp.codemod.idiomatic.models import is_seeded, trains_beside, unseeded
+from dp2ddp.codemod.idiomatic.models import seeded, trains_beside, unseeded
 from dp2ddp.codemod.idiomatic.new_names import names_cuda, words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import OwnMode
@@ -117,7 +117,7 @@ def _lines(module: Module) -> Iterator[str]:
     names = [name for name in ("rank", *(("world_size",) if shared else ())) if words.binds(name)]
     if names:
         yield f"{', '.join(names)} = " + ", ".join(f"{words['dist']}.get_{name}()" for name in names)
-    if trains_beside(program) and not is_seeded(program, "torch"):
+    if trains_beside(program) and "torch" not in seeded(program):
         yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
     elif libraries := unseeded(program):
         yield f"# dp2ddp: each rank draws otherwise (splits, orders): set a seed of {', '.join(libraries)}"

@@ -49,6 +49,7 @@ class Wrapped(Rule):
     examples = (
         diff("""
               import torch
+              import torch.distributed as dist
               from torch import nn
               from torch.nn.parallel import DistributedDataParallel as DDP
             - net = nn.DataParallel(net, device_ids=[0, 1]).cuda()
@@ -56,10 +57,6 @@ class Wrapped(Rule):
             + net = DDP(net.cuda(), device_ids=[local_rank])
             + if isinstance(net, DDP):
                   print(net.module)
-        """),
-        diff("""
-              import torch
-              import torch.distributed as dist
             - out = torch.nn.parallel.data_parallel(net, x, gpus)
             + out = torch.nn.parallel.data_parallel(net, x, [local_rank])
               out.mean().backward()
@@ -94,7 +91,7 @@ def _wrapped(wrap: ModelWrap, model: ast.expr) -> Iterator[Finding]:
     moved, made = f"{{model}}{wrap.move if has_cuda else ''}", module.text(wrap.target or model)
     kind = module.text(wrap.call.node.func) if is_plain_class else words["DDP"]
     options = f", device_ids=[{words.index}]" if has_cuda else ""
-    if models.runs_often(wrap):
+    if wrap.runs_often:
         options += ", broadcast_buffers=False"
     if models.may_leave_out(program):
         options += ", find_unused_parameters=True"
@@ -118,10 +115,10 @@ def _said(wrap: ModelWrap) -> Iterator[Finding]:
     """Comments on what a wrap hangs on, and on what is done behind it."""
     module = wrap.module
     if wrap.overrides:
-        yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(sorted(wrap.overrides))))
+        yield remark(module, wrap.call.node, OVERRIDES.format(", ".join(wrap.overrides)))
     if _hangs_on_options(wrap):
         yield remark(module, wrap.call.node, APART)
-    for statement in models.changed_behind(wrap):
+    for statement in wrap.changes:
         yield remark(module, statement, LATE)
 
 

@@ -17,11 +17,11 @@ from functools import lru_cache
 from itertools import takewhile
 
 from dp2ddp.codemod.edits import Finding, InsertAfter, InsertBefore
-from dp2ddp.codemod.idiomatic.effects import is_download, is_folder, may_write, reads
+from dp2ddp.codemod.idiomatic.effects import is_download, leading_to_writing, reads
 from dp2ddp.codemod.idiomatic.looking import inside, runs_of, words_in
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, all_from, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rule, Untouched, diff
 
@@ -43,10 +43,6 @@ class Rank0First(Rule):
               test = CIFAR10("data", train=False, download=True)
             + if rank == 0:
             +     dist.barrier()
-        """),
-        diff("""
-              import torch
-              import torch.distributed as dist
               torch.save(net.state_dict(), "net.pt")
             + dist.barrier()  # rank 0 has written
               net.load_state_dict(torch.load("net.pt"))
@@ -65,15 +61,14 @@ class Rank0First(Rule):
             after = f"if {words.is_rank0}:\n    {words['dist']}.barrier()"
             yield InsertBefore(run[0], before, why, apart=False)
             yield InsertAfter(run[-1], after, why)
-        first = first_on_rank0(module)
-        readers = (call.node for call in module.calls if reads(call) and call.node not in first)
-        late = (_question_or_read(module, node) for node in readers if _may_follow(module, node))
+        readers = (call for call in module.calls if reads(call) and not _is_first(module, call.node))
+        late = (_question_or_read(module, each.node) for each in readers if _may_follow(module, each))
         waits = f"{words['dist']}.barrier()  # {HAS_WRITTEN}"
         for statement in dict.fromkeys(late):
             yield InsertBefore(statement, waits, HAS_WRITTEN, apart=False)
 
 
-@lru_cache(maxsize=100)
+@lru_cache(maxsize=1000)
 def first_on_rank0(module: Module) -> frozenset[ast.AST]:
     """All in the statements that rank 0 runs before the others, and in functions that take `download`."""
     functions = (each for each in module.all(ast.FunctionDef) if _takes_download(each))
@@ -92,32 +87,37 @@ def _called_first(program: Program) -> frozenset[str]:
     return frozenset(last_name(call.node.func) for home, each in runs for call in inside(home, each))
 
 
-@lru_cache(maxsize=100)
+@lru_cache(maxsize=1000)
 def _done_first(module: Module) -> dict[ast.stmt, str]:
     """The statements that rank 0 runs before the others, and what it does there; not what stands in another one."""
     candidates, called = _candidates(module), _called_first(module.program)
-    within = {
-        each
-        for each in candidates
-        for outer in module.around(each)
-        if outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
-    }
-    return {each: why for each, why in candidates.items() if each not in within}
+
+    def waits(outer: ast.AST) -> bool:
+        return outer in candidates or getattr(outer, "name", "") in called or _takes_download(outer)
+
+    return {each: why for each, why in candidates.items() if not any(map(waits, module.around(each)))}
 
 
 def _candidates(module: Module) -> dict[ast.stmt, str]:
     """The statements that download, or make what is not there."""
-    downloads = (call.node for call in module.calls if is_download(call) and not _is_handed_on(module, call))
-    done = {module.statement(node): "downloads" for node in downloads}
-    for test in module.all(ast.If):
-        denies = any(isinstance(each, ast.Not) for each in ast.walk(test.test))
-        calls = [call for each in test.body for call in inside(module, each)]
-        makes = (
-            may_write(module, call) for call in calls if not (is_folder(call) or call.name == "os.mkdir")
-        )
-        if denies and words_in(test.test) & ASKS_FILES and any(makes):
-            done.setdefault(test, "writes")
+    downloads = (
+        call for call in module.calls if is_download(module, call) and not _is_handed_on(module, call)
+    )
+    done = {module.statement(call.node): "downloads" for call in downloads}
+    for choice in module.all(ast.If):
+        denies = any(isinstance(each, ast.Not) for each in ast.walk(choice.test))
+        made = (call.node for each in choice.body for call in inside(module, each))
+        if (
+            denies
+            and _asks_files(choice)
+            and any(each in leading_to_writing(module.program) for each in made)
+        ):
+            done.setdefault(choice, "writes")
     return done
+
+
+def _asks_files(choice: ast.AST) -> bool:
+    return isinstance(choice, ast.If) and bool(words_in(choice.test) & ASKS_FILES)
 
 
 def _is_handed_on(module: Module, call: Call) -> bool:
@@ -126,26 +126,41 @@ def _is_handed_on(module: Module, call: Call) -> bool:
     return isinstance(function, ast.Lambda) or bool(given and isinstance(given.value, ast.Name) and function)
 
 
-def _may_follow(module: Module, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
-    """Whether rank 0 may have written before: above a place, in a loop around it, or before its function is called."""
-    function = module.function_around(node)
-    if getattr(function, "name", "") in _called_first(module.program):
-        return False
-    loops, first = {each for each in module.around(node) if isinstance(each, LOOPS)}, first_on_rank0(module)
-    for call in (each for each in module.calls if module.function_around(each.node) is function):
-        comes_before = call.node.lineno < node.lineno or loops & set(module.around(call.node))
-        if comes_before and call.node not in first and may_write(module, call):
+def _may_follow(module: Module, call: Call) -> bool:
+    """Whether rank 0 may have written before: above a call, in a loop around it, or before its function is called."""
+    return any(_has_written(*each) for each in all_from([(module, call)], _callers))
+
+
+def _callers(place: tuple[Module, Call]) -> Iterator[tuple[Module, Call]]:
+    module, call = place
+    function = module.enclosing(call.node, ast.FunctionDef)
+    if function is not None:
+        owner = module.parents[function] if function.name == "__init__" else function
+        yield from module.program.calls_of(module, owner)
+
+
+@lru_cache(maxsize=10000)
+def _has_written(module: Module, call: Call) -> bool:
+    statement = module.statement(call.node)
+    around = takewhile(lambda each: not isinstance(each, DEFINITIONS), (statement, *module.around(statement)))
+    for each in (each for each in around if isinstance(each, ast.stmt)):
+        above = [other for other in module.block_of(each) if other.lineno < each.lineno]
+        parts = [each] if isinstance(each, LOOPS) else above
+        run = (part for part in parts if not isinstance(part, DEFINITIONS))
+        calls = {call.node for part in run for call in inside(module, part)}
+        if any(not _is_first(module, node) for node in calls & leading_to_writing(module.program)):
             return True
-    if function is None or function in seen:
-        return False
-    owner = module.parents[function] if getattr(function, "name", "") == "__init__" else function
-    callers = module.program.calls_of(module, owner)
-    return any(_may_follow(home, call.node, seen | {function}) for home, call in callers)
+    return False
+
+
+def _is_first(module: Module, node: ast.AST) -> bool:
+    """Whether rank 0 comes to a place before the others, who wait meanwhile: there is no place for a barrier."""
+    called = getattr(module.function_around(node), "name", "") in _called_first(module.program)
+    return called or node in first_on_rank0(module)
 
 
 def _question_or_read(module: Module, node: ast.AST) -> ast.stmt:
     """The statement that reads, or the `if os.path.exists(path):` around it: all ranks must come to the barrier."""
     statement = module.statement(node)
     within = takewhile(lambda each: not isinstance(each, FUNCTIONS), module.around(statement))
-    asking = [each for each in within if isinstance(each, ast.If) and words_in(each.test) & ASKS_FILES]
-    return asking[-1] if asking else statement
+    return [statement, *filter(_asks_files, within)][-1]  # type: ignore[return-value]  # an `if` is one

@@ -34,7 +34,7 @@ UNSEEN = "call its sampler.set_epoch(epoch) before each pass, or all passes have
 READ_ELSEWHERE = (
     "a rank's batches have 1/W of {} rows: it is read elsewhere, too; divide it there where it means rows"
 )
-SHOWS = {"print", "info", "format", "warning", "debug", "add_argument"}
+SHOWS = ("print", "info", "format", "warning", "debug", "add_argument")
 BY_HAND = "every rank trains on the whole batch here; give each its share, batch[rank::world_size]"
 OWN_LOADER = (
     "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
@@ -57,19 +57,12 @@ class TrainingLoader(Rule):
               net = torch.nn.DataParallel(net)
             - loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
             + loader = DataLoader(data, batch_size=64 // world_size, sampler=DistributedSampler(data), num_workers=4)
+            + # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
+              balanced = DataLoader(data, batch_size=64, sampler=Balanced(data))
               for epoch in range(10):
             +     loader.sampler.set_epoch(epoch)
-                  for x, y in loader:
-                      loss = criterion(net(x), y)
-                      loss.backward()
-        """),
-        diff("""
-              import torch
-              from torch.utils.data import DataLoader
-            + # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
-              loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
-              for x, y in loader:
-                  criterion(net(x), y).backward()
+                  for (x, y), (z, _) in zip(loader, balanced):
+                      criterion(net(x) + net(z), y).backward()
         """),
         Untouched("""
             import torch
@@ -82,7 +75,8 @@ class TrainingLoader(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         loaders, loops = loaders_of(module.program), loops_of(module.program)
-        own = [(home, each) for home in module.program.modules for each in _own_loaders(home)]
+        kinds = ((home, each) for home in module.program.modules for each in home.all(ast.ClassDef))
+        own = [(home, each) for home, each in kinds if LOADER in map(home.name, each.bases)]
         for loader in (each for each in loaders if each.module is module and each.trains):
             if loader.is_shared:
                 yield from _shared_out(loader)
@@ -91,7 +85,7 @@ class TrainingLoader(Rule):
                 yield remark(module, loader.call.node, f"each rank gets whole batches: {loader.refusal}")
         for loop, through in loops.items():
             reshuffled = [each for each in through if each.is_shared and each.shuffles]
-            if loop.module is module and loop.trains and loop.has_name and reshuffled:
+            if loop.module is module and loop.can_tell and reshuffled:
                 yield _set_epoch(loop, is_alone=reshuffled == through)
         yield from (remark(module, each, OWN_LOADER) for home, each in own if home is module)
         if not own and not any(each.trains for each in loaders):
@@ -102,15 +96,8 @@ class TrainingLoader(Rule):
 
 def _loop_around(module: Module, node: ast.AST) -> ast.stmt:
     """The innermost loop around a backward pass; without one, its statement."""
-    around = (each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS)))
-    nearest = next(around, None)
+    nearest = module.enclosing(node, *LOOPS, *FUNCTIONS)
     return nearest if isinstance(nearest, LOOPS) else module.statement(node)
-
-
-def _own_loaders(module: Module) -> list[ast.ClassDef]:
-    """Classes that derive from DataLoader hand on what their users give them."""
-    classes = module.all(ast.ClassDef)
-    return [each for each in classes if any(module.name(base) == LOADER for base in each.bases)]
 
 
 def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
@@ -128,11 +115,10 @@ def _shared_out(loader: FoundLoader) -> Iterator[Finding]:
     code = "{size}" if isinstance(size, SIMPLE) else "({size})"
     yield Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size})
     sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
-    shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
-    if shuffle is not None:
+    if shuffle := loader.call.keyword("shuffle"):
         yield Replace(shuffle, f"sampler={sampler}", BECAUSE)
         return
-    if given is not None:
+    if given := loader.call.argument(2):
         yield Replace(given, "False", BECAUSE)
     yield SetArgument(call, "sampler", sampler, BECAUSE)
 
@@ -151,7 +137,7 @@ def _said(loader: FoundLoader) -> Iterator[Finding]:
     """Comments on what is not seen to be told its epoch, and on a batch size that is read elsewhere, too."""
     module, size = loader.module, loader.argument("batch_size") or loader.call.node
     loops = loops_of(module.program).items()
-    if loader.shuffles and not any(loop.trains and loop.has_name and loader in each for loop, each in loops):
+    if loader.shuffles and not any(loop.can_tell and loader in each for loop, each in loops):
         yield remark(module, loader.call.node, UNSEEN)
     if isinstance(size, (ast.Name, ast.Attribute)) and _is_read_elsewhere(module.program, last_name(size)):
         yield remark(module, loader.call.node, READ_ELSEWHERE.format(module.text(size)))
@@ -159,16 +145,12 @@ def _said(loader: FoundLoader) -> Iterator[Finding]:
 
 def _is_read_elsewhere(program: Program, size: str) -> bool:
     """Whether a batch size is read where no loader is made, and it is not just shown."""
-    of_loaders = {each.argument("batch_size") for each in loaders_of(program)}
-    uses = ((home, node) for home in program.modules for node in home.by_word.get(size, ()))
-    others = (
-        (home, node) for home, node in uses if isinstance(node.ctx, ast.Load) and node not in of_loaders
-    )
-    return any(not _is_shown(home, node) for home, node in others)
-
-
-def _is_shown(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(each, ast.Call) and last_name(each.func) in SHOWS for each in module.around(node))
+    for module in program.modules:
+        for node in (each for each in module.by_word.get(size, ()) if isinstance(each.ctx, ast.Load)):
+            calls = {last_name(each.func) for each in module.around(node) if isinstance(each, ast.Call)}
+            if calls.isdisjoint((*SHOWS, "DataLoader")):
+                return True
+    return False
 
 
 # --- epochs

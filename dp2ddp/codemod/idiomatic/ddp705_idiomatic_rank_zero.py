@@ -7,7 +7,7 @@ ranks; trackers write to a temporary folder there, and Weights & Biases is off.
 Ranks that write one file at once tear it.
 
 What a writing call returns would be missing on other ranks: there all ranks call it, and a comment says so; so of files
-that are read as well, and of stores.
+that are read as well, of modes that the text does not tell, and of stores.
 
 docs/idiomatic.md.
 """
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Guard, Replace, SetArgument
 from dp2ddp.codemod.idiomatic.ddp703_idiomatic_download import first_on_rank0
-from dp2ddp.codemod.idiomatic.effects import is_folder, opening_mode, writes
+from dp2ddp.codemod.idiomatic.effects import DOWNLOADS, OPENS, WRITES, effects, findings, is_folder, mode_of
 from dp2ddp.codemod.idiomatic.looking import inside, runs_of
 from dp2ddp.codemod.idiomatic.models import wrapped_names
 from dp2ddp.codemod.idiomatic.new_names import remark, words_of
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
-from dp2ddp.codemod.looks.uses import is_harmless, row_of
+from dp2ddp.codemod.looks.uses import is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.rule import Rule, Untouched, diff
@@ -35,6 +35,7 @@ WRAPPER = "the wrapper itself, which is DDP's, and needs a process group to be l
 MAY_EXIST = "every rank may make the folder"
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp)  # what `and` would tear
 RUNS = ("init", "start_run", "Run", "Experiment")
+LOGS = ("SummaryWriter", "FileWriter")  # of tensorboard: they write into a folder
 
 
 class RankZeroWrites(Rule):
@@ -57,27 +58,23 @@ class RankZeroWrites(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        done = first_on_rank0(module)
-        guarded: dict[ast.stmt, None] = {}
+        yield from (each for each in findings(module) if isinstance(each, Replace) and not each.helpers)
+        first, acts = first_on_rank0(module), effects(module)
+        guarded: set[ast.AST] = set()
         for call in module.calls:
-            statement, mode = module.statement(call.node), set(opening_mode(module, call))
+            helper = None if call.node in first else acts.get(call.node)
             if does(call.name) is Does.SAVE and _saves_wrapper(module, call):
                 yield remark(module, call.node, WRAPPER)
-            if call.node in done:
-                continue
-            if is_folder(call):
+            if helper is None or helper in DOWNLOADS:
+                yield from _reported(module, call)
+            elif is_folder(call):
                 yield from _shared_folder(call)
-            elif writes(module, call) and isinstance(statement, ast.Expr):
-                guarded[statement] = None
-            elif writes(module, call) or "+" in mode:
-                yield remark(module, statement, EACH_RANK)
-            elif mode & set("wax") and _only_writes(module, statement):
-                guarded[statement] = None
-            elif mode & set("wax"):
-                yield _to_nowhere(module, call, call.argument(0, "file"))
+            elif _is_all(module, call, helper):
+                guarded.add(module.statement(call.node))
             else:
-                yield from _tracked(module, call)
-        for run in runs_of(module, guarded):
+                yield _elsewhere(module, call, helper)
+        outermost = {each for each in guarded if not any(around in guarded for around in module.around(each))}
+        for run in runs_of(module, outermost):
             yield from _guard(module, run)
 
 
@@ -89,20 +86,46 @@ def _shared_folder(call: Call) -> Iterator[Finding]:
         yield Replace(given.value, "True", MAY_EXIST)
 
 
-def _only_writes(module: Module, statement: ast.stmt) -> bool:
-    """`with open(path, "w") as file:`, if all that is done in it is to call functions of libraries."""
-    if not isinstance(statement, ast.With) or len(statement.items) != 1:
+def _is_all(module: Module, call: Call, helper: str) -> bool:
+    """Whether writing is all that a statement does: `with open(path, "w") as file:` with what is written, too."""
+    statement = module.statement(call.node)
+    if helper not in OPENS:
+        return helper in WRITES and not is_used(module, call)
+    if not _only_writes(call) or _calls_own(module, statement):
         return False
-    inner = (each for part in statement.body for each in ast.walk(part) if isinstance(each, ast.stmt))
+    match statement:
+        case ast.Expr(value=ast.Call(func=func)):  # `json.dump(rows, open(path, "w"))`
+            return module.name(func) is not None or call.node in ast.walk(func)
+        case ast.With(items=[_], body=body):
+            inner = (each for part in body for each in ast.walk(part) if isinstance(each, ast.stmt))
+            return all(isinstance(each, (ast.Expr, ast.For)) for each in inner)
+    return False
+
+
+def _only_writes(call: Call) -> bool:
+    """Whether what it opens is written, and not read as well."""
+    return bool(mode := mode_of(call)) and "+" not in mode
+
+
+def _calls_own(module: Module, statement: ast.stmt) -> bool:
+    """Whether functions of the program run in a statement."""
     program, calls = module.program, inside(module, statement)
-    own = any(program.is_local(each.name) or each.method in program.methods for each in calls)
-    return all(isinstance(each, (ast.Expr, ast.For)) for each in inner) and not own
+    return any(program.is_local(each.name) or each.method in program.methods for each in calls)
 
 
-def _to_nowhere(module: Module, call: Call, path: ast.expr | None) -> Finding:
-    if path is None or not call.name:
-        return remark(module, call.node, EACH_RANK)
-    return _or_else(module, path, f"{words_of(module)['os']}.devnull")
+def _elsewhere(module: Module, call: Call, helper: str) -> Finding:
+    """What other ranks write goes nowhere, or into a folder of their own; else a person decides."""
+    words, path = words_of(module), call.argument(0, "file") or call.argument(None, "filename")
+    folder = path or call.argument(None, "log_dir") or call.argument(None, "logdir")
+    is_plain = helper in OPENS and _only_writes(call) and call.name is not None
+    if path is not None and (is_plain or does(call.name) is Does.HANDLE_LOG):
+        return _or_else(module, path, f"{words['os']}.devnull")
+    if last_name(call.node.func) in LOGS and folder is not None:
+        return _or_else(module, folder, f"{words['tempfile']}.mkdtemp()")
+    if last_name(call.node.func) in LOGS and call.is_bare:
+        code = f"None if {words.is_rank0} else {words['tempfile']}.mkdtemp()"
+        return SetArgument(call.node, "log_dir", code, BECAUSE)
+    return remark(module, call.node, EACH_RANK)
 
 
 def _or_else(module: Module, node: ast.expr, other: str) -> Finding:
@@ -111,32 +134,16 @@ def _or_else(module: Module, node: ast.expr, other: str) -> Finding:
     return Replace(node, code, BECAUSE, {"node": node})
 
 
-def _tracked(module: Module, call: Call) -> Iterator[Finding]:
-    words, kind, name = words_of(module), does(call.name), call.name or ""
-    row, filename = row_of(module, call), call.argument(0 if kind is Does.HANDLE_LOG else None, "filename")
-    if row is not None and row.does is Does.KEEP_STORE and not is_harmless(module, call, row):
-        yield remark(module, call.node, EACH_RANK)
-    elif kind is Does.HANDLE_LOG or name == "logging.basicConfig" and filename is not None:
-        yield _to_nowhere(module, call, filename)
-    elif kind is Does.TRACK:
-        yield _elsewhere(module, call)
-    elif name == "wandb.init" and call.keyword("mode") is None:
+def _reported(module: Module, call: Call) -> Iterator[Finding]:
+    """Runs of trackers, and bars."""
+    words, name = words_of(module), call.name or ""
+    if name == "wandb.init" and call.keyword("mode") is None:
         code = f'"online" if {words.is_rank0} else "disabled"'
         yield SetArgument(call.node, "mode", code, BECAUSE)
     elif name.endswith(RUNS) and name.partition(".")[0] in TRACKING:
         yield remark(module, call.node, EACH_RANK)
     elif name.startswith("tqdm.") and name.endswith((".tqdm", ".trange")) and call.keyword("disable") is None:
         yield SetArgument(call.node, "disable", f"{words.rank} != 0", "one bar")
-
-
-def _elsewhere(module: Module, call: Call) -> Finding:
-    words, folder = words_of(module), call.argument(0, "log_dir") or call.argument(None, "logdir")
-    elsewhere = f"{words['tempfile']}.mkdtemp()"
-    if folder is not None:
-        return _or_else(module, folder, elsewhere)
-    if call.is_bare and not (call.name or "").startswith("visdom"):
-        return SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {elsewhere}", BECAUSE)
-    return remark(module, call.node, EACH_RANK)
 
 
 def _guard(module: Module, run: list[ast.stmt]) -> Iterator[Finding]:

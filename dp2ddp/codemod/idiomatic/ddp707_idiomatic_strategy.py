@@ -23,12 +23,10 @@ class LibraryStrategy(Rule):
     nodes = ("SimpleString",)
     examples = (
         diff("""
+              import pytorch_lightning as pl
               from lightning.fabric import Fabric
             - fabric = Fabric(devices=2, strategy="dp")
             + fabric = Fabric(devices=2, strategy="ddp")
-        """),
-        diff("""
-              import pytorch_lightning as pl
             - how = "dp"
             + how = "ddp"
               trainer = pl.Trainer(gpus=2, accelerator=how)

@@ -29,15 +29,12 @@ class Remarks(Rule):
     nodes = ("BaseStatement", "If")
     examples = (
         diff("""
-              from torch import nn
-              net = nn.DataParallel(net)
-            + # dp2ddp: a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before
-              criterion = nn.CrossEntropyLoss(reduction="sum")
-        """),
-        diff("""
               import torch
               import torch.distributed as dist
-              net = torch.nn.DataParallel(net.cuda())
+              from torch import nn
+              net = nn.DataParallel(net.cuda())
+            + # dp2ddp: a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before
+              criterion = nn.CrossEntropyLoss(reduction="sum")
               for x, y in batches:
                   loss = criterion(net(x), y)
             -     if torch.isnan(loss):

@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 
-from dp2ddp.codemod.idiomatic.looking import calls_in, is_called, is_true, names_given, trains, words_in
+from dp2ddp.codemod.idiomatic.looking import Made, is_true, trains, words_in
 from dp2ddp.codemod.knowledge.derived import LOADER
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.looks.uses import bases_in_libraries
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 
@@ -31,27 +33,20 @@ class Loop:
     shown: ast.expr
 
     @property
-    def has_name(self) -> bool:
-        """Whether it is no `for x in DataLoader(...)`, whose sampler nobody can tell anything."""
-        return not isinstance(self.shown, ast.Call)
+    def can_tell(self) -> bool:
+        """Whether it trains, and can tell a sampler the epoch: nobody tells that of `for x in DataLoader(...)`."""
+        return self.trains and not isinstance(self.shown, ast.Call)
 
     @cached_property
     def trains(self) -> bool:
-        around = (each for each in self.module.around(self.node) if isinstance(each, (*LOOPS, *FUNCTIONS)))
-        place = self.node if isinstance(self.node, LOOPS) else next(around, self.module.tree)
+        around = self.module.enclosing(self.node, *LOOPS, *FUNCTIONS) or self.module.tree
+        place = self.node if isinstance(self.node, LOOPS) else around
         hands_on = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(place))
         return hands_on or trains(self.module, place)
 
-    def goes_through(self, loader: "FoundLoader") -> bool:
-        return is_called(self.module, self.shown, [loader.call.node], loader.names)
 
-
-@dataclass(frozen=True, eq=False)
-class FoundLoader:
+class FoundLoader(Made):
     """A call that makes a DataLoader."""
-
-    module: Module
-    call: Call
 
     def argument(self, name: str) -> ast.expr | None:
         """What is given, unless it is None."""
@@ -63,22 +58,17 @@ class FoundLoader:
         return is_true(self.argument("shuffle"))
 
     @cached_property
-    def names(self) -> set[str]:
-        return names_given(self.module, self.call.node)
-
-    @cached_property
     def trains(self) -> bool:
         """Whether a loop over it trains; of one that nobody is seen to go through, whether it shuffles.
 
         Where one loop trains and evaluates (`run(loader, is_training)`), the loaders that shuffle are those that train.
         """
-        through = [(loop, each) for loop, each in loops_of(self.module.program).items() if self in each]
+        through = {loop: each for loop, each in loops_of(self.module.program).items() if self in each}
         evaluates = any(map(EVALUATES.search, self.names))
         if not through or evaluates:
             return self.shuffles and not evaluates
-        training = [each for loop, each in through if loop.trains]
-        shuffling = any(other.shuffles for each in training for other in each)
-        return bool(training) and (self.shuffles or not shuffling)
+        training = [each for loop, each in through.items() if loop.trains]
+        return bool(training) and (self.shuffles or not any(other.shuffles for other in chain(*training)))
 
     @cached_property
     def refusal(self) -> str:
@@ -91,7 +81,9 @@ class FoundLoader:
             return "arguments that are not read here make them; give them sampler=DistributedSampler(dataset)"
         if size is None or isinstance(size, ast.Constant) and size.value == 1:
             return "one sample each; give each rank its share, sampler=DistributedSampler(dataset)"
-        if any(_is_iterable(*each) for each in self.module.program.flow.origins(self.module, dataset)):
+        origins = self.module.program.flow.origins(self.module, dataset)
+        made = ((home, home.name(each.func)) for home, each in origins if isinstance(each, ast.Call))
+        if any(ITERABLE in bases_in_libraries(*each) for each in made):
             return "their data set iterates; let each rank take [rank::world_size] of what it yields"
         return ""
 
@@ -108,22 +100,20 @@ class FoundLoader:
         return self.trains and not self.refusal
 
 
-def _is_iterable(module: Module, made: ast.expr) -> bool:
-    home, class_ = isinstance(made, ast.Call) and module.definition(made.func) or (module, None)
-    return isinstance(class_, ast.ClassDef) and any(home.name(base) == ITERABLE for base in class_.bases)
-
-
 @lru_cache(maxsize=8)
 def loaders_of(program: Program) -> tuple[FoundLoader, ...]:
     """Every loader."""
-    return tuple(FoundLoader(module, call) for module, call in calls_in(program) if call.name == LOADER)
+    return tuple(FoundLoader(module, call) for module, call in program.calls if call.name == LOADER)
 
 
 @lru_cache(maxsize=8)
 def loops_of(program: Program) -> dict[Loop, list[FoundLoader]]:
     """The loops through loaders, with the loaders that come to each."""
     loops = (loop for module in program.modules for loop in _loops(module))
-    through = {loop: list(filter(loop.goes_through, loaders_of(program))) for loop in loops}
+    through = {
+        loop: [each for each in loaders_of(program) if each.is_meant(loop.module, loop.shown)]
+        for loop in loops
+    }
     return {loop: loaders for loop, loaders in through.items() if loaders}
 
 
@@ -139,10 +129,12 @@ def _loops(module: Module) -> Iterator[Loop]:
 def _shown(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """What is gone through: without enumerate, tqdm and zip, also where `bar = tqdm(loader)` stands above."""
     value = module.value(node)
-    is_loader = module.name(getattr(node, "func", None)) == LOADER
     if isinstance(value, ast.Call) and _is_passing(value):
         yield from (shown for each in value.args for shown in _shown(module, each))
-    elif is_loader or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+    elif (
+        isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        or module.name(getattr(node, "func", None)) == LOADER
+    ):
         yield node
 
 

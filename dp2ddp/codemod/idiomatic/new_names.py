@@ -2,33 +2,29 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 
-from dp2ddp.codemod.edits import Finding, Header, InsertBefore
-from dp2ddp.codemod.helpers import as_isort, import_texts
+from dp2ddp.codemod.edits import Finding, Header, InsertBefore, new_code
+from dp2ddp.codemod.helpers import import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import FilePlan
 
-# What new code may need, by its usual name: the imports that bring it, the first one preferred.
+# What new code may need, by its usual name, and the imports that bring it.
 IMPORTS = {
-    **{name: (ImportLine(name),) for name in ("os", "sys", "torch", "tempfile", "logging")},
-    "dist": (
-        ImportLine("torch.distributed", None, "dist"),
-        ImportLine("torch", "distributed", "dist"),
-        ImportLine("torch.distributed", None, "torch_dist"),
-    ),
-    "DDP": (
-        ImportLine("torch.nn.parallel", "DistributedDataParallel", "DDP"),
-        ImportLine("torch.nn.parallel", "DistributedDataParallel"),
-    ),
-    "DistributedSampler": (
-        ImportLine("torch.utils.data.distributed", "DistributedSampler"),
-        ImportLine("torch.utils.data", "DistributedSampler"),
-    ),
+    **{name: ImportLine(name) for name in ("logging", "os", "sys", "tempfile", "torch")},
+    "dist": ImportLine("torch.distributed", None, "dist"),
+    "DDP": ImportLine("torch.nn.parallel", "DistributedDataParallel", "DDP"),
+    "DistributedSampler": ImportLine("torch.utils.data.distributed", "DistributedSampler"),
+}
+# Other names that scripts have for them.
+SAME = {
+    "torch.utils.data.DistributedSampler": "torch.utils.data.distributed.DistributedSampler",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
 }
 AVERAGE = """
 
@@ -45,20 +41,20 @@ class NewNames:
     """The names of one file."""
 
     def __init__(self, module: Module) -> None:
-        self.there = set(_imports_above(module))
+        self.module = module
+        last = last_import(module)
+        above = takewhile(lambda each: last and each.lineno <= last.lineno, module.tree.body)
+        lines = (line for statement in above for line in import_lines(statement))
+        self.there = {SAME.get(line.dotted, line.dotted): line.bound for line in lines}
         self.taken = {name for scope in module.scope_of.values() for name in scope.bindings}
         program = module.program
         self._is_started = module is program.entry and not program.project.entry_names
 
-    def line(self, word: str) -> ImportLine:
-        """The import of a thing: one that is there, or else one whose name is free."""
-        lines = IMPORTS[word]
-        there = (line for line in lines if line in self.there)
-        free = (line for line in lines if line.bound not in self.taken)
-        return next(there, next(free, lines[-1]))
-
     def __getitem__(self, word: str) -> str:
-        return self.line(word).bound
+        """What a thing is called: as an import that is there calls it, or else by a name that is free."""
+        dotted, bindings = IMPORTS[word].dotted, self.module.bindings_of(word)
+        is_free = all(each.dotted == dotted for each in bindings)
+        return self.there.get(dotted, word if is_free else f"{word}_")
 
     def binds(self, name: str) -> bool:
         """Whether the lines of the start make a variable of this name, which this file sees."""
@@ -88,27 +84,18 @@ def words_of(module: Module) -> NewNames:
     return NewNames(module)
 
 
-def _imports_above(module: Module) -> Iterator[ImportLine]:
-    """The imports that have run where new imports stand."""
-    last = last_import(module)
-    for statement in module.tree.body:
-        yield from import_lines(statement)
-        if statement is last:
-            return
-
-
 def make_header(each: FilePlan) -> Header | None:
     """The imports that new code asks for by its names, and the function that it calls; behind the imports there."""
     words = words_of(each.module)
-    codes = (getattr(edit, "code", "") or getattr(edit, "test", "") for edit in each.edits)
-    text = re.sub(r"#.*", "", "\n".join(codes))
+    text = " ".join(re.sub("#.*", "", new_code([edit])) for edit in each.edits)
     function = AVERAGE.format(dist=words["dist"]) if "average_gradients(" in text else ""
-    missing = (line for line in map(words.line, IMPORTS) if line not in words.there)
-    needed = [
-        line for line in missing if re.search(rf"(?<![\w.\"']){line.bound}(?![\w\"'])", text + function)
-    ]
-    lines = [*import_texts(sorted(needed, key=as_isort)), *function.splitlines()]
-    return Header(tuple(lines), last_import(each.module)) if lines else None
+    lines = []
+    for word, line in IMPORTS.items():
+        is_said = re.search(rf"(?<![\w.\"']){words[word]}(?![\w\"'])", text + function)
+        if is_said and line.dotted not in words.there:
+            lines.append(line if line.bound == words[word] else replace(line, alias=words[word]))
+    code = (*import_texts(lines), *function.splitlines())
+    return Header(code, last_import(each.module)) if code else None
 
 
 @lru_cache(maxsize=8)

@@ -5,16 +5,16 @@ Each difference names the causes (dp2ddp/comparison/causes/entries) that `verify
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from dp2ddp.codemod.idiomatic.loaders import EVALUATES, loaders_of, loops_of
-from dp2ddp.codemod.idiomatic.looking import calls_in, inside, trains, words_in
+from dp2ddp.codemod.idiomatic.looking import inside, trains, words_in
 from dp2ddp.codemod.idiomatic.models import unseeded
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rules.ddp506_own_clock import OwnClock
@@ -35,73 +35,47 @@ class StyleDifference:
     certain: bool = True  # False: it depends on what the text does not tell
 
 
-def _certain(name: str, text: str, causes: str) -> StyleDifference:
+def _certain(name: str, causes: str, text: str) -> StyleDifference:
     return StyleDifference(name, text, tuple(causes.split()))
 
 
-def _perhaps(name: str, text: str, causes: str) -> StyleDifference:
+def _perhaps(name: str, causes: str, text: str) -> StyleDifference:
     return StyleDifference(name, text, tuple(causes.split()), certain=False)
 
 
-SIZE = _perhaps(
-    "batch size",
-    "where a batch size B is no multiple of the number of ranks W, batches are smaller: W * (B // W) samples",
-    "batch-size batch-division missing-rows other-order more-steps",
-)
-OF_LIBRARY = _certain(
-    "batch size",
-    "each rank takes as many rows as DataParallel's GPUs shared: divide it by the number of ranks",
-    "batch-size other-order more-steps",
-)
-LAST = _perhaps(
-    "last batch",
-    "where the samples are no multiple of W, up to W - 1 of them come twice in an epoch (drop_last: are left out)",
-    "padded-rows repeated-rows missing-rows batch-size other-order",
-)
-ORDER = _certain(
-    "order of samples",
-    "other samples make up each batch: DistributedSampler shuffles by its own generator (seed 0 + epoch)",
-    "other-order other-inputs missing-samples batchnorm-rows",
-)
-WHOLE = _perhaps(
-    "whole batches",
-    "every rank trains on batches that are not shared out (comments say where): nothing is faster, and where ranks "
-    "draw apart, the batch is W times as large",
+# fmt: off
+SIZE = _perhaps("batch size", "batch-size batch-division missing-rows other-order more-steps",
+    "where a batch size B is no multiple of the number of ranks W, batches are smaller: W * (B // W) samples")
+OF_LIBRARY = _certain("batch size", "batch-size other-order more-steps",
+    "each rank takes as many rows as DataParallel's GPUs shared: divide it by the number of ranks")
+LAST = _perhaps("last batch", "padded-rows repeated-rows missing-rows batch-size other-order",
+    "where the samples are no multiple of W, up to W - 1 of them come twice in an epoch (drop_last: are left out)")
+ORDER = _certain("order of samples", "other-order other-inputs missing-samples batchnorm-rows",
+    "other samples make up each batch: DistributedSampler shuffles by its own generator (seed 0 + epoch)")
+WHOLE = _perhaps("whole batches",
     "other-order repeated-rows padded-rows batch-size batchnorm-rows local-numbers other-output",
-)
-UNSEEDED = _perhaps(
-    "no seed",
-    "without a seed, what the script draws (splits, orders) is another on each rank: set one for all of them",
-    "other-inputs other-order missing-samples repeated-rows",
-)
-DRAWS = _certain(
-    "random numbers of the loop",
-    "what the training loop draws for a batch, each rank draws for its rows",
+    "every rank trains on batches that are not shared out (comments say where): nothing is faster, and where ranks "
+    "draw apart, the batch is W times as large")
+UNSEEDED = _perhaps("no seed", "other-inputs other-order missing-samples repeated-rows",
+    "without a seed, what the script draws (splits, orders) is another on each rank: set one for all of them")
+DRAWS = _certain("random numbers of the loop",
     "other-inputs repeated-draws other-random-numbers other-computation",
-)
+    "what the training loop draws for a batch, each rank draws for its rows")
 OF_LOSS = "local-counts mean-of-means gradient-scale"
-WEIGHTED = _certain(
-    "loss",
-    "the mean over what counts (class weights, ignored targets) is each rank's, and then the mean of these",
-    OF_LOSS,
-)
+WEIGHTED = _certain("loss", OF_LOSS,
+    "the mean over what counts (class weights, ignored targets) is each rank's, and then the mean of these")
 OF_NAMES = {  # by how the name of what is called begins
-    ("BatchNorm", "batch_norm", "InstanceNorm"): _certain(
-        "batch norm",
-        "BatchNorm sees a rank's rows together, and not a replica's chunk (as many)",
+    ("BatchNorm", "batch_norm", "InstanceNorm"): _certain("batch norm",
         "batchnorm-rows chunks-otherwise buffers-of-another-rank other-random-numbers",
-    ),
-    ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath"): _certain(
-        "dropout",
-        "what the model draws falls on other rows: those of a rank, and not a replica's chunk",
+        "BatchNorm sees a rank's rows together, and not a replica's chunk (as many)"),
+    ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath"): _certain("dropout",
         "chunks-otherwise other-random-numbers batchnorm-rows",
-    ),
-    ("Random", "ColorJitter", "AutoAugment", "RandAugment"): _perhaps(
-        "augmentation",
-        "samples are augmented otherwise: each rank draws for its own (with one seed, the same numbers)",
+        "what the model draws falls on other rows: those of a rank, and not a replica's chunk"),
+    ("Random", "ColorJitter", "AutoAugment", "RandAugment"): _perhaps("augmentation",
         "repeated-draws other-inputs other-order",
-    ),
+        "samples are augmented otherwise: each rank draws for its own (with one seed, the same numbers)"),
 }
+# fmt: on
 
 
 def find_differences(program: Program) -> tuple[StyleDifference, ...]:
@@ -121,40 +95,32 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
 
 
 def _of_calls(program: Program) -> Iterator[StyleDifference]:
-    for _, call in calls_in(program):
+    for _, call in program.calls:
         word = last_name(call.node.func)
         yield from (each for heads, each in OF_NAMES.items() if word.startswith(heads))
         if word.lower().endswith(("loss", "entropy")) and any(map(call.keyword, WEIGHTS)):
             yield WEIGHTED
-    loops = (loop for loop in loops_of(program) if loop.trains)
-    if any(_draws(call) for loop in loops for call in inside(loop.module, loop.node)):
+    calls = (call for loop in loops_of(program) if loop.trains for call in inside(loop.module, loop.node))
+    if any(does(each.name) is Does.DRAW or method(each.method) is MethodDoes.DRAW for each in calls):
         yield DRAWS
     if unseeded(program):
         yield UNSEEDED
 
 
-def _draws(call: Call) -> bool:
-    return does(call.name) is Does.DRAW or method(call.method) is MethodDoes.DRAW
-
-
 def _of_remarks(program: Program) -> Iterator[StyleDifference]:
     for look, each in REMARKS.items():
-        if each.name and any(any(True for _ in look(module)) for module in program.modules):
+        if each.name and any(True for module in program.modules for _ in look(module)):
             yield each
 
 
-def find_kept(program: Program) -> tuple[str, ...]:
+def find_kept(program: Program) -> Iterator[str]:
     """What stays as DataParallel had it, which a reader may wonder about."""
-    kept = []
     if any(loader.is_shared for loader in loaders_of(program)):
-        kept += [
-            "the samples of a step, 1/W of them on each of W ranks; so learning rates and their schedule"
-        ]
+        yield "the samples of a step, 1/W of them on each of W ranks; so learning rates and their schedule"
     if any(not each.trains for through in loops_of(program).values() for each in through):
-        kept += ["evaluation: every rank goes through all samples, and all ranks decide alike by its figures"]
-    if any(does(call.name) is Does.SAVE for _, call in calls_in(program)):
-        kept += ["checkpoints: the same keys (`module.`), written by rank 0"]
-    return tuple(kept)
+        yield "evaluation: every rank goes through all samples, and all ranks decide alike by its figures"
+    if any(does(call.name) is Does.SAVE for _, call in program.calls):
+        yield "checkpoints: the same keys (`module.`), written by rank 0"
 
 
 # --- what a comment says where it stands
@@ -162,12 +128,11 @@ def find_kept(program: Program) -> tuple[str, ...]:
 
 def sums(module: Module) -> Iterator[ast.AST]:
     """Losses that are sums, of which DDP makes 1 / W; no `cross_entropy(..., reduction="sum") / n`."""
-    goes_back = (each.node.func for each in module.calls if each.method == "backward")
-    losses = (each.value for each in goes_back if isinstance(each, ast.Attribute))
+    losses = [each.node.func.value for each in module.calls if each.method == "backward"]  # type: ignore[attr-defined]
     differentiated = {origin for each in losses for _, origin in module.program.flow.origins(module, each)}
     for call in module.calls:
         given, parent = call.keyword("reduction"), module.parents[call.node]
-        is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
+        is_sum = given is not None and getattr(given.value, "value", "") == "sum"
         is_divided = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div)
         if is_sum and not is_divided or call.method == "sum" and call.node in differentiated:
             yield call.node
@@ -176,11 +141,12 @@ def sums(module: Module) -> Iterator[ast.AST]:
 def pairs(module: Module) -> Iterator[ast.AST]:
     """`z @ z.t()`, `torch.cdist(a, b)`: rows that are compared with each other, where it is no weight of a layer."""
     for node in module.nodes(ast.BinOp, ast.Call):
-        called = last_name(node.func) if isinstance(node, ast.Call) else ""
-        parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) else []
-        parts += node.args if isinstance(node, ast.Call) and called in ("mm", "matmul") else []
+        called = last_name(getattr(node, "func", None))
+        is_product = called in ("mm", "matmul") or isinstance(getattr(node, "op", None), ast.MatMult)
+        parts = getattr(node, "args", None) or [getattr(node, "right", None)]
         turns = any(last_name(getattr(each, "func", each)) in ("t", "T") for each in parts)
-        if called in ("cdist", "pdist") or turns and not words_in(node) & {"self", "weight"}:
+        is_of_layer = words_in(node) & {"self", "weight"}
+        if called in ("cdist", "pdist") or is_product and turns and not is_of_layer:
             yield node
 
 
@@ -193,17 +159,17 @@ def shown_figures(module: Module) -> Iterator[ast.AST]:
 
 def deciding_figures(module: Module) -> Iterator[ast.AST]:
     """`scheduler.step(loss)`, `if loss > 1:`, where more hangs on it than a line that is shown."""
-    known = {*skipping(module), *filter(_only_shows, module.all(ast.If))}
-    choices = (each for each in module.nodes(ast.If, ast.IfExp, ast.While) if each not in known)
-    deciding = [(each, each.test) for each in choices]  # type: ignore[attr-defined]
-    deciding += [
-        (call.node, each) for call in module.calls if call.method == "step" for each in call.node.args
-    ]
-    yield from (node for node, expression in deciding if _is_of_training(module, expression))
+    steps = (call.node for call in module.calls if call.method == "step")
+    deciding: list[tuple[ast.AST, ast.expr]] = [(node, each) for node in steps for each in node.args]
+    choices = (each for each in module.nodes(ast.If, ast.IfExp, ast.While) if not _only_shows(each))
+    deciding += [(each, each.test) for each in choices]  # type: ignore[attr-defined]
+    known = {*skipping(module)}
+    yield from (node for node, each in deciding if node not in known and _is_of_training(module, each))
 
 
-def _only_shows(node: ast.If) -> bool:
-    values = [each.value if isinstance(each, ast.Expr) else None for each in node.body]
+def _only_shows(node: ast.AST) -> bool:
+    body = node.body if isinstance(node, ast.If) else [node]
+    values = [getattr(each, "value", None) for each in body]
     return all(isinstance(each, ast.Call) and last_name(each.func) in SHOWING for each in values)
 
 
@@ -218,18 +184,16 @@ def _made_in_training(module: Module, function: ast.AST | None) -> set[str]:
     """The names that are set in loops that train, in one function, and those of `losses.append(loss)`."""
     backward = (call.node for call in module.calls if call.method == "backward")
     loops = {loop for node in backward for loop in module.around(node) if isinstance(loop, LOOPS)}
-    own = (loop for loop in loops if module.function_around(loop) is function)
-    nodes = [node for loop in own for node in ast.walk(loop)]
+    nodes = [each for loop in loops if module.function_around(loop) is function for each in ast.walk(loop)]
     stored = (last_name(each) for each in nodes if isinstance(getattr(each, "ctx", None), ast.Store))
-    called = (each.func for each in nodes if isinstance(each, ast.Call))
-    return {*stored, *(last_name(each.value) for each in called if isinstance(each, ast.Attribute))}
+    filled = (each.func.value for each in nodes if isinstance(each, ast.Call) and hasattr(each.func, "value"))
+    return {*stored, *map(last_name, filled)}
 
 
 def skipping(module: Module) -> Iterator[ast.If]:
     """`if torch.isnan(loss): continue`: where a loop that trains goes on or ends by what a batch holds."""
     for node in module.all(ast.If):
-        parent = module.parents[node]
-        loop = next((each for each in module.around(node) if isinstance(each, LOOPS)), None)
+        parent, loop = module.parents[node], module.enclosing(node, *LOOPS)
         leaves = isinstance(node.body[-1], (ast.Continue, ast.Break)) and not node.orelse
         is_elif = isinstance(parent, ast.If) and node in parent.orelse
         asks = any(map(OF_A_BATCH.search, words_in(node.test)))
@@ -238,11 +202,11 @@ def skipping(module: Module) -> Iterator[ast.If]:
 
 
 def swallowing(module: Module) -> Iterator[ast.AST]:
-    """`try:` around a backward pass, whose error lets the rank go on."""
+    """`try:` in a loop, around a backward pass, whose error lets the rank go on."""
     for node in module.all(ast.Try):
-        is_within = any(isinstance(each, LOOPS) for each in module.around(node))
+        is_in_loop = module.enclosing(node, *LOOPS) is not None
         if (
-            is_within
+            is_in_loop
             and not all(map(_ends, node.handlers))
             and any(trains(module, each) for each in node.body)
         ):
@@ -250,50 +214,34 @@ def swallowing(module: Module) -> Iterator[ast.AST]:
 
 
 def _ends(handler: ast.ExceptHandler) -> bool:
-    return any(
-        isinstance(each, ast.Raise) or last_name(each) in ("exit", "_exit") for each in ast.walk(handler)
-    )
+    raises = any(isinstance(each, ast.Raise) for each in ast.walk(handler))
+    return raises or bool(words_in(handler) & {"exit", "_exit"})
 
 
 def clocks(module: Module) -> Iterator[ast.AST]:
     """The first clock or process number of each function on which more hangs than a line that is shown."""
-    findings = OwnClock().look(module)
-    nodes = (each.node for each in findings)
-    return _first_of_functions(module, nodes)
+    return _first_of_functions(module, (each.node for each in OwnClock().look(module)))
 
 
-def _first_of_functions(module: Module, nodes: Iterator[ast.AST]) -> Iterator[ast.AST]:
+def _first_of_functions(module: Module, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     first: dict[object, ast.AST] = {}
     for node in nodes:
         first.setdefault(module.function_around(node), node)
     return iter(first.values())
 
 
+# fmt: off
 REMARKS: dict[Callable[[Module], Iterator[ast.AST]], StyleDifference] = {
-    sums: _certain(
-        "loss",
-        "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before",
-        OF_LOSS,
-    ),
-    pairs: _perhaps(
-        "loss",
-        "a product of matrices: where rows are compared with each other, a rank has 1/W of them (all_gather them?)",
-        OF_LOSS,
-    ),
-    shown_figures: _certain(
-        "training figures",
-        "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all",
-        "local-numbers other-output local-counts mean-of-means",
-    ),
-    deciding_figures: _perhaps(
-        "decisions",
-        "each rank's own figure: if more than a line hangs on it, dist.all_reduce it, or ranks decide differently",
-        "local-numbers other-computation more-steps",
-    ),
-    swallowing: _perhaps(
-        "swallowed errors",
-        "a rank that swallows an error here leaves the others without its gradients: let it raise",
-        "missing-rows more-steps other-computation",
-    ),
-    clocks: _perhaps("", "each rank's own clock, or process: take rank 0's (dist.broadcast_object_list)", ""),
+    sums: _certain("loss", OF_LOSS,
+        "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before"),
+    pairs: _perhaps("loss", OF_LOSS,
+        "a product of matrices: where rows are compared with each other, a rank has 1/W of them (all_gather them?)"),
+    shown_figures: _certain("training figures", "local-numbers other-output local-counts mean-of-means",
+        "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all"),
+    deciding_figures: _perhaps("decisions", "local-numbers other-computation more-steps",
+        "each rank's own figure: if more than a line hangs on it, dist.all_reduce it, or ranks decide differently"),
+    swallowing: _perhaps("swallowed errors", "missing-rows more-steps other-computation",
+        "a rank that swallows an error here leaves the others without its gradients: let it raise"),
+    clocks: _perhaps("", "", "each rank's own clock, or process: take rank 0's (dist.broadcast_object_list)"),
 }
+# fmt: on

@@ -145,8 +145,8 @@ def test_names_that_the_script_has_itself_are_left_to_it() -> None:
         "rank = [3, 1, 2]\ndist = 0.5\ntorch.save(net.state_dict(), 'net.pt')\n"
         + LOOP.replace("loader", "rank")
     )
-    assert "import torch.distributed as torch_dist" in after
-    assert "if torch_dist.get_rank() == 0:\n    torch.save" in after
+    assert "import torch.distributed as dist_" in after
+    assert "if dist_.get_rank() == 0:\n    torch.save" in after
 
 
 def test_parameters_that_come_behind_the_wrap_are_averaged_and_a_comment_says_so() -> None:

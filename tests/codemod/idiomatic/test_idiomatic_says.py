@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.idiomatic.convert import convert_idiomatic
 from dp2ddp.codemod.plans.acceptance import AcceptOption
+from dp2ddp.source.projects import read_project
 from tests.codemod.idiomatic.scripts import idiomatic, names_of, script
 from tests.codemod.scripts import project_of
 
@@ -129,7 +132,6 @@ LOGGER = "import logging\nlogger = logging.getLogger('a')\n"
         "logger.addHandler(logging.FileHandler('a.log'))",
         "fh = logging.FileHandler('a.log')\nlogger.addHandler(fh)",
         "logging.basicConfig(handlers=[logging.FileHandler('a.log')])",
-        "logging.basicConfig(filename='a.log')",
     ],
 )
 def test_a_handler_writes_its_file_on_rank_0_alone(lines: str) -> None:
@@ -269,3 +271,54 @@ def test_what_fetches_data_is_waited_for() -> None:
     start = lines.index("if not os.path.exists('data'):")
     assert lines[start - 2 : start] == ["if rank != 0:", "    dist.barrier()  # rank 0 writes first"]
     assert lines[start + 3 : start + 5] == ["if rank == 0:", "    dist.barrier()"]
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("json.dump([1], open('a.json', 'w'))", "if rank == 0:\n    json.dump([1], open('a.json', 'w'))"),
+        ("Image.open('a.png').save('b.png')", "if rank == 0:\n    Image.open('a.png').save('b.png')"),
+        ("f = open('a', 'a' if more else 'w')", "f = open('a' if rank == 0 else os.devnull, 'a' if more else 'w')"),
+        ("f = open('rows.txt', mode)", "or each in a place of its own\nf = open('rows.txt', mode)"),
+        ("v = cv2.VideoWriter('a.avi', 1)", "or each in a place of its own\nv = cv2.VideoWriter('a.avi', 1)"),
+        ("buffer = io.BytesIO()\ntorch.save([1], buffer)", "buffer = io.BytesIO()\ntorch.save([1], buffer)\n"),
+        ("rows = h5py.File('a.h5', 'r+')\nx = rows['x'][:]", "rows = h5py.File('a.h5', \"r\")\n"),
+        ("handles = []\nhandles.append(open('a', 'w'))", "handles.append(open('a' if rank == 0 else os.devnull, 'w'))"),
+        ("with open('a', 'w') as f:\n    x.to_csv(f)", "if rank == 0:\n    with open('a', 'w') as f:\n        x.to"),
+    ],
+)  # fmt: skip
+def test_what_the_exact_style_does_once_is_rank_0s(line: str, after: str) -> None:
+    imports = "import io\nimport json\nimport os\nimport cv2\nimport h5py\nfrom PIL import Image\n"
+
+    assert after in idiomatic(imports + script(before=line)).after
+
+
+def test_a_method_that_a_class_has_otherwise_trains_too() -> None:
+    text = """
+import torch
+from torch.utils.data import DataLoader
+class Engine:
+    def run(self, loader):
+        for x in loader:
+            self.step(x)
+    def step(self, x): raise NotImplementedError
+class Mine(Engine):
+    def step(self, x):
+        net(x).mean().backward()
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())
+Mine().run(DataLoader(data, batch_size=8))
+"""
+    assert "sampler=DistributedSampler(data, shuffle=False)" in idiomatic(text).after
+
+
+def test_what_is_given_from_another_file_is_followed_there(tmp_path: Path) -> None:
+    (tmp_path / "util.py").write_text("def keep(image, place):\n    image.save(place)\n")
+    train = tmp_path / "train.py"
+    train.write_text(
+        script(before="import io\nfrom util import keep\nbuffer = io.BytesIO()\nkeep(x, buffer)")
+    )
+
+    conversion = convert_idiomatic(read_project(train), Options(style="idiomatic"))
+
+    assert conversion.changed
+    assert not conversion.modules  # it is written into memory
