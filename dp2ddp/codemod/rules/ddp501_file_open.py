@@ -115,12 +115,12 @@ class FileOpen(Rule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node, _ in handed_on(module, Does.START_PROGRAM):
-            yield hand_on(node, "hold_on_rank0", HEARS)
+            yield hand_on(module, node, "hold_on_rank0", HEARS)
         for node, name in handed_on(module, Does.OPEN):
             if name == "builtins.open":
                 yield rename(node, "open_on_rank0", BECAUSE)
             else:
-                yield hand_on(node, "open_by_on_rank0", BECAUSE)
+                yield hand_on(module, node, "open_by_on_rank0", BECAUSE)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:
