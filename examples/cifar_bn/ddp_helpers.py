@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6f28eef0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 83ff9584): yours now, it needs torch alone."""
 
 import atexit
 import functools

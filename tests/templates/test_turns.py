@@ -57,3 +57,12 @@ def test_it_trains_as_one_process_does_or_is_refused(found: Any, world: int, nam
 def test_what_is_compared_prints_something(found: Any) -> None:
     assert found[3][0]["prints"]["wanted"].count("rows") == 3 * 3 + 2
     assert "two rows" in found[3][0]["error_of_one"]["wanted"]
+
+
+def test_a_tensor_of_one_element_may_have_any_stride() -> None:
+    import torch  # only here
+    from dp2ddp.templates.turns import bytes_of
+
+    column = torch.full((1, 6), 3)[:, 0]
+    assert column.stride() == (6,)
+    assert bytes_of(column) == bytes_of(torch.tensor([3]))

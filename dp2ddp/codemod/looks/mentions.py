@@ -1,7 +1,7 @@
 """Where a file names a thing of a library, to call it, to derive from it, to ask for it, or to hand it on."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
@@ -35,9 +35,10 @@ def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterat
     return (rename(node, helpers[name], because) for node, name in mentions(module, helpers))
 
 
-def handed_on(module: Module, *kinds: Does) -> Iterator[tuple[ast.expr, str]]:
-    """Where functions of some kinds are values, also by a second name. Who calls them is not seen."""
-    named = ((name, nodes) for name, nodes in module.mentions.items() if does(name) in kinds)
+def handed_on(module: Module, *kinds: Does, names: Container[str] = ()) -> Iterator[tuple[ast.expr, str]]:
+    """Where functions of some kinds (names) are values, also by a second name. Who calls them is not seen."""
+    items = module.mentions.items()
+    named = ((name, nodes) for name, nodes in items if does(name) in kinds or name in names)
     return ((use, name) for name, nodes in named for node in nodes for use in _values(module, node, name))
 
 

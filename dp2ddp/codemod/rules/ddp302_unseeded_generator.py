@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Flags, Rule, Untouched, call_by, diff, hand_on
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 UNSEEN = {Binds.PART, Binds.CONTEXT, Binds.CAUGHT}
@@ -38,7 +39,7 @@ OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a nu
 
 
 class UnseededGenerator(Rule):
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call")
     examples = (
         diff("""
               import random
@@ -48,6 +49,8 @@ class UnseededGenerator(Rule):
             + rng = ask_rank0(np.random.default_rng)
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
+            - streams = {"numpy": np.random.default_rng}
+            + streams = {"numpy": (lambda *args, **kwargs: ask_rank0(np.random.default_rng, *args, **kwargs))}
         """),
         Flags("import torch\ngenerator = torch.Generator()\ngenerator.seed()", "another seed on each rank"),
         Flags("import random\ndice = random.SystemRandom()", "draws from the operating system"),
@@ -78,6 +81,11 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, FROM_FILE)
             elif row is None and _seeds_generator(module, call):
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
+        for kind, helper in HELPERS.items():
+            given_on = handed_on(module, kind)
+            yield from (
+                hand_on(module, node, helper, "all ranks draw what rank 0 draws") for node, _ in given_on
+            )
 
 
 def _is_system_noise(path: ast.expr | None) -> bool:

@@ -91,6 +91,8 @@ class OwnClock(Rule):
             -     def __init__(self, now=time.time): ...
             +     clock = staticmethod(lambda *args, **kwargs: ask_rank0(time.monotonic, *args, **kwargs))
             +     def __init__(self, now=(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))): ...
+            - began = getattr(time, args.clock)()
+            + began = (lambda *args, **kwargs: ask_rank0(getattr(time, args.clock), *args, **kwargs))()
         """),
         Untouched("import cProfile, time\ncProfile.Profile(time.perf_counter)"),
         Untouched("import logging, time\nlogging.Formatter.converter = time.gmtime"),
@@ -174,7 +176,7 @@ class OwnClock(Rule):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
-        for clock, _ in handed_on(module, Does.CLOCK, Does.DIFFER):
+        for clock in (*(node for node, _ in handed_on(module, Does.CLOCK, Does.DIFFER)), *_looked_up(module)):
             if not _only_measures(module, clock):
                 yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")
         for node in hash_orders(module):
@@ -185,6 +187,14 @@ class OwnClock(Rule):
             if _is_count_of_bar(module, node) and Course().decides(module, node):
                 code, because = "ask_rank0(lambda: {it})", "rank 0's bar counts for all"
                 yield Replace(node, code, because, {"it": node}, helpers=("ask_rank0",))
+
+
+def _looked_up(module: Module) -> Iterator[ast.expr]:
+    """`getattr(time, name)`, with a name that stands elsewhere."""
+    asks = (call for call in module.calls if call.name == "builtins.getattr")
+    return (
+        each.node for each in asks if module.name(each.argument(0)) == "time" and not module.name(each.node)
+    )
 
 
 def _only_measures(module: Module, node: ast.expr) -> bool:
