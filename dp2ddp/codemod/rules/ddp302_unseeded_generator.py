@@ -39,7 +39,7 @@ OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a nu
 
 
 class UnseededGenerator(Rule):
-    nodes = ("Attribute", "Call")
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import random
