@@ -81,6 +81,8 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, FROM_FILE)
             elif row is None and _seeds_generator(module, call):
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
+        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
+            yield Hazard(node, BY_SYSTEM.of(name=name))
         for kind, helper in HELPERS.items():
             given_on = handed_on(module, kind)
             yield from (

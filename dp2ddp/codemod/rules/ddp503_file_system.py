@@ -124,6 +124,8 @@ class FileSystem(Rule):
             yield from _look_at(module, call)
         for node in _names_of_script(module):
             yield Note(node, OTHER_NAME)
+        for node, _ in handed_on(module, Does.FOLDER):
+            yield rename(node, "TemporaryFolderOnRank0", BECAUSE)
         for node, name in handed_on(module, Does.WRITE, Does.ANSWER):
             helper = "run_on_rank0" if does(name) is Does.WRITE else "ask_rank0"
             yield hand_on(module, node, helper, BECAUSE)

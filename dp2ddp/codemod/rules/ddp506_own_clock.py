@@ -176,7 +176,7 @@ class OwnClock(Rule):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
-        for clock in (*(node for node, _ in handed_on(module, Does.CLOCK, Does.DIFFER)), *_looked_up(module)):
+        for clock in _handed_on(module):
             if not _only_measures(module, clock):
                 yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")
         for node in hash_orders(module):
@@ -189,12 +189,18 @@ class OwnClock(Rule):
                 yield Replace(node, code, because, {"it": node}, helpers=("ask_rank0",))
 
 
-def _looked_up(module: Module) -> Iterator[ast.expr]:
-    """`getattr(time, name)`, with a name that stands elsewhere."""
-    asks = (call for call in module.calls if call.name == "builtins.getattr")
-    return (
-        each.node for each in asks if module.name(each.argument(0)) == "time" and not module.name(each.node)
-    )
+def _handed_on(module: Module) -> Iterator[ast.expr]:
+    """`clock=time.time`; also `getattr(time, name)`, with a name that stands elsewhere."""
+    for node, name in handed_on(module, Does.CLOCK, Does.DIFFER, Does.CALENDAR):
+        row = what_is(name)
+        if row and (
+            row.does is not Does.CALENDAR or row.position is None
+        ):  # others are given a time to write down
+            yield node
+    for call in module.calls:
+        is_lookup = call.name == "builtins.getattr" and module.name(call.argument(0)) == "time"
+        if is_lookup and not module.name(call.node):
+            yield call.node
 
 
 def _only_measures(module: Module, node: ast.expr) -> bool:
