@@ -12,7 +12,7 @@ from dp2ddp.source.helper_module import NAME as HELPERS
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")
 GENERIC = ("typing.", "builtins.")  # `Optional[Logger]`, `list[Logger]`
-LOOKS = (*ASKING, "builtins.callable", "builtins.hasattr", "builtins.id", "builtins.super")
+LOOKS = (*ASKING, *(f"builtins.{name}" for name in ("callable", "hasattr", "id", "super", "print", "repr")))
 
 
 def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, str]]:
@@ -64,7 +64,19 @@ def is_handed_on(module: Module, node: ast.expr, name: str) -> bool:
             return False
         case ast.Call() as call if call.func is node or _only_looks(module, call):
             return False
-    return not is_type_test(module, node)
+    return not (is_type_test(module, node) or _is_asked_for(module, node))
+
+
+def _is_asked_for(module: Module, node: ast.AST) -> bool:
+    """Whether a thing is only what others are compared with: `type(x) in (A, B)`, `{A: 1}[type(x)]`, `A | None`."""
+    match module.parents[node]:
+        case ast.MatchClass() | ast.ExceptHandler() | ast.BinOp(op=ast.BitOr()):
+            return True
+        case ast.Tuple() | ast.List() | ast.Set() as several:
+            return isinstance(module.parents[several], ast.Compare)
+        case ast.Dict(keys=keys):
+            return node in keys
+    return False
 
 
 def _is_followed(module: Module, target: ast.expr, name: str) -> bool:
@@ -75,7 +87,7 @@ def _is_followed(module: Module, target: ast.expr, name: str) -> bool:
 def _only_looks(module: Module, call: ast.Call) -> bool:
     """`callable(np.save)`, or what is converted already: `run_on_rank0(np.save, path)`."""
     name = module.name(call.func) or ""
-    return name in LOOKS or name.startswith(f"{HELPERS}.")
+    return name in LOOKS or name.startswith((f"{HELPERS}.", "inspect."))
 
 
 def is_type_test(module: Module, node: ast.AST) -> bool:
