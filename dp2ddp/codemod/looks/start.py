@@ -50,7 +50,10 @@ def last_import(module: Module, using: Collection[ast.stmt] = ()) -> ast.stmt | 
         is_import = isinstance(statement, IMPORTS)
         if statement is act or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             break
-        if is_import or is_text:
+        shares_line = anchor is not None and statement.lineno == anchor.end_lineno and statement not in using
+        if (
+            is_import or is_text or shares_line
+        ):  # `import warnings; warnings.simplefilter("ignore")` stays one line
             anchor = statement
         if statement in using:
             break
