@@ -482,7 +482,8 @@ def set_stream(generator: Any, state: Any) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().clone().contiguous().reshape(-1)  # numpy() would fix the size of its storage
+    # a copy: numpy() would fix the size of its storage; and one element of it may have any stride
+    flat = tensor.detach().cpu().clone(memory_format=torch.contiguous_format).reshape(-1)
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 

@@ -112,7 +112,10 @@ def as_kind_of(tensor: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
 
 def flat_of(tensor: torch.Tensor) -> torch.Tensor:
     """Its elements in order, on the CPU; memory of the script's where that is possible."""
-    return as_real(tensor).contiguous().view(-1).cpu()
+    whole = as_real(tensor).contiguous()
+    return whole.as_strided(
+        (whole.numel(),), (1,)
+    ).cpu()  # one element may have any stride, `column[:, 0]` of one row
 
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:

@@ -152,6 +152,22 @@ def test_the_only_argument_takes_its_lines_with_it() -> None:
     assert "y = x.cuda()\nnet(y)\n" in conversion.after
 
 
+@pytest.mark.parametrize(
+    ("line", "is_kept"),
+    [
+        ("import warnings; warnings.simplefilter('ignore')", True),
+        ("import json; rate = 1; size = 2; import os", True),
+        ("import torch; torch.manual_seed(0); rate = 1", False),  # ranks join within
+    ],
+)
+def test_imports_that_share_a_line_with_other_statements(line: str, is_kept: bool) -> None:
+    lines = converted(f"{line}\n{WRAP}").after.splitlines()
+    assert (line in lines) == is_kept
+    helpers = next(place for place, each in enumerate(lines) if each.startswith("from ddp_helpers"))
+    assert helpers < lines.index("init_distributed()")
+    assert lines[0].startswith(line.partition(";")[0])
+
+
 def test_imports_stand_above_the_decorators_of_the_first_statement() -> None:
     text = "@decorated\ndef wrapped(net):\n    import torch\n    return torch.nn.DataParallel(net)\nwrapped(net)\n"
     after = converted(text).after

@@ -59,6 +59,63 @@ LEFT_ALONE = {
 }
 
 
+HANDED = """
+import inspect, queue, threading, time, uuid
+from dataclasses import dataclass
+from typing import Optional
+import numpy as np
+from torch.utils.tensorboard import SummaryWriter
+Writer = SummaryWriter
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type(writer) in (SummaryWriter, dict)",
+        "{SummaryWriter: 1}.get(type(writer))",
+        "isinstance(writer, (SummaryWriter, dict))",
+        "Log = Optional[SummaryWriter]",
+        "Log = SummaryWriter | None",
+        "names = inspect.signature(SummaryWriter).parameters",
+        "print(SummaryWriter, time.time)",
+        "clock is time.time",
+        "def log(writer: SummaryWriter) -> Writer: ...",
+    ],
+)
+def test_a_thing_that_is_only_asked_for_stays(line: str) -> None:
+    text = f"{HANDED}{WRAP}{line}\n"
+    assert line in converted(text).after
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make(SummaryWriter)",
+        "make({'tb': Writer})",
+        "make([Writer][0])",
+        "make(Writer if args.log else None)",
+        "{1: SummaryWriter}.get(1)('runs')",
+        "make(clock=time.time)",
+        "make(default_factory=uuid.uuid4)",
+        "make(rngs=(np.random.default_rng,))",
+        "for clock in (time.time, time.monotonic): clock()",
+        "kept = clocks.get(name, time.time)",
+    ],
+)
+def test_a_thing_that_is_handed_on_is_rank_0s(line: str) -> None:
+    after = converted(f"{HANDED}{WRAP}{line}\n").after
+    assert line not in after
+    assert "(lambda *args, **kwargs: " in after
+
+
+def test_what_a_class_keeps_is_no_method_of_its_objects() -> None:
+    after = converted(f"{HANDED}{WRAP}class Timer:\n    now = time.time\n").after
+    assert "    now = staticmethod(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))" in after
+    after = converted(f"{HANDED}{WRAP}@dataclass\nclass Timer:\n    now: object = time.time\n").after
+    assert "    now: object = (lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))" in after
+
+
 @pytest.mark.parametrize("text", LEFT_ALONE.values(), ids=LEFT_ALONE.keys())
 def test_what_ranks_can_do_alike_stays_as_it_is(text: str) -> None:
     assert changed(text) == []

@@ -99,6 +99,21 @@ def test_a_thread_may_change_what_was_made_for_it_alone() -> None:
     assert "changes `rows`" in converted(WRAP + shared).hazards[0].because
 
 
+def test_what_threads_meet_at_is_rank_0s_where_it_is_handed_on() -> None:
+    after = converted(f"{WRAP}{THREAD}kinds = {{'plain': queue.Queue}}\n").after
+    assert "{'plain': (lambda *args, **kwargs: hold_on_rank0(queue.Queue, *args, **kwargs))}" in after
+
+
+def test_a_thread_without_an_object_is_rank_0s() -> None:
+    start = "_thread.start_new_thread(fill, (batches,))"
+    text = THREAD.replace("threading.Thread(target=fill, args=(batches,)).start()", start)
+    after = converted(f"{WRAP}import _thread\n{text}").after
+    assert "hold_on_rank0(_thread.start_new_thread, fill, (batches,))" in after
+    fills = text.replace("batches.put(number)", "found.append(number)")
+    (hazard,) = converted(f"{WRAP}import _thread\nfound = []\n{fills}").hazards
+    assert "changes `found`" in hazard.because
+
+
 @pytest.mark.parametrize(
     ("inside", "why"),
     [

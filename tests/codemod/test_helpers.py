@@ -149,7 +149,9 @@ class TestPasted:
         with pytest.raises(ConversionError, match=f"has its own {name}, and so have the helpers"):
             self.pasted(f"{SCRIPT}{line}\n")
 
-    @pytest.mark.parametrize("line", ["import copyreg", "from torch.nn.parallel import DistributedDataParallel"])
+    @pytest.mark.parametrize(
+        "line", ["import copyreg", "from torch.nn.parallel import DistributedDataParallel"]
+    )
     def test_a_name_that_means_the_same_is_no_clash(self, line: str) -> None:
         assert "class WholeBatchParallel" in self.pasted(f"{line}\n{SCRIPT}").after
 

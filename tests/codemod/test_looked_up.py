@@ -15,9 +15,10 @@ def no_settings_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 START = """
-import functools, inspect, operator, os, sys
+import functools, inspect, operator, os, pkgutil, sys
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 name = os.environ["WRAP"]
 net = nn.Linear(2, 2)
 library = torch.nn
@@ -46,6 +47,7 @@ class Library:
         'functools.reduce(getattr, "nn.DataParallel".split("."), torch)',
         '[*map(eval, ["nn.DataParallel"])][0]',
         "Library.layers.DataParallel",
+        "pkgutil.resolve_name('torch.nn:DataParallel')",
     ],
 )
 def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
@@ -62,6 +64,8 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
         'nn.parallel.__dict__.get("DataParallel")',
         'vars(nn).get("DataParallel", nn.Identity)',
         "library.DataParallel",
+        "torch.optim.torch.nn.DataParallel",
+        "F.torch.nn.DataParallel",
     ],
 )
 def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
@@ -85,6 +89,8 @@ def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
         '(lambda of: of["nn"])({"nn": nn, "torch": torch})',
         "[*map(eval, [name])][0]",
         "nn.Module.__subclasses__()[-1]",
+        "getattr(nn, f'{name}Parallel')",
+        "getattr(nn, 'Data{}'.format(name))",
     ],
 )
 def test_a_name_that_nobody_can_read_is_told(wrap: str) -> None:
@@ -105,6 +111,10 @@ def test_a_name_that_is_put_together_of_texts_is_read(name: str) -> None:
     "made",
     [
         'getattr(nn, "ReLU")()',
+        'getattr(nn, f"Conv{name}d")(1, 1, 1)',
+        'getattr(nn, name + "Loss")()',
+        'getattr(nn, "BatchNorm%dd" % name)(1)',
+        'getattr(torch.nn, "{}Norm".format(name))(1)',
         'vars(nn)["ReLU"]()',
         'eval("models." + name)',
         "getattr(sys.modules[__name__], name)",

@@ -180,6 +180,20 @@ def test_texts_in_a_checkpoint_may_name_the_folder_and_the_time(tmp_path: Path) 
     assert difference(*paths, 1e-10, spellings=spellings) == ""
 
 
+def test_places_in_memory_are_no_difference(tmp_path: Path) -> None:
+    """Of `vars(args)` with a function in it, and of what is printed."""
+    texts = (
+        "<function main at 0x7f17ba96d800>",
+        "<function main at 0x7f17ba8c2c00>",
+        "<function test at 0x7f17>",
+    )
+    a, b, c = (saved(tmp_path / name, {"fn": text}, "torch") for name, text in zip("abc", texts, strict=True))
+    assert difference(a, b, 1e-10) == ""
+    assert "'<function test at" in difference(a, c, 1e-10)
+    assert Spelling().plain(texts[0]) == Spelling().plain(texts[1]) != "0x7f17ba96d800"
+    assert Spelling().plain("flags 0x7f17") == "flags 0x7f17"
+
+
 @pytest.mark.parametrize("opener", [gzip.open, bz2.open, lzma.open])
 def test_what_is_compressed_is_compared_by_what_is_in_it(tmp_path: Path, opener: Any) -> None:
     suffix = {gzip.open: ".gz", bz2.open: ".bz2", lzma.open: ".xz"}[opener]

@@ -21,7 +21,15 @@ REFUSED = {  # with words; all others train the same
 }
 OF_TWO = [one.name for one in (*ALL, *NEWER)]
 OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
-MORE = ["kept_for_the_loss", "prints", "error_of_one", "only_prints", "only_writes", "left_later", "left_never"]
+MORE = [
+    "kept_for_the_loss",
+    "prints",
+    "error_of_one",
+    "only_prints",
+    "only_writes",
+    "left_later",
+    "left_never",
+]
 pytestmark = pytest.mark.torchrun
 
 
@@ -64,3 +72,12 @@ def test_ranks_take_turns_once_a_forward_leaves_something(found: Any, world: int
     for answers in found[world]:
         took = {name: answers[name]["took_turns"] for name in ("list_append", "left_later", "left_never")}
         assert took == {"list_append": True, "left_later": True, "left_never": False}
+
+
+def test_a_tensor_of_one_element_may_have_any_stride() -> None:
+    import torch  # only here
+    from dp2ddp.templates.turns import bytes_of
+
+    column = torch.full((1, 6), 3)[:, 0]
+    assert column.stride() == (6,)
+    assert bytes_of(column) == bytes_of(torch.tensor([3]))

@@ -57,6 +57,7 @@ def test_all_kinds_of_tensors_are_hashed_and_kept() -> None:
         torch.tensor([True, False]),
         torch.tensor(5),
         torch.ones(2, 3).t(),
+        torch.ones(1, 6, dtype=torch.int64)[:, 0],  # one element, with a stride of 6
         torch.zeros(0),
         torch.eye(3).to_sparse(),
     ]
@@ -64,6 +65,6 @@ def test_all_kinds_of_tensors_are_hashed_and_kept() -> None:
     vector = vector_of([*tensors[:-1], tensors[-1]], layout, whole=True)
     assert vector.hashes.all()
     assert vector.values is not None
-    assert vector.values.tolist() == [1.0] * 6 + [1, 0] * 3 + [1, 0] + [5] + [1] * 6 + [*np.eye(3).flatten()]
+    assert vector.values.tolist() == [1.0] * 6 + [1, 0] * 3 + [1, 0] + [5] + [1] * 7 + [*np.eye(3).flatten()]
     quick = vector_of(tensors, layout, whole=False)
     assert (quick.hashes == vector.hashes).all()

@@ -49,5 +49,7 @@ SPELLINGS = {
 
 
 def canonical(name: str) -> str:
-    """The one spelling of a library's name."""
+    """The one spelling of a library's name; torch's modules have torch itself: `torch.optim.torch.nn`."""
+    if name.startswith("torch.") and ".torch." in name:
+        name = f"torch.{name.rpartition('.torch.')[2]}"
     return SPELLINGS.get(name, name)

@@ -7,7 +7,7 @@ nobody can tell: a name may be put together, or come from outside.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
@@ -16,19 +16,26 @@ from dp2ddp.codemod.looks.mentions import LOOKS, is_handed_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.texts import Piece, pieces
+from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.projects import leading_texts
 from dp2ddp.source.settings_files import find_mentions, names_data_parallel
 
 LOOKS_UP = re.compile(
     r"getattr|__dict__|attrgetter|methodcaller|import_module|__import__|sys\.modules|getmembers|__subclasses__|hydra"
-    r"|locate|\b(vars|globals|locals|dir|eval|exec)\b"
+    r"|locate|resolve_name|runpy|\b(vars|globals|locals|dir|eval|exec)\b"
 )
 HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
-PATHS = re.compile(r"(torch\.)?(nn\.)?(parallel\.)?(data_parallel\.)?DataParallel")
+PATHS = re.compile(r"(torch[.:])?(nn[.:])?(parallel\.)?(data_parallel\.)?DataParallel")
 HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get_object get_method call"))
-FINDERS = ("builtins.eval", "builtins.exec", "pydoc.locate", *HYDRA)  # of what a text says
+FINDERS = (
+    "builtins.eval",
+    "builtins.exec",
+    "pydoc.locate",
+    "pkgutil.resolve_name",
+    *HYDRA,
+)  # of what a text says
+RUNNERS = ("runpy.run_path", "runpy.run_module")
 TAKERS = ("builtins.getattr", "builtins.vars", "builtins.dir", "inspect.getmembers")  # of a part of a module
 TABLES = words("__dict__ __getattribute__ get items keys values copy")  # and what is asked of one
 OWN_TABLES = ("builtins.globals", "builtins.locals", "builtins.vars")
@@ -42,6 +49,9 @@ LOOKED_UP = Reason(
 RUN_AS_TEXT = Reason("run-as-text", "this runs a text that names DataParallel: {text}", NAME)
 NAMED_ELSEWHERE = Reason(
     "named-elsewhere", "this is DataParallel, whose name stands elsewhere: `{key}`", NAME
+)
+RUNS_OTHER = Reason(
+    "runs-script", "this runs a script that was not looked at", "convert that script, or import it"
 )
 NOT_SEEN = ": if it is DataParallel, it was not seen"
 ANY_OF_ALL = Reason("any-of-all", "whatever torch.nn has may be taken here" + NOT_SEEN)
@@ -76,12 +86,15 @@ def lookups(module: Module) -> Iterator[Lookup]:
                 else NAMED_ELSEWHERE.of(key=ast.unparse(key))
             )
             yield Lookup(node, why)
+        elif key is not None and text is None and not _may_be_class(module, node, key):
+            continue
         elif text is None and (place := _first_mention(module.program)):
             yield Lookup(node, LOOKED_UP.of(key=ast.unparse(key or node), place=place))
         elif key is None:
             yield Lookup(node, ANY_OF_ALL, is_named=False)
         elif text is None and not _is_of_others(module, key):
             yield Lookup(node, UNREADABLE.of(key=ast.unparse(key)), is_named=False)
+    yield from (Lookup(call.node, RUNS_OTHER) for call in module.calls if call.name in RUNNERS)
 
 
 def imports_unread(module: Module, call: Call) -> bool:
@@ -99,20 +112,36 @@ def _written(module: Module, node: ast.expr) -> str | None:
     """The text that an expression is, also one that is put together of texts; None where a part stands elsewhere."""
     if texts := [*module.texts(node)]:
         return " ".join(texts)  # one after the other, in a loop over them
+    parts = [*_parts(module, node)]
+    known = [each for each in parts if each is not None]
+    return "".join(known) if len(known) == len(parts) else None
+
+
+def _parts(module: Module, node: ast.expr) -> Iterator[str | None]:
+    """The parts that a text is put together of; None: one that stands elsewhere."""
     match value := module.value(node):
         case ast.Call(
             func=ast.Attribute(value=between, attr="join"),
-            args=[ast.List(elts=parts) | ast.Tuple(elts=parts)],
+            args=[ast.List(elts=words) | ast.Tuple(elts=words)],
         ):
-            return _joined(module, _written(module, between), parts)
+            for place, each in enumerate(words):
+                yield from (*(_parts(module, between) if place else ()), *_parts(module, each))
+            return
     together = [*pieces(value)]
-    return _joined(module, "", together) if together != [value] else None
+    if together in ([], [value]):
+        yield None
+    elif value is not None:
+        for piece in together:
+            yield from [piece] if isinstance(piece, str) else _parts(module, piece)
 
 
-def _joined(module: Module, between: str | None, parts: Iterable[Piece]) -> str | None:
-    texts = [each if isinstance(each, str) else _written(module, each) for each in parts]
-    known = [each for each in texts if each is not None]
-    return between.join(known) if between is not None and len(known) == len(texts) else None
+def _may_be_class(module: Module, node: ast.expr, key: ast.expr) -> bool:
+    """Whether a name that is put together may be DataParallel, or lead to it: `f"Conv{n}d"` cannot."""
+    if isinstance(node, ast.Call) and module.name(node.func) in FINDERS:
+        return True  # a whole text, in which it may stand anywhere
+    parts = (".*" if each is None else re.escape(each) for each in _parts(module, key))
+    pattern = re.compile("".join(parts), re.DOTALL)
+    return any(map(pattern.fullmatch, ("DataParallel", "data_parallel", "parallel", "modules", "nn")))
 
 
 def _is_of_others(module: Module, key: ast.expr) -> bool:

@@ -73,7 +73,9 @@ def last_import(module: Module, using: Collection[ast.stmt] = ()) -> ast.stmt | 
         is_import = isinstance(statement, IMPORTS)
         if statement is act or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             break
-        if is_import or not place and is_text(statement):
+        # `import warnings; warnings.simplefilter("ignore")` stays one line
+        shares_line = anchor is not None and statement.lineno == anchor.end_lineno and statement not in using
+        if is_import or not place and is_text(statement) or shares_line:
             anchor = statement
         if statement in using:
             break

@@ -20,7 +20,8 @@ from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.parsing import nodes_in
 
 PREFETCHES = ("prefetch_generator.BackgroundGenerator",)
-THREADS = ("threading.Thread", "threading.Timer", *PREFETCHES)
+BY_FUNCTION = ("_thread.start_new_thread", "_thread.start_new", "_thread.start_joinable_thread")
+THREADS = ("threading.Thread", "threading.Timer", *BY_FUNCTION, *PREFETCHES)
 POOLS_OF_THREADS = (
     *("multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
     "concurrent.futures.ThreadPoolExecutor",
@@ -114,7 +115,7 @@ def _target(module: Module, call: Call) -> Part | None:
     own = module.definition(call.node.func)
     if own is not None:
         return own
-    place = {"threading.Timer": 1}.get(call.name or "")
+    place = {"threading.Timer": 1, **dict.fromkeys(BY_FUNCTION, 0)}.get(call.name or "")
     given = call.argument(place, "target" if place is None else "function")
     if given is None:
         return None
@@ -165,7 +166,7 @@ def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
 
 def _made_for(call: Call, target: Part) -> set[str]:
     """The parameters of a thread's function whose objects nobody else has: `args=(make(), queue)`."""
-    given = call.argument(3, "args")
+    given = call.argument(1 if call.name in BY_FUNCTION else 3, "args")
     values = given.elts if isinstance(given, (ast.Tuple, ast.List)) else []
     pairs = zip(target[0].taken(target[1]), values, strict=False)
     return {taken.arg for taken, value in pairs if isinstance(value, ast.Call)}

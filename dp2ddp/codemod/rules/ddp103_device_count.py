@@ -14,11 +14,15 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rule, Untouched, diff, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
 ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
+
+
+BECAUSE = "the number of devices is the number of ranks"
 
 
 class DeviceCount(Rule):
@@ -31,6 +35,8 @@ class DeviceCount(Rule):
             + if count_ranks() > 1:
             +     print(f"{count_ranks()} GPUs")
                   net = torch.nn.DataParallel(net)
+            - workers = build(count=torch.cuda.device_count)
+            + workers = build(count=count_ranks)
         """),
         Untouched("""
             import torch
@@ -44,7 +50,9 @@ class DeviceCount(Rule):
         for call in module.calls:
             is_count = does(call.name) is Does.COUNT_DEVICES
             if is_count and not asks_for_any(module, call.node):
-                yield rename(call.node.func, "count_ranks", "the number of devices is the number of ranks")
+                yield rename(call.node.func, "count_ranks", BECAUSE)
+        for node, _ in handed_on(module, Does.COUNT_DEVICES):
+            yield rename(node, "count_ranks", BECAUSE)
 
 
 def asks_for_any(module: Module, node: ast.AST) -> bool:

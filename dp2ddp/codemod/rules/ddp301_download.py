@@ -16,17 +16,19 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import bases_in_libraries, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import handed
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, hand_on
 
 # They download, and process what they have, into files; their subclasses, too.
+BECAUSE = "rank 0 downloads, and the others find it there"
 GRAPHS = ("torch_geometric.datasets.", "torch_geometric.data.InMemoryDataset", "torch_geometric.data.Dataset")
 
 
 class Download(Rule):
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import torch, torch_geometric
@@ -44,6 +46,8 @@ class Download(Rule):
             + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
             - graphs = torch_geometric.datasets.TUDataset("data", "PROTEINS")
             + graphs = rank0_first(torch_geometric.datasets.TUDataset, "data", "PROTEINS")
+            - sources = {"hub": torch.hub.load}
+            + sources = {"hub": (lambda *args, **kwargs: rank0_first(torch.hub.load, *args, **kwargs))}
             - words = Words.from_pretrained("bert-base")
             + words = rank0_first(Words.from_pretrained, "bert-base")
         """),
@@ -61,7 +65,9 @@ class Download(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if _downloads(module, call):
-                yield call_by(call.node, "rank0_first", "rank 0 downloads, and the others find it there")
+                yield call_by(call.node, "rank0_first", BECAUSE)
+        for node, _ in handed_on(module, Does.DOWNLOAD):
+            yield hand_on(module, node, "rank0_first", BECAUSE)
 
 
 def _downloads(module: Module, call: Call) -> bool:

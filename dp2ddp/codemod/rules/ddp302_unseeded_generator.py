@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import DEPTH
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 NUMBERS = tuple(f"builtins.{name}" for name in ("int", "hash", "sum", "len", "abs", "round", "ord"))
 NOISE = ("/dev/urandom", "/dev/random")
@@ -39,7 +40,7 @@ OWN_SEED = Reason("own-seed", "{code}: another seed on each rank", "give it a nu
 
 
 class UnseededGenerator(Rule):
-    nodes = ("Call",)
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import random
@@ -49,6 +50,8 @@ class UnseededGenerator(Rule):
             + rng = ask_rank0(np.random.default_rng)
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
+            - streams = {"numpy": np.random.default_rng}
+            + streams = {"numpy": (lambda *args, **kwargs: ask_rank0(np.random.default_rng, *args, **kwargs))}
         """),
         flags("""
             # generator.seed(): another seed on each rank
@@ -85,6 +88,13 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, FROM_FILE)
             elif row is None and _seeds_generator(module, call):
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
+        for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
+            yield Hazard(node, BY_SYSTEM.of(name=name))
+        for kind, helper in HELPERS.items():
+            given_on = handed_on(module, kind)
+            yield from (
+                hand_on(module, node, helper, "all ranks draw what rank 0 draws") for node, _ in given_on
+            )
 
 
 def _seeds_generator(module: Module, call: Call) -> bool:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
-from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does
+from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
@@ -86,6 +86,12 @@ class FileOpen(Rule):
                 if "x" not in f:
                     f["x"] = compute()
         """),
+        flags("""
+            # sqlite3.connect: one process alone can write what it opens
+            import sqlite3
+            import numpy as np
+            readers = {"db": sqlite3.connect, "npy": np.load}
+        """),
         Untouched("""
             import lmdb, os, sqlite3
             import numpy as np
@@ -105,12 +111,15 @@ class FileOpen(Rule):
         for call in module.calls:
             yield from _look_at(module, call)
         for node, _ in handed_on(module, Does.START_PROGRAM):
-            yield hand_on(node, "hold_on_rank0", HEARS)
+            yield hand_on(module, node, "hold_on_rank0", HEARS)
+        for node, name in handed_on(module, Does.KEEP_STORE):
+            if (row := what_is(name)) and not re.fullmatch(row.harmless or "(?!)", row.usual or ""):
+                yield Hazard(node, ONE_WRITER.of(name=name))
         for node, name in handed_on(module, Does.OPEN):
             if name == "builtins.open":
                 yield rename(node, "open_on_rank0", BECAUSE)
             else:
-                yield hand_on(node, "open_by_on_rank0", BECAUSE)
+                yield hand_on(module, node, "open_by_on_rank0", BECAUSE)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ docs/semantics.md#folders, docs/semantics.md#clocks.
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, Note, Replace
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does, what_is
+from dp2ddp.codemod.edits import Finding, Hazard, Note
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
@@ -30,7 +30,6 @@ BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
 KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
-PARTIALS = ("functools.partial", "functools.partialmethod")
 
 
 OTHER_NAME = Reason(
@@ -47,6 +46,7 @@ class FileSystem(Rule):
               import logging
               import os
               import shutil
+              import uuid
               from tempfile import TemporaryDirectory
               import numpy as np
               if not os.path.isdir("out"):
@@ -67,6 +67,8 @@ class FileSystem(Rule):
             + save = functools.partial(run_on_rank0, np.save, "a.npy")
             - writers = {"npy": np.save}
             + writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
+            - name = field(default_factory=uuid.uuid4)
+            + name = field(default_factory=(lambda *args, **kwargs: ask_rank0(uuid.uuid4, *args, **kwargs)))
             - logging.basicConfig(filename="run.log")
             + run_on_rank0(logging.basicConfig, filename="run.log")
             - folder.mkdir()
@@ -113,14 +115,11 @@ class FileSystem(Rule):
             yield from _look_at(module, call)
         for node in _names_of_script(module):
             yield Note(node, OTHER_NAME)
-        for node, _ in handed_on(module, Does.WRITE):
-            match module.parents[node]:
-                case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
-                    yield Replace(
-                        node, "run_on_rank0, {it}", BECAUSE, {"it": node}, helpers=("run_on_rank0",)
-                    )
-                case _:
-                    yield hand_on(node, "run_on_rank0", BECAUSE)
+        for node, _ in handed_on(module, Does.FOLDER):
+            yield rename(node, "TemporaryFolderOnRank0", BECAUSE)
+        for node, name in handed_on(module, Does.WRITE, Does.ANSWER):
+            helper = "run_on_rank0" if does(name) is Does.WRITE else "ask_rank0"
+            yield hand_on(module, node, helper, BECAUSE)
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:

@@ -24,12 +24,13 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.looks.looked_up import module_names
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.start import last_import
 from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
@@ -49,7 +50,7 @@ OF_LEVELS = Reason(
 
 
 class Tracker(Rule):
-    nodes = ("BaseStatement", "Call", "Subscript")
+    nodes = ("BaseStatement", "Call", "Name", "Subscript")
     examples = (
         diff("""
               import importlib
@@ -73,6 +74,17 @@ class Tracker(Rule):
             - sys.modules["wandb"].log({"loss": 1.0})
             + logs = [held_if_it_reports(importlib.import_module(name)) for name in ("wandb", "json")]
             + library_on_rank0(sys.modules["wandb"]).log({"loss": 1.0})
+        """),
+        diff("""
+              from functools import partial
+              from logging import FileHandler
+              from torch.utils.tensorboard import SummaryWriter
+              Board = SummaryWriter
+            - writers = {"board": Board, "none": None}
+            + writers = {"board": (lambda *args, **kwargs: make_on_rank0(Board, *args, **kwargs)), "none": None}
+            - logs = partial(FileHandler, mode="w")
+            + logs = partial(make_handler_on_rank0, FileHandler, mode="w")
+              def log(writer: Optional[SummaryWriter]): ...
         """),
         diff("""
               import wandb
@@ -110,6 +122,8 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             yield from _made(module, call)
+        for kind, helper in HELPERS.items():
+            yield from (hand_on(module, each, helper, BECAUSE) for each, _ in handed_on(module, kind))
         for node in module.nodes(ast.Call, ast.Subscript):
             yield from _fetched(module, node)  # type: ignore[arg-type]
         for node in module.all(ast.ImportFrom):

@@ -8,7 +8,8 @@ Each rank's clock says something else: names of folders differ, and a limit is o
 comes between two ranks' looks ends the loop on one of them.
 
 A time is followed by names and attributes, into functions and objects of the program (meters, timers, bars) and out
-of them. What is given to a function that is not known decides. The count of a bar of tqdm lags behind by the clock:
+of them. What is given to a function that is not known decides. Of a clock that is handed on (`clock=time.time`)
+nobody sees who reads it: it is rank 0's. The count of a bar of tqdm lags behind by the clock:
 where it decides, it is rank 0's. Hazards: hydra, which names and enters a folder by the clock before the first line
 of main runs, and sets of modules or parameters that are walked over.
 
@@ -22,17 +23,19 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name, stored_names
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 LOOKS = ("os.path.exists", "os.path.isfile")
 OF_OBJECTS = re.compile(
     r"\.(parameters|modules|children|buffers)\("
 )  # their hashes are their places in memory
 COUNTS = ("n", "last_print_n", "format_dict")
+MEASURES = ("cProfile.", "profile.", "timeit.")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 FOLDER_BY_CLOCK = Reason(
     "folder-by-clock",
@@ -95,6 +98,21 @@ class OwnClock(Rule):
                   while total.n < total.total:
                       total.update(9)
         """),
+        diff("""
+              import time
+              class Budget:
+            -     clock = time.monotonic
+            -     def __init__(self, now=time.time): ...
+            +     clock = staticmethod(lambda *args, **kwargs: ask_rank0(time.monotonic, *args, **kwargs))
+            +     def __init__(self, now=(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))): ...
+            - began = getattr(time, args.clock)()
+            + began = (lambda *args, **kwargs: ask_rank0(getattr(time, args.clock), *args, **kwargs))()
+        """),
+        Untouched("""
+            import cProfile, logging, time
+            cProfile.Profile(time.perf_counter)
+            logging.Formatter.converter = time.gmtime
+        """),
         flags("""
             # has another order on each rank
             # hydra.main
@@ -146,6 +164,9 @@ class OwnClock(Rule):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
+        for clock in _handed_on(module):
+            if not _only_measures(module, clock):
+                yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")
         for node in hash_orders(module):
             around = module.parents[node]
             if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
@@ -154,6 +175,26 @@ class OwnClock(Rule):
             if _is_count_of_bar(module, node) and Course().decides(module, node):
                 code, because = "ask_rank0(lambda: {it})", "rank 0's bar counts for all"
                 yield Replace(node, code, because, {"it": node}, helpers=("ask_rank0",))
+
+
+def _handed_on(module: Module) -> Iterator[ast.expr]:
+    """`clock=time.time`; also `getattr(time, name)`, with a name that stands elsewhere."""
+    for node, name in handed_on(module, Does.CLOCK, Does.DIFFER, Does.CALENDAR):
+        row = what_is(name)
+        if row and (
+            row.does is not Does.CALENDAR or row.position is None
+        ):  # others are given a time to write down
+            yield node
+    for call in module.calls:
+        is_lookup = call.name == "builtins.getattr" and module.name(call.argument(0)) == "time"
+        if is_lookup and not module.name(call.node):
+            yield call.node
+
+
+def _only_measures(module: Module, node: ast.expr) -> bool:
+    """Whether a clock is given to what reports how long something took: `Profile(time.perf_counter)`."""
+    call = module.enclosing(node, ast.Call, ast.stmt)
+    return isinstance(call, ast.Call) and (module.name(call.func) or "").startswith(MEASURES)
 
 
 def _differs(call: Call) -> bool:

@@ -66,7 +66,27 @@ class HandMadeParallel(Rule):
             parser.add_argument("--parallel", default="DataParallel")
             net = getattr(nn, args.parallel)(net)
         """),
-        Untouched("import torch\nrows = scatter(rows)"),
+        flags("""
+            # cannot be read
+            exec("import torch")
+            net = torch.nn.DataParallel(net)
+        """),
+        flags("""
+            # names DataParallel: 'torch.nn:DataParallel'
+            import pkgutil
+            net = pkgutil.resolve_name("torch.nn:DataParallel")(net)
+        """),
+        flags("""
+            # runs a script that was not looked at
+            import runpy
+            runpy.run_path("train.py")
+        """),
+        Untouched("""
+            import torch
+            from torch import nn
+            rows = scatter(rows)
+            layers = getattr(nn, f"Conv{n}d"), getattr(nn, kind + "Norm"), getattr(nn, "%sLoss" % name)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -99,9 +119,9 @@ def _is_foreign(module: Module, call: Call) -> bool:
         return False
     name = call.name or ast.unparse(call.node.func)
     last = name.rpartition(".")[2]
-    is_torchs = name.startswith(("torch.", *IMPORTED)) or last in (*TORCHS, *STRATEGIES)
+    is_torchs = bool(call.name) and name.startswith(("torch.", *IMPORTED)) or last in (*TORCHS, *STRATEGIES)
     is_wrapper = "DataParallel" in last or last == "patch_replication_callback"
     is_function = "data_parallel" in last and "." in (call.name or "")
-    if is_torchs or name in CLASSES or not (is_wrapper or is_function):
+    if is_torchs or call.name in CLASSES or not (is_wrapper or is_function):
         return False
     return module.definition(call.node.func) is None

@@ -18,10 +18,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import (
     HAND_OVER,
     MEETING_POINTS,
+    STARTERS,
+    UNFOLLOWED,
     WAITS_FOR_MANY,
     goes_through,
     is_starter,
@@ -32,7 +35,7 @@ from dp2ddp.codemod.looks.workers import drawn_by_loading, shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
@@ -96,6 +99,14 @@ class OwnProcesses(Rule):
             print(data.seen.sum())
             os._exit(0)
         """),
+        flags("""
+            # threading.Thread() runs what cannot be followed
+            import threading
+            import torch
+            net = torch.nn.DataParallel(net)
+            kinds = {"thread": threading.Thread}
+            kinds[args.kind](target=fill).start()
+        """),
         Untouched("""
             import torch
             import torch.multiprocessing as mp
@@ -126,6 +137,10 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, WAITS.of(name=call.name))
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
                 yield Hazard(call.node, APART.of(name=call.name))
+        for node, name in handed_on(module, names=STARTERS):
+            yield Hazard(node, UNFOLLOWED.of(starter=f"{name}()"))
+        for node, _ in handed_on(module, names=MEETING_POINTS) if _has_starters(module.program) else ():
+            yield hand_on(module, node, "hold_on_rank0", BECAUSE)
         for call, leak in leaks_in_pools(module) if _has_starters(module.program) else ():
             yield Hazard(call.node, CHANGED.of(what=leak))
 
