@@ -47,7 +47,7 @@ if self.bn.num_batches_tracked > {last}:
     self.s.append(scale)
     self.fc.weight.data.mul_(0.9)
 scale = scale / (1 + len(self.s))"""
-LAYERS = "[]\n        self.bn, self.loss = nn.BatchNorm1d(4), [nn.MSELoss()]"  # a module without parameters is not shared
+LAYERS = "[]\n        self.bn, self.loss = nn.BatchNorm1d(4), [nn.MSELoss()]"  # the loss keeps nothing
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
     "kept_for_the_loss": KEPT,
