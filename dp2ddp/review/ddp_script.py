@@ -125,7 +125,7 @@ class Loader:
     @cached_property
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
-        values = self.flow.values(given)
+        values = self.flow.file.values(given)
         made = (each for each in self.samplers if each.node in values)
         return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
@@ -134,7 +134,7 @@ class Loader:
         """The one that it is given in every run: made in its call, or under no condition, and named once."""
         file = self.flow.file
         given, sampler = self.call.argument(3, "sampler"), self.sampler
-        is_named = isinstance(given, ast.Name) and sampler and file.values(given) == [sampler.node]
+        is_named = isinstance(given, ast.Name) and sampler and file.all_values(given) == [sampler.node]
         is_beside = sampler and file.function_of(sampler.node) is file.function_of(self.call.node)
         is_choice = any(file.around(sampler.node, ast.If)) if sampler else True
         return (
@@ -156,7 +156,7 @@ class Loader:
     def shares(self) -> list[Loop]:
         """The loops in which each rank sees its share alone."""
         count = self.sampler.argument(1, "num_replicas") if self.sampler else ast.Constant(1)
-        return self.loops if 1 not in map(literal, self.flow.values(count)) else []
+        return self.loops if 1 not in map(literal, self.flow.file.values(count)) else []
 
     @property
     def stays_here(self) -> bool:
@@ -244,7 +244,7 @@ class DDPScript:
         return not given or any(map(self._may_be_weights, given))
 
     def _may_be_weights(self, value: ast.expr) -> bool:
-        values = self.flow.values(value)
+        values = self.file.values(value)
         is_model = not self._wrapped_words.isdisjoint(map(last_name, ast.walk(value)))
         return not values or is_model or any(WEIGHTS.search(self.file.text_of(each)) for each in values)
 
@@ -322,7 +322,7 @@ class DDPScript:
 
     def is_optimizer(self, node: ast.AST) -> bool:
         """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""
-        made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
+        made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
         own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
         return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
 
@@ -343,7 +343,7 @@ class DDPScript:
         return not self._wrapped_words.isdisjoint(words)
 
     def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
-        behind = (made for each in walk_without(value, _is_copied) for made in self.flow.values(each))
+        behind = (made for each in walk_without(value, _is_copied) for made in self.file.values(each))
         return (each for each in behind if not self.ranks.at(each).are_one)
 
     @cached_property

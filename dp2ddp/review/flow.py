@@ -43,16 +43,6 @@ class Flow:
                 return next((target for target, each in given if each is value), None)
         return None
 
-    def values(self, node: ast.AST | None) -> list[ast.AST]:
-        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
-        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
-        found = (each for _, each in origins)
-        return [
-            each
-            for each in found
-            if not isinstance(each, (ast.Name, ast.Attribute)) or self.module.name(each)
-        ]
-
     def uses(self, value: ast.AST) -> list[Mention]:
         """Where what an expression is assigned to is read."""
         target = self.target(value)
@@ -224,7 +214,9 @@ class Flow:
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
-        makers = (self.module.name(each.func) for each in self.values(node) if isinstance(each, ast.Call))
+        makers = (
+            self.module.name(each.func) for each in self.file.values(node) if isinstance(each, ast.Call)
+        )
         if any((name or "").startswith(("io.", "builtins.open")) for name in makers):
             return True
         return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None

@@ -37,6 +37,7 @@ SPAWNS = words(
 )
 # What gives back the model that it gets, or one around it.
 AROUND = ("DistributedDataParallel", "DDP", "convert_sync_batchnorm", "compile")
+GIVEN = (Binds.VALUE, Binds.PARAMETER, Binds.IMPORT)
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,12 +62,21 @@ class OwnFile:
         found = self.module.definition(node) if isinstance(node, ast.Name) else None
         return found[1] if found else None
 
-    def values(self, node: ast.Name) -> list[ast.AST | None]:
-        """What a name is set to, wherever it is; None for what is no plain `name = expression`."""
-        bindings = (
-            each for each in self.module.bindings(node) if each.how not in (Binds.IMPORT, Binds.DEFINITION)
-        )
-        return [each.node if each.how is Binds.VALUE else None for each in bindings]
+    def values(self, node: ast.AST | None) -> list[ast.AST]:
+        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
+        return [
+            each for each in self._origins(node) if not isinstance(each, Mention) or self.module.name(each)
+        ]
+
+    def all_values(self, node: ast.AST | None) -> list[ast.AST]:
+        """All that a name is given, names of nobody's too; nothing of one that a loop or `+=` sets as well."""
+        bindings = self.module.bindings(node) if isinstance(node, ast.Name) else ()
+        are_seen = all(each.how in GIVEN for each in bindings)
+        return [each for each in self._origins(node) if are_seen and each is not node]
+
+    def _origins(self, node: ast.AST | None) -> list[ast.expr]:
+        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
+        return [each for _, each in origins]
 
     def variable(self, node: ast.AST) -> Variable:
         """What a name, an attribute or an item means: two mentions of one thing have equal variables.
@@ -241,8 +251,7 @@ class OwnFile:
             case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
                 return [inner]
             case ast.expr():
-                origins = self.module.program.flow.origins(self.module, node)
-                return [each for _, each in origins if each is not node]
+                return [each for each in self._origins(node) if each is not node]
         return []
 
     def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:

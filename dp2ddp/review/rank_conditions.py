@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
+from typing import Any
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import OwnFile, Variable, literal, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
@@ -34,6 +36,7 @@ ONE_RANK = re.compile(
     r"^(is_main_process|is_main|is_master|is_rank_?(zero|0)|is_main_proc|is_primary|is_global_master|master_process)$"
 )
 GET_RANK = ("get_rank", "get_local_rank", "get_global_rank")
+NO_RANK = (0, -1)  # what stands for one, in a run without ranks
 OF_TORCHRUN = ("RANK", "LOCAL_RANK")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = words(
@@ -42,9 +45,13 @@ HARMLESS_DECORATORS = words(
 )
 # On which ranks a condition is true.
 ONE, REST = "one", "all others"
-OPPOSITE = {ONE: REST, REST: ONE}
-COMPARES = {ast.Eq: ONE, ast.In: ONE, ast.NotEq: REST, ast.NotIn: REST, ast.Gt: REST}
-LEAVES = (ast.Return, ast.Continue, ast.Raise)
+RANKS = range(16)  # that a condition is tried with
+COMPARES: dict[type, Callable[[Any, Any], bool]] = {
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.In: lambda one, several: one in several, ast.NotIn: lambda one, several: one not in several},
+}
+LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 SAYS_WHERE = ("device", "device_ids", "output_device")
 
 
@@ -68,6 +75,7 @@ class RankConditions:
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
+        self._are_ranks: dict[ast.AST, bool] = {}
         self._from_rank: dict[str, bool] = {}  # words that were followed to their ends
         self._behind: dict[str, set[str]] = {}
 
@@ -93,18 +101,31 @@ class RankConditions:
     # --- conditions of one rank
 
     def is_rank(self, node: ast.AST) -> bool:
-        """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
+        """Whether an expression is the number of a rank: `args.local_rank`, `dist.get_rank()`, or made of them."""
+        if node not in self._are_ranks:
+            self._are_ranks[node] = False  # of itself, in a circle of names
+            self._are_ranks[node] = self._is_rank(node)
+        return self._are_ranks[node]
+
+    def _is_rank(self, node: ast.AST) -> bool:
         match node:
-            case ast.Call(func=function, args=[inner]) if self.module.name(function) == "builtins.int":
-                return self.is_rank(inner)
             case ast.Call(func=function) if last_name(function) in GET_RANK:
                 return True
             case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
                 return True
-            case ast.Name() if self._is_counted(node):
-                return False
-        word = last_name(node) or self._key(node)
-        return RANK.search(word) is not None or RANK_VARIABLE.search(self._key(node)) is not None
+            case ast.Name() if any(each.how is Binds.ITEM for each in self.module.bindings(node)):
+                return False  # `for rank in [1, 4, 8]`
+            case ast.BinOp(left=inner, op=ast.Mod(), right=count) if (
+                literal(count) is None
+            ):  # `rank % gpus_of_node`
+                return self.is_rank(inner)
+        others = [each for each in self.file.all_values(node) if literal(each) not in NO_RANK]
+        if others and all(map(self.is_rank, others)):
+            return True
+        is_number = any(isinstance(literal(each), int) for each in others)  # `rank = 8`, of a matrix
+        word, key = last_name(node), self._key(node)
+        names_rank = RANK.search(word or key) or RANK_VARIABLE.search(key)
+        return names_rank is not None and not is_number
 
     def _key(self, node: ast.AST) -> str:
         """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
@@ -115,69 +136,76 @@ class RankConditions:
                 return _text(key)
         return ""
 
-    def _is_counted(self, name: ast.Name) -> bool:
-        """Whether it is of other ranks, or of matrices: `for rank in [1, 4, 8]`, `rank = 8`."""
-        numbers = [each for each in map(literal, self.file.values(name)) if isinstance(each, int)]
-        is_looped = any(each.how is Binds.ITEM for each in self.module.bindings(name))
-        return is_looped or any(each not in (0, -1) for each in numbers)
-
-    def has_rank(self, expression: ast.AST) -> bool:
-        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
-        return any(self.is_rank(each) or self._is_made_of_rank(each) for each in ast.walk(expression))
-
-    def _is_made_of_rank(self, name: ast.AST) -> bool:
-        made = self.file.values(name) if isinstance(name, ast.Name) else []
-        return bool(made) and all(value and any(map(self.is_rank, ast.walk(value))) for value in made)
-
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
         """The names of any kind that the process group is told as this process's rank."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
 
-    def chooses(self, test: ast.AST) -> str:
-        """ONE where a condition is true on one rank (of a node) only, REST where on all others, else ""."""
-        match test:
-            case ast.Compare(left=rank, ops=[operator], comparators=[number]) if self.is_rank(rank):
-                return _compared(operator, number)
-            case ast.Compare(left=number, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[rank]):
-                return _compared(operator, number) if self.is_rank(rank) else ""
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return ONE if self.is_rank(operand) else OPPOSITE.get(self.chooses(operand), "")
-            case ast.BoolOp(op=ast.And(), values=values):
-                return ONE if ONE in map(self.chooses, values) else ""
-            case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
-                alone = [value for value in values if self.chooses(value) == ONE]
-                others = [value for value in values if value not in alone]
-                return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
-            case ast.Call(func=named):
-                return ONE if ONE_RANK.match(last_name(named)) else ""
-            case ast.Name() | ast.Attribute():
-                if ONE_RANK.match(last_name(test)) or self._is_flag_of_one_rank(test):
-                    return ONE
-                return REST if self.is_rank(test) else ""
-        return ""
+    def has_rank(self, expression: ast.AST) -> bool:
+        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
+        return self._has(expression, self.is_rank)
 
-    def _is_flag_of_one_rank(self, flag: ast.AST) -> bool:
-        """`saves = rank == 0`, and nothing else is assigned to it."""
-        values = self.file.values(flag) if isinstance(flag, ast.Name) else []
-        kinds = (ast.Compare, ast.BoolOp, ast.Call)
-        return bool(values) and all(isinstance(each, kinds) and self.chooses(each) == ONE for each in values)
-
-    def asks_now(self, test: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    def asks_now(self, test: ast.AST) -> bool:
         """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
 
         `args.local_rank == 0` need not: in a converted script nobody may set it.
         """
-        return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
+        return self._has(test, self._is_asked)
 
-    def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-        if isinstance(node, ast.Name):
-            values = self.file.values(node)
-            return bool(values) and all(value and self.asks_now(value, seen) for value in values)
+    def _is_asked(self, node: ast.AST) -> bool:
         function = node.func if isinstance(node, ast.Call) else node
         is_torchs = self.module.name(function) == "torch.distributed.get_rank"
         return is_torchs or helper_of(self.file, function) == "own_rank" or self._key(node) in OF_TORCHRUN
+
+    def _has(
+        self, expression: ast.AST, is_one: Callable[[ast.AST], bool], seen: frozenset[ast.AST] = frozenset()
+    ) -> bool:
+        for node in walk_without(expression, _is_owner):
+            if is_one(node):
+                return True
+            values = self.file.all_values(node) if isinstance(node, Mention) and node not in seen else []
+            if values and all(self._has(each, is_one, seen | {node}) for each in values):
+                return True
+        return False
+
+    def chooses(self, test: ast.AST) -> str:
+        """ONE where a condition is true on one rank (of a node) at most, REST where it is false on one, else ""."""
+        values = [self._value(test, rank) for rank in RANKS]
+        may_be = [(value is None or bool(value), not value) for value in values]
+        for where, count in zip((ONE, REST), map(sum, zip(*may_be, strict=True)), strict=True):
+            if count == 1:
+                return where
+        return ""
+
+    def _value(self, node: ast.AST, rank: int) -> object:
+        """What an expression is on a rank; None where nobody can say."""
+        match node:
+            case ast.Compare(left=left, ops=[compared], comparators=[right]):
+                sides = self._value(left, rank), self._value(right, rank)
+                return _compare(compared, *sides) if None not in sides else None
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                value = self._value(inner, rank)
+                return None if value is None else not value
+            case ast.BoolOp(op=joins, values=parts):
+                values = [self._value(each, rank) for each in parts]
+                decides = isinstance(joins, ast.Or)
+                if decides:  # `not distributed or rank == 0`: on ranks, what is denied there holds
+                    told = zip(values, parts, strict=True)
+                    values = [each for each, part in told if each is not None or not _is_not(part)] or values
+                if any(each is not None and bool(each) is decides for each in values):
+                    return decides
+                return None if None in values else not decides
+            case ast.Call(func=named) | (ast.Name() | ast.Attribute() as named) if ONE_RANK.match(
+                last_name(named)
+            ):
+                return rank == 0
+        if self.is_rank(node):
+            return rank
+        if isinstance(node, Mention):  # `saves = rank == 0`
+            values = [self._value(each, rank) for each in self.file.all_values(node)]
+            return values[0] if values and all(each == values[0] for each in values) else None
+        return _number(literal(node))
 
     def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
         inner = node
@@ -196,7 +224,7 @@ class RankConditions:
     def _returned_before(self, inner: ast.AST) -> ast.If | None:
         """`if rank != 0: return`, further up in the same block."""
         conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
-        returns = (each for each in conditions if isinstance(each.body[-1], ast.Return))
+        returns = (each for each in conditions if isinstance(each.body[-1], LEAVES))
         return next((each for each in returns if self.chooses(each.test) == REST), None)
 
     # --- all ranks
@@ -326,30 +354,34 @@ class RankConditions:
                     yield function.name, each.test if isinstance(each, ast.If) else each.value
 
 
+def _is_owner(part: ast.AST, whole: ast.AST) -> bool:
+    """Whether a part of an expression only has what is meant (`run.epoch`), or says where it is computed."""
+    is_named = isinstance(part, ast.Name) and isinstance(whole, ast.Attribute)
+    return is_named or _says_where(part, whole)
+
+
 def _says_where(part: ast.AST, whole: ast.AST) -> bool:
     """Whether a part of an expression only says where it is computed: `net.cuda(rank)`, `device_ids=[rank]`."""
     moves = isinstance(whole, ast.Call) and last_name(whole.func) in ("cuda", "to") and part is not whole.func
     return moves or isinstance(part, ast.keyword) and part.arg in SAYS_WHERE
 
 
-def _compared(operator: ast.cmpop, number: ast.AST) -> str:
-    """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`; -1 stands for a run without ranks."""
-    given = literal(number)
-    values = given if isinstance(given, (list, tuple, set)) else [given]
-    numbers = [value for value in values if isinstance(value, int)]
-    ranks = [value for value in numbers if value >= 0] if len(numbers) == len(values) else []
-    is_one = len(ranks) == 1 and not (isinstance(operator, ast.Gt) and ranks != [0])
-    return COMPARES.get(type(operator), "") if is_one else ""
-
-
-def _number_of(test: ast.expr) -> int:
-    """The rank that a condition of one rank is true on: 0, unless it says another."""
-    numbers = [node.value for node in ast.walk(test) if isinstance(node, ast.Constant)]
-    return max((number for number in numbers if isinstance(number, int)), default=0)
+def _compare(compared: ast.cmpop, one: object, other: object) -> bool | None:
+    try:
+        return COMPARES[type(compared)](one, other)
+    except (KeyError, TypeError):
+        return None
 
 
 def _is_not(test: ast.expr) -> bool:
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def _number(value: object) -> object:
+    """What a literal is to be compared with a rank: 0 of "0", as the environment says it."""
+    if isinstance(value, (list, tuple, set)):
+        return tuple(map(_number, value))
+    return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 def _text(node: ast.AST | None) -> str:

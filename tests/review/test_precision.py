@@ -74,6 +74,20 @@ RIGHT = {
         for epoch in range(3):
             save(model.state_dict())
     """,
+    "a number that is a rank at times, and anything else at others": """
+        class Trainer:
+            def __init__(self, part):
+                self.part = part
+            def run(self):
+                if self.part == 0:
+                    dist.barrier()
+        Trainer(local_rank).run()
+        Trainer(parts[0]).run()
+        count = dist.get_rank()
+        count += 1
+        if count == 1:
+            dist.barrier()
+    """,
     "a folder for each rank": """
         folder = f"out/{dist.get_rank()}"
         path = os.path.join(folder, "part.pt")
@@ -735,6 +749,11 @@ ONE_RANK = [
     "not distributed or dist.get_rank() in {0}",
     "not dist.get_rank() > 0",
     "0 == local_rank",
+    "local_rank < 1",
+    "dist.get_rank() == 0 and epoch > 0",
+    "dist.get_rank() % torch.cuda.device_count() == 0",
+    'os.environ["RANK"] == "0"',
+    'os.environ.get("RANK") in (None, "0")',
 ]
 SEVERAL_RANKS = [  # may be all that there are, or a group of their own
     "dist.get_rank() in [0, 1]",
@@ -748,6 +767,9 @@ SEVERAL_RANKS = [  # may be all that there are, or a group of their own
     "local_rank == -1",
     "not local_rank != -1",
     "0 > local_rank",
+    "dist.get_rank() % 2 == 0",
+    "dist.get_rank() > 0 and epoch > 0",
+    'os.environ["RANK"] in ("0", "1")',
 ]
 
 

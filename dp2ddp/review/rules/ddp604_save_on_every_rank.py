@@ -54,4 +54,4 @@ def _has_own_save(script: DDPScript) -> bool:
 
 def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
     """`io.BytesIO()`, a file that was opened elsewhere, or an attribute that nobody knows."""
-    return script.flow.is_open_file(path) or not (isinstance(path, ast.Name) or script.flow.values(path))
+    return script.flow.is_open_file(path) or not (isinstance(path, ast.Name) or script.file.values(path))

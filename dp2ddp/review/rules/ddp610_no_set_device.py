@@ -47,9 +47,9 @@ def _words(script: DDPScript, move: Call) -> set[object]:
     given = move.argument(0, "device")
     if given is None:
         return {"" if move.method == "cuda" else None}
-    makers = script.flow.values(given)
+    makers = script.file.values(given)
     devices = [_device(script, each) for each in makers]
-    return {literal(value) for each in devices for value in script.flow.values(each)} or {None}
+    return {literal(value) for each in devices for value in script.file.values(each)} or {None}
 
 
 def _device(script: DDPScript, value: ast.AST) -> ast.AST:

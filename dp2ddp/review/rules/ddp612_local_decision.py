@@ -98,7 +98,7 @@ def _do_others_too(script: DDPScript, call: Call) -> bool:
 def _is_plateau(script: DDPScript, call: Call) -> bool:
     """Whether ReduceLROnPlateau is given something."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    made = (each for each in script.flow.values(owner) if isinstance(each, ast.Call))
+    made = (each for each in script.file.values(owner) if isinstance(each, ast.Call))
     return call.method == "step" and any(script.module.name(each.func) == PLATEAU for each in made)
 
 

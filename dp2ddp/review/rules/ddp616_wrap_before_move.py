@@ -51,7 +51,7 @@ def _moves_to_gpu(call: Call) -> bool:
 
 def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     """Whether a model is an instance of a class of this file, fresh from its constructor."""
-    values = script.flow.values(module)
+    values = script.file.values(module)
     classes = [script.file.definition(getattr(value, "func", value)) for value in values]
     if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
         return False

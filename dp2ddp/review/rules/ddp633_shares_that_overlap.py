@@ -77,7 +77,7 @@ class SharesThatOverlap(CheckRule):
 
 def _of_arguments(script: DDPScript, sampler: Call) -> str:
     """What is wrong with the share that a sampler is told to take."""
-    seeds = script.flow.values(sampler.argument(4, "seed"))
+    seeds = script.file.values(sampler.argument(4, "seed"))
     if seeds and all(map(script.ranks.has_rank, seeds)):
         return DIFFERENT
     if any(isinstance(each, (ast.If, ast.IfExp)) for each in script.module.around(sampler.node)):
@@ -91,7 +91,7 @@ def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
     """Whether the sampler gets an epoch that differs from rank to rank, or on one rank alone."""
     owner = getattr(call.node.func, "value", None)
     is_of_loader = getattr(owner, "attr", "") in ("sampler", "batch_sampler")
-    if not is_of_loader and sampler.node not in script.flow.values(owner):
+    if not is_of_loader and sampler.node not in script.file.values(owner):
         return False
     return script.ranks.at(call.node).are_one or any(map(script.ranks.has_rank, values_of(call.node)))
 
@@ -106,7 +106,7 @@ def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
             for call in script.seedings
             if isinstance(call.node.func, ast.Attribute) and script.file.variable(call.node.func.value) == own
         )
-        return any(map(script.ranks.has_rank, (*script.flow.values(given), *told)))
+        return any(map(script.ranks.has_rank, (*script.file.values(given), *told)))
     function = script.file.function_of(draw.node)
     above = (call.node for call in script.seedings if call.node.lineno < draw.node.lineno)
     seeds = [call for call in above if script.file.function_of(call) is function]

@@ -46,7 +46,7 @@ class SeveralDeviceIds(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for wrap in script.wraps:
             ids = wrap.call.argument(1, "device_ids")
-            values = script.flow.values(ids)
+            values = script.file.values(ids)
             if ids is not None and values and all(_are_several(script, value) for value in values):
                 yield self.problem(ids)
 
