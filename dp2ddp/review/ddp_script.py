@@ -11,6 +11,7 @@ from functools import cached_property
 
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
@@ -84,16 +85,18 @@ class Wrap:
         begin = [*self._beside(), *(each for each in around if getattr(each, "attr", "") == "module")]
         return self.flow.spread(*begin).union(begin)
 
-    def _beside(self) -> list[Mention]:
+    def _beside(self) -> Iterator[Mention]:
+        """The model by its own name, and by names that it was given before: `raw = model`."""
         model, flow = unmoved(self.model), self.flow
-        own = flow.module.statement(self.call.node)
-        if not isinstance(model, (ast.Name, ast.Attribute)) or own in map(
-            flow.module.statement, flow.stores(model)
-        ):
-            return []  # `net = DistributedDataParallel(net)`
-        mentions = flow.file.mentions(flow.file.variable(model), ast.Load)
-        same = (each for each in mentions if flow.file.text_of(each) == flow.file.text_of(model))
-        return [each for each in same if flow.is_behind(each, self.call.node)]
+        if not isinstance(model, (ast.Name, ast.Attribute)):
+            return
+        named = flow.file.mentions(flow.file.variable(model), ast.Load)
+        same = [each for each in named if flow.file.text_of(each) == flow.file.text_of(model)]
+        others = flow.spread(*(each for each in same if flow.is_same(each, model)))
+        is_again = flow.module.statement(self.call.node) in map(flow.module.statement, flow.stores(model))
+        own = set() if is_again else {*same}  # `net = DistributedDataParallel(net)`
+        mentions = (each for each in {*own, *others} if isinstance(each, Mention))
+        yield from (each for each in mentions if flow.is_behind(each, self.call.node))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,11 @@ class Loader:
     @property
     def shuffle(self) -> ast.expr | None:
         return self.call.argument(2, "shuffle")
+
+    @property
+    def has_sampler(self) -> bool:
+        """Whether it is given one of any kind, or may be."""
+        return self.call.may_have_more or any(map(self.call.keyword, ("sampler", "batch_sampler")))
 
     @cached_property
     def sampler(self) -> Call | None:
@@ -319,6 +327,17 @@ class DDPScript:
             if isinstance(call.func, ast.Attribute) and (function, "self") in wholes:
                 owners += [call.func.value] if self.file.callee(call) is function else []
             yield from ((owner, told_here) for owner in owners)
+
+    def devices(self, node: ast.AST | None) -> set[object]:
+        """The devices that an expression may name: numbers, "cuda" for the current one, "cpu"; None: nobody knows."""
+        return {each for value in self.file.all_values(node) or (node,) for each in self._named_by(value)}
+
+    def _named_by(self, value: ast.AST | None) -> set[object]:
+        match value:
+            case ast.Call(func=function, args=[*_, inner]) if self.module.name(function) == "torch.device":
+                return self.devices(inner)
+        number = index_in_text(value) if isinstance(value, ast.expr) else None
+        return {literal(value)} if number is None else self.devices(number)
 
     def is_optimizer(self, node: ast.AST) -> bool:
         """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""

@@ -117,6 +117,12 @@ class Flow:
             for each in stores
         )
 
+    def is_same(self, earlier: Mention, later: Mention) -> bool:
+        """Whether a mention further up in a function means what a later one does."""
+        is_beside = self.file.function_of(earlier) is self.file.function_of(later)
+        is_above = self.module.statement(earlier) in self._above(later)
+        return is_beside and is_above and self._stays(later, earlier, self.stores(later))
+
     def is_behind(self, node: Mention, maker: ast.AST) -> bool:
         """Whether a mention is reached only behind another node, and its variable is the same still.
 

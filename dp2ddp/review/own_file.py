@@ -65,16 +65,17 @@ class OwnFile:
     def values(self, node: ast.AST | None) -> list[ast.AST]:
         """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
         return [
-            each for each in self._origins(node) if not isinstance(each, Mention) or self.module.name(each)
+            each for each in self.origins(node) if not isinstance(each, Mention) or self.module.name(each)
         ]
 
     def all_values(self, node: ast.AST | None) -> list[ast.AST]:
         """All that a name is given, names of nobody's too; nothing of one that a loop or `+=` sets as well."""
         bindings = self.module.bindings(node) if isinstance(node, ast.Name) else ()
         are_seen = all(each.how in GIVEN for each in bindings)
-        return [each for each in self._origins(node) if are_seen and each is not node]
+        return [each for each in self.origins(node) if are_seen and each is not node]
 
-    def _origins(self, node: ast.AST | None) -> list[ast.expr]:
+    def origins(self, node: ast.AST | None) -> list[ast.expr]:
+        """The same, with the names that nobody gives a value."""
         origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
         return [each for _, each in origins]
 
@@ -251,7 +252,7 @@ class OwnFile:
             case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
                 return [inner]
             case ast.expr():
-                return [each for each in self._origins(node) if each is not node]
+                return [each for each in self.origins(node) if each is not node]
         return []
 
     def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:

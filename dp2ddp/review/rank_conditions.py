@@ -38,6 +38,7 @@ ONE_RANK = re.compile(
 GET_RANK = ("get_rank", "get_local_rank", "get_global_rank")
 NO_RANK = (0, -1)  # what stands for one, in a run without ranks
 OF_TORCHRUN = ("RANK", "LOCAL_RANK")
+ALIKE = ("torch.cuda.is_available", "torch.cuda.amp.autocast")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = words(
     "staticmethod classmethod torch.no_grad torch.enable_grad torch.inference_mode",
@@ -288,11 +289,15 @@ class RankConditions:
 
     def may_ask(self, expression: ast.AST) -> bool:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
-        names = {last_name(node) for node in ast.walk(expression)}
-        texts = {_text(node) for node in ast.walk(expression)}
+        nodes = [*walk_without(expression, self._is_alike)]
+        names, texts = {last_name(node) for node in nodes}, {_text(node) for node in nodes}
         if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
             return True
         return any(map(self._comes_from_rank, names | texts))
+
+    def _is_alike(self, part: ast.AST, whole: ast.AST) -> bool:
+        """Whether a part of an expression says the same on all ranks, whatever its words are."""
+        return isinstance(part, ast.Attribute) and self.module.name(part) in ALIKE
 
     def _comes_from_rank(self, word: str) -> bool:
         """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""

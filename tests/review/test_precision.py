@@ -88,6 +88,95 @@ RIGHT = {
         if count == 1:
             dist.barrier()
     """,
+    "one rank leaves a loop of its own": """
+        for epoch in range(3):
+            for x in batches:
+                model(x).mean().backward()
+            if dist.get_rank() == 0:
+                for i, x in enumerate(pictures):
+                    if i == 10:
+                        break
+                    draw(x)
+        if dist.get_rank() == 0:
+            while True:
+                other(x).backward()
+                if seen():
+                    break
+    """,
+    "all ranks leave, each by a branch of its own": """
+        for x in batches:
+            model(x).mean().backward()
+            if dist.get_rank() == 0:
+                dist.broadcast(stops, 0)
+                if stops.item():
+                    break
+            else:
+                dist.broadcast(stops, 0)
+                if stops.item():
+                    break
+    """,
+    "one rank skips what comes behind the step": """
+        for x in batches:
+            model(x).mean().backward()
+            if dist.get_rank() != 0:
+                continue
+            log(x)
+    """,
+    "devices by number for one rank, in a run without ranks, and by every rank's own": """
+        if dist.get_rank() == 0:
+            x = x.to("cuda:0")
+        if not dist.is_initialized():
+            net.to("cuda:0")
+        y = y.to(f"cuda:{local_rank}")
+    """,
+    "a model in parts on two devices": """
+        first.to("cuda:0")
+        second.to("cuda:1")
+    """,
+    "a device that a launcher chooses": """
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
+        x = x.to("cuda:0")
+    """,
+    "the first epoch by hand, and the others": """
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, sampler=sampler)
+        sampler.set_epoch(0)
+        for epoch in range(3):
+            if epoch:
+                sampler.set_epoch(epoch)
+            for x in loader:
+                model(x).mean().backward()
+    """,
+    "samplers that go to a loader by other ways": """
+        class Data:
+            def __init__(self, data):
+                self.sampler = DistributedSampler(data)
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, batch_sampler=in_batches(sampler))
+        other = DistributedSampler(data)
+        loader = DataLoader(data, sampler=Subset(other))
+        for x in loader:
+            model(x).mean().backward()
+    """,
+    "the bare model by another name, for what trains nothing, and a copy of it": """
+        from copy import deepcopy
+        bare = net
+        teacher = deepcopy(net)
+        wrapper = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+        for x in batches:
+            loss = (wrapper(x) - teacher(x)).mean()
+            loss.backward()
+        with torch.no_grad():
+            print(bare(x).mean().item(), local_rank)
+        torch.save(bare.state_dict(), f"{local_rank}.pt")
+    """,
+    "another model by the name that the bare one had": """
+        bare = net
+        wrapper = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+        bare = wrapper
+        for x in batches:
+            bare(x).mean().backward()
+    """,
     "a folder for each rank": """
         folder = f"out/{dist.get_rank()}"
         path = os.path.join(folder, "part.pt")

@@ -94,7 +94,7 @@ ASKED = {
         PLAIN_HEAD + ON_DEVICE,
         "set_device local_rank slurm",
         [
-            "torch.cuda.set_device(3)",
+            "torch.cuda.set_device(index)",
             "other = DistributedDataParallel(net, device_ids=[rank])",
             'os.environ["CUDA_VISIBLE_DEVICES"] = "1"',
             "with torch.cuda.device(index): pass",

@@ -44,9 +44,9 @@ class NoDistributedSampler(CheckWarning):
             return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
-            if literal(loader.shuffle) is not True or data is None or script.ranks.may_ask(data):
+            if data is None or script.ranks.may_ask(data) or loader.has_sampler:
                 continue
-            if idle and script.file.text_of(data) not in idle:
+            if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
                 continue
             if loader.trains and not any(_cuts_by_rank(script, loop.node) for loop in loader.loops):
                 yield self.problem(loader.call.node)
@@ -56,8 +56,9 @@ def _without_loader(script: DDPScript) -> Iterator[ast.expr]:
     """The data of samplers of which nothing but `set_epoch` is ever asked."""
     for sampler in script.samplers:
         data, uses = sampler.argument(0, "dataset"), script.flow.uses(sampler.node)
+        is_kept = bool(uses) or isinstance(script.flow.target(sampler.node), ast.Name)
         around = [script.module.parents[use] for use in uses]
-        if data and uses and all(getattr(each, "attr", "") == "set_epoch" for each in around):
+        if data and is_kept and all(getattr(each, "attr", "") == "set_epoch" for each in around):
             yield data
 
 

@@ -34,3 +34,11 @@ def main(net, data):
     loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.distributed.DistributedSampler(data))
     for epoch in range(3):
         train(model, loader)
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+for epoch in range(10):
+    sampler.set_epoch(0)
+    for x, y in loader:
+        model(x).backward()

@@ -14,3 +14,35 @@ model = nn.parallel.DistributedDataParallel(net.to(device='cuda'))
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 dist.init_process_group("nccl")
 model = DDP(net.to(device))
+# ---
+dist.init_process_group("nccl")
+model = DDP(net.to("cuda:0"))
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+device = torch.device("cuda:0")
+model = DDP(net.to(device))
+# ---
+dist.init_process_group("nccl")
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = DDP(net.to(device))
+for x, y in loader:
+    model(x.to(device)).backward()
+# ---
+# wrapped
+for x, y in loader:
+    x = x.to("cuda:0")
+    model(x).backward()
+# ---
+# wrapped
+for x, y in loader:
+    noise = torch.randn(4, device="cuda:0")
+    model(x + noise).backward()
+# ---
+dist.init_process_group("nccl")
+model = DDP(net.cuda(0), device_ids=[0])
+# ---
+dist.init_process_group("nccl")
+torch.cuda.set_device(0)
+model = DDP(net.cuda())

@@ -192,3 +192,42 @@ for e in range(9):
     train(model, o)
     if local_rank == 0:
         end(e)
+# ---
+# wrapped
+rank = dist.get_rank()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(10):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if rank == 0 and epoch > 0:
+        break
+# ---
+# wrapped
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(10):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if dist.get_rank() == 0:
+        if evaluate(model.module) > 0.9:
+            break
+# ---
+# wrapped
+def train():
+    for epoch in range(10):
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            loss.backward()
+        if local_rank == 0 and stopper.early_stop:
+            return
+train()
+# ---
+# wrapped
+for x, y in loader:
+    if local_rank == 0 and x.isnan().any():
+        continue
+    loss = criterion(model(x), y)
+    loss.backward()

@@ -78,3 +78,22 @@ diffusion = Diffusion()
 for x in batches:
     loss = diffusion.loss(model.module, x)
     loss.backward()
+# ---
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = net.cuda()
+model_without_ddp = model
+model = DDP(model)
+for x, y in loader:
+    loss = criterion(model_without_ddp(x), y)
+    loss.backward()
+# ---
+class Trainer:
+    def __init__(self, model):
+        self.raw = model
+        self.model = DDP(model)
+    def train(self):
+        for x, y in self.loader:
+            loss = self.raw(x).mean()
+            loss.backward()
+Trainer(net).train()

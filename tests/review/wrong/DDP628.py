@@ -28,3 +28,18 @@ for epoch in range(9):
     sampler.set_epoch(epoch)
     for x in loader:
         model(x).backward()
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+for epoch in range(10):
+    for x, y in loader:
+        model(x).backward()
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4)
+for epoch in range(10):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        model(x).backward()
