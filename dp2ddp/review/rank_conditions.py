@@ -77,8 +77,6 @@ class RankConditions:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
         self._are_ranks: dict[ast.AST, bool] = {}
-        self._from_rank: dict[str, bool] = {}  # words that were followed to their ends
-        self._behind: dict[str, set[str]] = {}
 
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
@@ -291,44 +289,24 @@ class RankConditions:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
         nodes = [*walk_without(expression, self._is_alike)]
         names, texts = {last_name(node) for node in nodes}, {_text(node) for node in nodes}
-        if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
-            return True
-        return any(map(self._comes_from_rank, names | texts))
+        is_named = any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts))
+        return is_named or not self._made_of_ranks.isdisjoint(names | texts)
 
     def _is_alike(self, part: ast.AST, whole: ast.AST) -> bool:
         """Whether a part of an expression says the same on all ranks, whatever its words are."""
         return isinstance(part, ast.Attribute) and self.module.name(part) in ALIKE
 
-    def _comes_from_rank(self, word: str) -> bool:
-        """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
-        if word not in self._from_rank:
-            words = set(all_from([word], self._words_behind))
-            is_from_rank = not words.isdisjoint(self._indices) or any(map(NAMES_RANK.search, words))
-            self._from_rank.update({word: True} if is_from_rank else dict.fromkeys(words, False))
-        return self._from_rank[word]
-
-    def _words_behind(self, word: str) -> set[str]:
-        """What is named where a name of this word is given something, but for what is known to have no rank."""
-        if word not in self._behind:
-            nodes = (node for value in self._given.get(word, ()) for node in walk_without(value, _says_where))
-            self._behind[word] = {last_name(node) or _text(node) for node in nodes} - {""}
-        return {each for each in self._behind[word] if self._from_rank.get(each, True)}
-
     @cached_property
-    def _indices(self) -> set[str]:
-        """The names of first parameters of functions that are started as processes: they are counted."""
-        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
-        first = {each.arg for function in started for each in function.args.args[:1]}
-        return first | {name for _, name in self._given_as_rank}
-
-    @cached_property
-    def _given(self) -> dict[str, list[ast.AST]]:
-        """By word, anywhere in the file: what a name of it may stand for, and the conditions of that."""
-        given: dict[str, list[ast.AST]] = {}
+    def _made_of_ranks(self) -> set[str]:
+        """The words of whatever may be made of a rank, or was chosen by one, anywhere in the file."""
+        made: dict[str, set[str]] = {}
         for word, value in chain(self._settings(), self._arguments(), self._results()):
-            if value is not None:
-                given.setdefault(word, []).append(value)
-        return given
+            for node in walk_without(value, _says_where) if value else ():
+                made.setdefault(last_name(node) or _text(node), set()).add(word)
+        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
+        counted = {each.arg for function in started for each in function.args.args[:1]}
+        begin = (*filter(NAMES_RANK.search, made), *counted, *(name for _, name in self._given_as_rank))
+        return set(all_from(begin, lambda word: made.get(word, set()) - {""})) - {""}
 
     def _settings(self) -> Iterator[tuple[str, ast.AST | None]]:
         """What names, attributes and items are set to, under which conditions of their function."""

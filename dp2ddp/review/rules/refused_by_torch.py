@@ -249,8 +249,3 @@ def _is_used(script: DDPScript, call: Call) -> bool:
     if isinstance(parent, ast.Call):  # `torch.cat(all_gather(parts, x))`
         return (script.module.name(parent.func) or "").startswith("torch.")
     return isinstance(parent, (ast.BinOp, ast.Attribute, ast.Subscript))
-
-
-TABLE: tuple[type[CheckRule], ...] = (
-    *(SeveralDeviceIds, AttributeOfTheWrapper, ForkedRanks, SamplerAndShuffle, ResultOfACollective),
-)
