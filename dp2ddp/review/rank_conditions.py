@@ -15,7 +15,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
@@ -53,6 +53,7 @@ COMPARES: dict[type, Callable[[Any, Any], bool]] = {
     **{ast.In: lambda one, several: one in several, ast.NotIn: lambda one, several: one not in several},
 }
 LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+MAY_NOT_RUN = (ast.ExceptHandler, ast.Match, ast.Lambda)
 SAYS_WHERE = ("device", "device_ids", "output_device")
 
 
@@ -60,7 +61,8 @@ SAYS_WHERE = ("device", "device_ids", "output_device")
 class Ranks:
     """The ranks that come to a place; where neither is true, nobody knows."""
 
-    condition: ast.If | None = None  # by which one rank (of a node) comes
+    condition: ast.AST | None = None  # by which one rank (of a node) comes
+    test: ast.expr = ast.Constant(True)  # what it asks
     place: ast.AST | None = None  # what stands under it: the node, or the call of its function
     are_some: bool = False  # a condition asks for a rank
     are_all: bool = False
@@ -86,16 +88,48 @@ class RankConditions:
         return self._known[node]
 
     def _find(self, node: ast.AST) -> Ranks:
-        if condition := self._one_rank_condition(node):
-            return Ranks(condition, node)
+        conditions = [*self._conditions(node)]
+        for condition, test, holds in conditions:
+            if holds is not None and self.chooses(test) == (ONE if holds else REST):
+                return Ranks(condition, test, node)
         sites = self.file.sites_of(self.file.function_of(node))
         calls = [each for each in map(self.module.parents.get, sites) if isinstance(each, ast.Call)]
         callers = [self.at(each) for each in calls if each.func in sites]
         if sites and len(callers) == len(sites) and all(each.are_one for each in callers):
             return callers[0]
-        if any(self.may_ask(each.test) for each in self.file.around(node, ast.If)):
-            return Ranks(are_some=True)
-        return Ranks(are_all=self._on_all_ranks(node, set()))
+        are_some = any(self.may_ask(test) for _, test, holds in conditions if holds is not None)
+        return Ranks(are_some=are_some, are_all=not are_some and self._on_all_ranks(node, set()))
+
+    def others(self, node: ast.AST) -> list[ast.stmt]:
+        """What the other ranks run instead, where one alone comes to a node."""
+        where = self.at(node)
+        return self.file.other_branch(where.condition, where.place) if where.condition and where.place else []
+
+    def _conditions(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, bool | None]]:
+        """What decides whether a node is come to: where, a test, and what that is then (None: anything)."""
+        inner = node
+        for parent in self.module.around(node):
+            match parent:
+                case ast.If(test=test, body=body) | ast.While(test=test, body=body) if inner is not test:
+                    yield parent, test, inner in body
+                case ast.IfExp(test=test, body=first) if inner is not test:
+                    yield parent, test, inner is first
+                case ast.BoolOp(op=joins, values=values):
+                    before = takewhile(lambda each, own=inner: each is not own, values)  # type: ignore[misc]
+                    yield from ((parent, each, isinstance(joins, ast.And)) for each in before)
+                case ast.With(items=items) | ast.AsyncWith(items=items):
+                    yield from ((parent, each.context_expr, None) for each in items)
+                case ast.For(iter=values):
+                    yield from ((parent, each.test, None) for each in inside(values, ast.IfExp))
+            for each in self.file.block_before(inner):
+                match each:
+                    case ast.If(test=test, body=[*_, last]) if isinstance(last, LEAVES):
+                        yield each, test, False
+                    case ast.Assert(test=test):
+                        yield each, test, True
+            if isinstance(parent, FUNCTIONS):
+                return
+            inner = parent
 
     # --- conditions of one rank
 
@@ -206,37 +240,18 @@ class RankConditions:
             return values[0] if values and all(each == values[0] for each in values) else None
         return _number(literal(node))
 
-    def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
-        inner = node
-        for parent in self.module.around(node):
-            if isinstance(parent, ast.If):
-                branch = {ONE: parent.body, REST: parent.orelse}.get(self.chooses(parent.test), [])
-                if inner in branch:
-                    return parent
-            if early := self._returned_before(inner):
-                return early
-            if isinstance(parent, FUNCTIONS):
-                return None
-            inner = parent
-        return None
-
-    def _returned_before(self, inner: ast.AST) -> ast.If | None:
-        """`if rank != 0: return`, further up in the same block."""
-        conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
-        returns = (each for each in conditions if isinstance(each.body[-1], LEAVES))
-        return next((each for each in returns if self.chooses(each.test) == REST), None)
-
     # --- all ranks
 
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
         """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
-        inner = node
-        for parent in self.module.around(node):
-            if self._may_choose_ranks(parent, inner) or isinstance(parent, ast.Lambda):
-                return False
-            if isinstance(parent, NAMED_FUNCTIONS):
-                return self._is_called_on_all(parent, seen)
-            inner = parent
+        function = self.file.function_of(node)
+        within = takewhile(lambda each: each is not function, self.module.around(node))
+        if any(isinstance(each, MAY_NOT_RUN) for each in (*within, function)):
+            return False
+        if any(self.may_ask(test) for _, test, _ in self._conditions(node)):
+            return False
+        if isinstance(function, NAMED_FUNCTIONS):
+            return self._is_called_on_all(function, seen)
         return not self.file.spawns  # what starts the ranks is none of them
 
     def _is_called_on_all(self, function: ast.FunctionDef | ast.AsyncFunctionDef, seen: set[ast.AST]) -> bool:
@@ -259,29 +274,6 @@ class RankConditions:
     def _is_handed_to_helper(self, site: ast.AST) -> bool:
         call = self.module.parents[site]
         return isinstance(call, ast.Call) and site is not call.func and helper_of(self.file, call.func) != ""
-
-    def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
-        """Whether a node around another lets only some ranks come to it, or may."""
-        match parent:
-            case ast.ExceptHandler() | ast.Match():
-                return True
-            case ast.BoolOp(values=[first, *_]) if inner is not first:
-                return True
-            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
-                asked = [test]
-            case ast.With(items=items) | ast.AsyncWith(items=items):
-                asked = [item.context_expr for item in items]
-            case ast.For(iter=values):
-                asked = [each.test for each in ast.walk(values) if isinstance(each, ast.IfExp)]
-            case _:
-                asked = []
-        return any(map(self.may_ask, (*asked, *self._tests_before(inner))))
-
-    def _tests_before(self, inner: ast.AST) -> Iterator[ast.expr]:
-        """The conditions above a node in its block that may end it before: `assert`, `if ...: return`."""
-        for each in self.file.block_before(inner):
-            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES):
-                yield each.test
 
     # --- what is made of ranks
 

@@ -58,7 +58,7 @@ class CollectiveOnOneRank(CheckRule):
             elsewhere = {met.name for met in _met_by_others(script, call, meetings)}
             met = next((each for each in _met_by(script, call, meetings) if each.name not in elsewhere), None)
             helper = script.helper_calls.get(met, "") if met else ""
-            if met and (not helper or script.ranks.asks_now(where.condition.test)):
+            if met and (not helper or script.ranks.asks_now(where.test)):
                 name = f"{(met.name or '').rpartition('.')[2]}()"
                 what = (
                     f"this {name}"
@@ -129,8 +129,8 @@ class WrapperOnOneRank(CheckRule):
                     run for each in (mention, *script.flow.received(mention)) if (run := _run(script, each))
                 )
                 run = next(runs, None) if isinstance(call, ast.Call) else None
-                if call and run and where.condition and _waits(script, wrap, where.condition, run):
-                    others = set(script.file.other_branch(where.condition, where.place or mention))
+                if call and run and where.are_one and _waits(script, wrap, where.test, run):
+                    others = set(script.ranks.others(mention))
                     same = script.file.mentions(script.file.variable(mention), ast.Load)
                     if all(others.isdisjoint(script.module.around(each)) for each in same):
                         yield self.problem(call, name=script.file.text_of(mention))
@@ -142,10 +142,10 @@ def _run(script: DDPScript, wrapper: ast.AST) -> ast.Call | None:
     return call if isinstance(call, ast.Call) and call.func is wrapper else None
 
 
-def _waits(script: DDPScript, wrap: Wrap, condition: ast.If, run: ast.Call) -> bool:
+def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool:
     """Whether a forward of one rank has something to wait for."""
     if wrap.helper:
-        return script.ranks.asks_now(condition.test)
+        return script.ranks.asks_now(test)
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
     has_buffers = script.file.names_module("torchvision.models") or script.file.says(HAS_BUFFERS)
@@ -239,12 +239,10 @@ def _leaves_alone(script: DDPScript, leaving: ast.AST) -> bool:
 
 def _do_others_too(script: DDPScript, node: ast.AST) -> bool:
     """Whether the other branch of the condition of one rank does the same."""
-    where = script.ranks.at(node)
-    others = script.file.other_branch(where.condition, where.place) if where.condition and where.place else []
     does = ast.unparse(getattr(node, "func", node))
     return any(
         ast.unparse(getattr(each, "func", each)) == does
-        for other in others
+        for other in script.ranks.others(node)
         for each in inside(other, type(node))
     )
 
@@ -304,11 +302,15 @@ class LoadOnOneRank(CheckRule):
         if script.sends_weights:
             return
         for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
-            condition = script.ranks.at(call.node).condition if call.method == "load_state_dict" else None
-            if condition is None or not isinstance(call.node.func, ast.Attribute):
+            where = script.ranks.at(call.node)
+            if (
+                call.method != "load_state_dict"
+                or not where.are_one
+                or not isinstance(call.node.func, ast.Attribute)
+            ):
                 continue
             owner = call.node.func.value
             is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
-            asks = script.wraps or script.ranks.asks_now(condition.test)
+            asks = script.wraps or script.ranks.asks_now(where.test)
             if is_of_all and asks and not script.is_over(call.node):
                 yield self.problem(call.node)

@@ -91,3 +91,14 @@ for epoch in range(3):
     if args.gpu != 0:
         continue
     dist.all_reduce(x)
+# ---
+dist.get_rank() == 0 and dist.barrier()
+# ---
+x = dist.all_reduce(x) if local_rank == 0 else None
+# ---
+def save():
+    assert dist.get_rank() == 0
+    dist.barrier()
+# ---
+while dist.get_rank() == 0:
+    dist.barrier()
