@@ -232,6 +232,10 @@ class DDPScript:
         """The calls of functions of torch.distributed that all ranks of a group must make."""
         return tuple(self.file.calls_of(*COLLECTIVES))
 
+    def calls_by_all(self, *names: str) -> Iterator[Call]:
+        """The calls of functions with these names that every rank is certain to make."""
+        return (call for call in self.file.calls_of(*names) if self.ranks.at(call.node).are_all)
+
     @cached_property
     def seedings(self) -> tuple[Call, ...]:
         """The calls that seed something, by their names."""

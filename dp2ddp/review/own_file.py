@@ -38,6 +38,7 @@ SPAWNS = words(
 # What gives back the model that it gets, or one around it.
 AROUND = ("DistributedDataParallel", "DDP", "convert_sync_batchnorm", "compile")
 GIVEN = (Binds.VALUE, Binds.PARAMETER, Binds.IMPORT)
+ONE_WORD = re.compile(r"\S+")
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -116,27 +117,19 @@ class OwnFile:
     # --- words, of the code alone: no comment and no sentence is one
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """What the code calls things: names, attributes, keywords, parameters, definitions, parts of imported names."""
+    def words(self) -> frozenset[str]:
+        """What the code calls things, parts of imported names, and texts of one word (`"--drop-last"`, `"RANK"`)."""
         module = self.module
-        paths = [each.module or "" for each in module.all(ast.ImportFrom)]
-        paths += (path for each in module.all(ast.alias) for path in (each.name, each.asname or ""))
-        imported = (part for path in paths for part in path.split("."))
-        arguments = module.nodes(ast.keyword, ast.arg)
-        given = (getattr(each, "arg", "") or "" for each in arguments)  # `**options` has none
+        imported = [each.module or "" for each in module.all(ast.ImportFrom)]
+        imported += (path for each in module.all(ast.alias) for path in (each.name, each.asname or ""))
+        given = (
+            getattr(each, "arg", "") or "" for each in module.nodes(ast.keyword, ast.arg)
+        )  # `**options`: none
         defined = (getattr(each, "name", "") for each in module.nodes(*DEFINITIONS))
-        return frozenset((*module.by_word, *given, *defined, *imported))
-
-    @cached_property
-    def terms(self) -> frozenset[str]:
-        """Texts of one word, `os.environ["LOCAL_RANK"]`, `getattr(dist, "all_reduce")`, `"--drop-last"`."""
-        texts = (each for each in self.module.all(ast.Constant) if isinstance(each.value, str))
-        return frozenset(
-            str(each.value)
-            for each in texts
-            if re.fullmatch(r"\S+", str(each.value))
-            and not isinstance(self.module.parents[each], ast.Expr)  # a docstring
-        )
+        constants = (each for each in module.all(ast.Constant) if isinstance(each.value, str))
+        texts = (str(each.value) for each in constants if not isinstance(module.parents[each], ast.Expr))
+        parts = ".".join(imported).split(".")
+        return frozenset((*module.by_word, *given, *defined, *parts, *filter(ONE_WORD.fullmatch, texts)))
 
     @cached_property
     def imports(self) -> frozenset[str]:
@@ -144,11 +137,9 @@ class OwnFile:
         scopes = {id(scope): scope for scope in self.module.scope_of.values()}.values()
         return frozenset((*(name for scope in scopes for name in scope.imported()), *self.module.stars))
 
-    def says(self, word: str | re.Pattern[str]) -> bool:
-        """Whether a name or a text of one word is this, or has this in it."""
-        if isinstance(word, str):
-            return word in self.names or word in self.terms
-        return any(map(word.search, self.names)) or any(map(word.search, self.terms))
+    def says(self, word: re.Pattern[str]) -> bool:
+        """Whether a name or a text of one word has this in it."""
+        return any(map(word.search, self.words))
 
     def names_module(self, module: str) -> bool:
         """Whether a module, or something in it, is imported or named."""

@@ -259,6 +259,5 @@ def test_the_words_of_a_file() -> None:
     '''
     script = script_of(code_of(text))
 
-    assert script.names - {""} == {*"abcdefGhijkmnop", "self", "int"}
-    assert script.terms == {"term"}
+    assert script.words - {""} == {*"abcdefGhijkmnop", "self", "int", "term"}
     assert {"a.b", "d.e.f"} <= script.imports

@@ -47,11 +47,9 @@ class SaveOnEveryRank(CheckRule):
         how = "on one rank: if dist.get_rank() == 0"
         if script.whole_batch_wraps:
             how = "as convert does, by the helper save_on_rank0(...)"
-        for call in script.file.calls_of("torch.save"):
+        for call in script.calls_by_all("torch.save"):
             path = call.argument(1, "f")
-            if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
-                continue
-            if script.ranks.at(call.node).are_all:
+            if path is not None and not script.ranks.may_ask(path) and not _is_in_memory(script, path):
                 yield self.problem(call.node, how=how)
 
 
@@ -96,14 +94,12 @@ class PrintOnEveryRank(CheckWarning):
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:
             return
-        if script.file.names_module("builtins") or script.file.names & REPLACES_PRINT:
+        if script.file.names_module("builtins") or script.file.words & REPLACES_PRINT:
             return
         prints = [
             call.node
-            for call in script.file.calls_of("builtins.print")
-            if script.file.loop_around(call.node) is not None
-            and not any(map(script.ranks.may_ask, call.node.args))
-            and script.ranks.at(call.node).are_all
+            for call in script.calls_by_all("builtins.print")
+            if script.file.loop_around(call.node) and not any(map(script.ranks.may_ask, call.node.args))
         ]
         if prints:
             others = f", and {len(prints) - 1} more like it" if len(prints) > 1 else ""
@@ -137,10 +133,8 @@ class TrackerOnEveryRank(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps
-        if not on_ranks or script.file.says("WANDB_MODE"):
+        if not on_ranks or "WANDB_MODE" in script.file.words:
             return
-        for call in script.file.calls_of(*TRACKERS):
-            if call.keyword("group") or any(map(script.ranks.may_ask, values_of(call.node))):
-                continue
-            if script.ranks.at(call.node).are_all:
+        for call in script.calls_by_all(*TRACKERS):
+            if not call.keyword("group") and not any(map(script.ranks.may_ask, values_of(call.node))):
                 yield self.problem(call.node, name=call.name)

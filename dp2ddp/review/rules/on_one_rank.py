@@ -175,33 +175,20 @@ class LocalDecision(CheckRule):
     code, name = "DDP612", "local-decision"
     message = "{what}"
     advice = "{how}"
-    examples = (
-        *corrected("""
-            # drift apart
-              from torch.optim.lr_scheduler import ReduceLROnPlateau
-              from torch.utils.data import DistributedSampler
-              model = DistributedDataParallel(net)
-              scheduler = ReduceLROnPlateau(optimizer)
-              loader = DataLoader(data, sampler=DistributedSampler(data))
-              for epoch in range(10):
-                  total = torch.zeros(1)
-                  for x, y in loader:
-                      total += step(model, x, y).item()
-            +     dist.all_reduce(total)
-                  scheduler.step(total)
-        """),
-        *corrected("""
-            # one rank alone
-              model = DistributedDataParallel(net)
-              optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-              scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30)
-              for epoch in range(90):
-                  train(model, optimizer)
-            -     if dist.get_rank() == 0:
-            -         scheduler.step()
-            +     scheduler.step()
-        """),
-    )
+    examples = corrected("""
+        # drift apart
+          from torch.optim.lr_scheduler import ReduceLROnPlateau
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+          scheduler = ReduceLROnPlateau(optimizer)
+          loader = DataLoader(data, sampler=DistributedSampler(data))
+          for epoch in range(10):
+              total = torch.zeros(1)
+              for x, y in loader:
+                  total += step(model, x, y).item()
+        +     dist.all_reduce(total)
+              scheduler.step(total)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks:

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import last_name, stored_names
+from dp2ddp.codemod.model.nodes import LOOPS, last_name, stored_names
 from dp2ddp.review.check_rule import (
     CheckRule,
     CheckWarning,
@@ -25,17 +25,7 @@ IN_FULL = re.compile(
     r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
 )
 FREEZES = re.compile("requires_grad")
-BRANCHES = (
-    ast.If,
-    ast.IfExp,
-    ast.For,
-    ast.While,
-    ast.Try,
-    ast.With,
-    ast.comprehension,
-    ast.Lambda,
-    ast.Subscript,
-)
+BRANCHES = (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.With, ast.comprehension, ast.Lambda, ast.Subscript)
 CUTS = ("detach", "data")
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.

@@ -1,6 +1,7 @@
 """What torch refuses in the first second of a run: a table of rules, each with its page."""
 
 import ast
+import re
 
 from dp2ddp.codemod.edits import DropArgument
 from dp2ddp.codemod.knowledge.reading_methods import words
@@ -78,6 +79,7 @@ register_parameter register_state_dict_post_hook register_state_dict_pre_hook re
 require_forward_param_sync require_manual_backward_finalization requires_grad_ scatter set_extra_state set_submodule
 share_memory should_finalize_after_backward skip_all_reduce_unused_params state_dict static_graph to to_empty
 to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad""")
+BY_NAME = re.compile("^_*(has|get|set)attr_*$")
 
 
 class AttributeOfTheWrapper(CheckRule):
@@ -105,7 +107,7 @@ class AttributeOfTheWrapper(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if any(name.strip("_") in ("hasattr", "getattr", "setattr") for name in script.file.names):
+        if script.file.says(BY_NAME):
             return
         attributes = script.module.all(ast.Attribute) if script.wraps else []
         stored = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
