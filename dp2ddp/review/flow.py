@@ -278,6 +278,8 @@ class Flow:
             if isinstance(loop, ast.For) and whole is loop.iter:
                 yield loop, site, is_repeated
             pending += [(each, site, is_repeated) for each in self.read(self.target(whole), whole)]
+            sites = self.file.sites_of(self.file.function_of(loop)) if isinstance(loop, ast.Return) else []
+            pending += [(self.module.parents[each], site, is_repeated) for each in sites]
             call = self.module.enclosing(use, ast.Call, ast.stmt)
             pending += [(each, call, is_repeated) for each in self.received(use)]
 

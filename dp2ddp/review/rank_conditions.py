@@ -79,6 +79,7 @@ class RankConditions:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
         self._are_ranks: dict[ast.AST, bool] = {}
+        self._values: dict[tuple[ast.AST | None, int], object] = {}
 
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
@@ -101,9 +102,15 @@ class RankConditions:
         return Ranks(are_some=are_some, are_all=not are_some and self._on_all_ranks(node, set()))
 
     def others(self, node: ast.AST) -> list[ast.stmt]:
-        """What the other ranks run instead, where one alone comes to a node."""
+        """What the other ranks run instead, where one alone comes to a node, or all but one."""
         where = self.at(node)
-        return self.file.other_branch(where.condition, where.place) if where.condition and where.place else []
+        condition, place = where.condition or self.parting(node), where.place or node
+        return self.file.other_branch(condition, place) if condition else []
+
+    def parting(self, node: ast.AST) -> ast.AST | None:
+        """The condition in its function that lets some ranks come to a node, and others not."""
+        conditions = (each for each, test, _ in self._conditions(node) if len(set(self._told(test))) > 1)
+        return next(conditions, None)
 
     def _conditions(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, bool | None]]:
         """What decides whether a node is come to: where, a test, and what that is then (None: anything)."""
@@ -152,8 +159,9 @@ class RankConditions:
                 literal(count) is None
             ):  # `rank % gpus_of_node`
                 return self.is_rank(inner)
-        others = [each for each in self.file.all_values(node) if literal(each) not in NO_RANK]
-        if others and all(map(self.is_rank, others)):
+        values = self.file.all_values(node) or self.file.results(node)
+        others = [each for each in values if literal(each) not in NO_RANK]
+        if others and all(each is not None and self.is_rank(each) for each in others):
             return True
         is_number = any(isinstance(literal(each), int) for each in others)  # `rank = 8`, of a matrix
         word, key = last_name(node), self._key(node)
@@ -204,15 +212,23 @@ class RankConditions:
 
     def chooses(self, test: ast.AST) -> str:
         """ONE where a condition is true on one rank (of a node) at most, REST where it is false on one, else ""."""
-        values = [self._value(test, rank) for rank in RANKS]
-        may_be = [(value is None or bool(value), not value) for value in values]
-        for where, count in zip((ONE, REST), map(sum, zip(*may_be, strict=True)), strict=True):
-            if count == 1:
-                return where
-        return ""
+        told = self._told(test)
+        may_be = {ONE: sum(each is not False for each in told), REST: sum(each is not True for each in told)}
+        return next((where for where, count in may_be.items() if count == 1), "")
 
-    def _value(self, node: ast.AST, rank: int) -> object:
+    def _told(self, test: ast.AST) -> list[bool | None]:
+        """Whether a condition is true on each rank; None where nobody can say."""
+        values = (self._value(test, rank) for rank in RANKS)
+        return [None if value is None else bool(value) for value in values]
+
+    def _value(self, node: ast.AST | None, rank: int) -> object:
         """What an expression is on a rank; None where nobody can say."""
+        if (node, rank) not in self._values:
+            self._values[node, rank] = None  # of itself, in a circle of names
+            self._values[node, rank] = self._find_value(node, rank)
+        return self._values[node, rank]
+
+    def _find_value(self, node: ast.AST | None, rank: int) -> object:
         match node:
             case ast.Compare(left=left, ops=[compared], comparators=[right]):
                 sides = self._value(left, rank), self._value(right, rank)
@@ -233,10 +249,12 @@ class RankConditions:
                 last_name(named)
             ):
                 return rank == 0
-        if self.is_rank(node):
+        if node is not None and self.is_rank(node):
             return rank
-        if isinstance(node, Mention):  # `saves = rank == 0`
-            values = [self._value(each, rank) for each in self.file.all_values(node)]
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):  # `saves = rank == 0`
+            values = [
+                self._value(each, rank) for each in self.file.all_values(node) or self.file.results(node)
+            ]
             return values[0] if values and all(each == values[0] for each in values) else None
         return _number(literal(node))
 

@@ -129,6 +129,47 @@ RIGHT = {
             net.to("cuda:0")
         y = y.to(f"cuda:{local_rank}")
     """,
+    "flags that are made of themselves": """
+        waits = not waits
+        if waits:
+            dist.barrier()
+        class Turn:
+            def __init__(self):
+                self.index = dist.get_rank()
+            def next(self):
+                self.index += 1
+                if self.index == 1:
+                    dist.barrier()
+            def first(self):
+                return self.first() and waits
+            def meet(self):
+                if self.first():
+                    dist.barrier()
+    """,
+    "an epoch that is counted": """
+        class Trainer:
+            def __init__(self, data):
+                self.epoch = 0
+                self.sampler = DistributedSampler(data)
+                self.loader = DataLoader(data, sampler=self.sampler)
+            def fit(self):
+                while self.epoch < 3:
+                    self.sampler.set_epoch(self.epoch)
+                    for x in self.loader:
+                        model(x).mean().backward()
+                    self.epoch += 1
+    """,
+    "all ranks end, or leave a loop, at once": """
+        import sys
+        for epoch in range(3):
+            model(x).mean().backward()
+            if dist.get_world_size() == 1 and epoch:
+                break
+            if epoch == 2:
+                sys.exit()
+        if dist.get_rank() == 0:
+            sys.exit()
+    """,
     "a model in parts on two devices": """
         first.to("cuda:0")
         second.to("cuda:1")

@@ -12,10 +12,11 @@ OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
+ENDS = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
-LEAVES_ALONE = "one rank alone ends, or skips a step: others wait, or sum another step's gradients"
+LEAVES_ALONE = "not all ranks end, or skip a step: others wait, or sum another step's gradients"
 LEAVES = "each rank ends, or skips a step, by the loss of its own share: others wait, or sum another step's gradients"
 TELL = "let one rank decide, broadcast() what it decides, and all ranks act on that"
 ALIKE = "all_reduce() the loss first, so that all ranks decide alike"
@@ -26,8 +27,8 @@ class CollectiveOnOneRank(CheckRule):
 
     Finds `barrier`, `all_reduce` and the like, and functions of the file that call one, under `if rank == 0:`, or
     behind `if rank != 0: return`, with no other call of it for the other ranks; a rank is also what `mp.spawn` gives
-    its function. In a script that dp2ddp converted, helpers that all ranks must call, as well (`if dist.get_rank() ==
-    0: save_on_rank0(...)`).
+    its function, and whatever is given nothing but ranks (`self.gpu_id = int(os.environ["LOCAL_RANK"])`). In a script
+    that dp2ddp converted, helpers that all ranks must call, as well (`if dist.get_rank() == 0: save_on_rank0(...)`).
 
     All ranks of a group must make the call. The one that does waits until the time-out, half an hour with NCCL.
 
@@ -155,10 +156,11 @@ def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool
 class LocalDecision(CheckRule):
     """Ranks step differently: their rates and weights drift apart.
 
-    Finds `step()` and `zero_grad()` of an optimizer or a scheduler, the clipping of gradients, and a `break`, `return`
-    or `continue` that leaves out what trains, where one rank alone comes by. And what each rank decides by numbers of
-    its own share of the data, in a loop over a loader with a `DistributedSampler`, if these are nowhere reduced nor
-    gathered: `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, `continue` above the backward pass.
+    Finds `step()` and `zero_grad()` of an optimizer or a scheduler, and the clipping of gradients, where one rank alone
+    comes by; `break`, `return`, `continue` and `sys.exit()` that leave out what trains, where not all ranks do. And
+    what each rank decides by numbers of its own share of the data, in a loop over a loader with a `DistributedSampler`,
+    if these are nowhere reduced nor gathered: `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, `continue`
+    above the backward pass.
 
     Gradients are the same on all ranks still. A rank that steps by another rate, or not at all, has other weights from
     then on, and nothing says so. One that leaves a backward pass out sums another step's gradients with the others from
@@ -197,7 +199,8 @@ class LocalDecision(CheckRule):
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
             if is_alone and not script.sends_weights and not _do_others_too(script, call.node):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
-        for leaving in script.module.nodes(ast.Break, ast.Continue, ast.Return):
+        ends = (call.node for call in script.file.calls_of(*ENDS))
+        for leaving in (*script.module.nodes(ast.Break, ast.Continue, ast.Return), *ends):
             if _leaves_alone(script, leaving) and not _do_others_too(script, leaving):
                 yield self.problem(leaving, what=LEAVES_ALONE, how=TELL)
         for loop in (loop for loader in script.loaders for loop in loader.shares):
@@ -218,8 +221,8 @@ def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
 
 
 def _leaves_alone(script: DDPScript, leaving: ast.AST) -> bool:
-    """Whether one rank leaves a loop by itself that all ranks are in."""
-    condition, loop = script.ranks.at(leaving).condition, script.file.loop_around(leaving)
+    """Whether one rank, or all but one, leaves a loop that all ranks are in."""
+    condition, loop = script.ranks.parting(leaving), script.file.loop_around(leaving)
     is_inside = condition is not None and loop is script.file.loop_around(condition)
     return is_inside and _leaves_out(script, leaving)
 

@@ -70,7 +70,8 @@ class NoSetEpoch(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         told = [call.argument(0, "epoch") for call in script.module.calls if call.method == "set_epoch"]
-        is_told_one = bool(told) and all(isinstance(each, ast.Constant) for each in told)
+        numbers = (number for each in told for number in script.file.all_values(each) or (each,))
+        is_told_one = bool(told) and all(isinstance(each, ast.Constant) for each in numbers)
         if script.has_framework or "set_epoch" in script.file.words and not is_told_one:
             return
         for loader in script.loaders:

@@ -102,3 +102,28 @@ def save():
 # ---
 while dist.get_rank() == 0:
     dist.barrier()
+# ---
+rank, gpu = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+if gpu == 0:
+    dist.barrier()
+# ---
+def setup():
+    dist.init_process_group("nccl")
+    return int(os.environ["LOCAL_RANK"])
+gpu = setup()
+torch.cuda.set_device(gpu)
+model = DDP(net.cuda())
+if gpu == 0:
+    dist.barrier()
+# ---
+class T:
+    @property
+    def index(self):
+        return dist.get_rank()
+    def f(self):
+        if self.index == 0:
+            dist.barrier()
+# ---
+def log(x, who=int(os.environ["RANK"])):
+    if who == 0:
+        dist.all_reduce(x)

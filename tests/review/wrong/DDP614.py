@@ -97,3 +97,31 @@ class Trainer:
             loss = self.raw(x).mean()
             loss.backward()
 Trainer(net).train()
+# ---
+def train(net, loader):
+    for x, y in loader:
+        loss = criterion(net(x), y)
+        loss.backward()
+def main(args):
+    dist.init_process_group("nccl")
+    model = build()
+    model.cuda()
+    model_without_ddp = model
+    model = DDP(model, device_ids=[args.gpu])
+    train(model_without_ddp, loader)
+# ---
+class T:
+    def __init__(self, args):
+        self.model = build().cuda()
+        self.model_without_ddp = self.model
+        self.model = DDP(self.model)
+    def fit(self, loader):
+        for x in loader:
+            self.model_without_ddp(x).mean().backward()
+# ---
+model = build().cuda()
+model_without_ddp = model
+if args.distributed:
+    model = DDP(model, device_ids=[args.gpu])
+for x in loader:
+    model_without_ddp(x).mean().backward()
