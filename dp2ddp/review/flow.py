@@ -10,7 +10,7 @@ from itertools import takewhile
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, inside
-from dp2ddp.review.rank_conditions import RankConditions
+from dp2ddp.review.rank_conditions import Condition, RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
 LISTS = re.compile("(?:named_)?(?:parameters|modules|children)")
@@ -96,18 +96,9 @@ class Flow:
                 isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
             )
             is_before = other is own or other.lineno < own.lineno <= use.lineno
-            if is_of_class or not is_before and (is_loop or self._is_set_by(use, store)):
+            if is_of_class or not is_before and (is_loop or self.is_same(store, use)):
                 return False
         return True
-
-    def _is_set_by(self, use: Mention, store: ast.AST) -> bool:
-        """Whether a statement above a mention, under no condition, has certainly given it what it means."""
-        is_beside = self.file.function_of(use) is self.file.function_of(store)
-        return (
-            is_beside
-            and self.module.statement(store) in self._above(use)
-            and self._stays(use, store, self.stores(use))
-        )
 
     def _stays(self, use: Mention, maker: ast.AST, stores: list[Mention]) -> bool:
         """Whether no other statement between them gives a mention something else."""
@@ -117,11 +108,11 @@ class Flow:
             for each in stores
         )
 
-    def is_same(self, earlier: Mention, later: Mention) -> bool:
-        """Whether a mention further up in a function means what a later one does."""
-        is_beside = self.file.function_of(earlier) is self.file.function_of(later)
-        is_above = self.module.statement(earlier) in self._above(later)
-        return is_beside and is_above and self._stays(later, earlier, self.stores(later))
+    def is_same(self, maker: ast.AST, use: Mention) -> bool:
+        """Whether a mention has for certain what a node above it, under no condition, has given or meant."""
+        is_beside = self.file.function_of(maker) is self.file.function_of(use)
+        is_above = self.module.statement(maker) in self._above(use)
+        return is_beside and is_above and self._stays(use, maker, self.stores(use))
 
     def is_behind(self, node: Mention, maker: ast.AST) -> bool:
         """Whether a mention is reached only behind another node, and its variable is the same still.
@@ -143,9 +134,11 @@ class Flow:
 
     def _unmet(self, maker: ast.AST) -> tuple[set[ast.AST], bool]:
         """What runs where the conditions around a node do not hold, and whether one of these asks for no rank."""
-        choices = [choice for choice, _ in self._choices(maker)]
-        unmet: set[ast.AST] = {each for choice in choices for each in self.file.other_branch(choice, maker)}
-        return unmet, not all(self.ranks.may_ask(choice.test) for choice in choices)
+        choices = self._choices(maker)
+        unmet: set[ast.AST] = {
+            each for place, _, _ in choices for each in self.file.other_branch(place, maker)
+        }
+        return unmet, not all(self.ranks.may_ask(test) for _, test, _ in choices)
 
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a node is reached only behind another one, where it stands or where its function is called."""
@@ -179,28 +172,20 @@ class Flow:
             and not set(init.body).isdisjoint(self._levels(maker))
         )
 
-    def _choices(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
-        """The conditions around a node in its function, and whether it stands where they are true."""
-        inner = node
-        for parent in self._within(node):
-            match parent:
-                case ast.If(body=body):
-                    yield parent, inner in body
-                case ast.IfExp(body=other) if inner is not parent.test:
-                    yield parent, inner is other
-            inner = parent
+    def _choices(self, node: ast.AST) -> list[Condition]:
+        return [each for each in self.ranks.conditions(node) if each[2] is not None]
 
     def _holds_where(self, node: Mention, maker: ast.AST) -> bool:
         """Whether what was made, on ranks, is there where a mention stands: not under `if not distributed:`."""
-        made = dict(self._choices(maker))
-        tests = {(self.file.text_of(choice.test), holds) for choice, holds in made.items()}
-        words = {last_name(each) for choice in made for each in ast.walk(choice.test)} - {"", *SETTINGS}
+        made = self._choices(maker)
+        tests = {(self.file.text_of(test), holds) for _, test, holds in made}
+        words = {last_name(each) for _, test, _ in made for each in ast.walk(test)} - {"", *SETTINGS}
         words.add(last_name(node))  # `isinstance(net, DistributedDataParallel)`
         return not any(
-            any(last_name(each) in words for each in ast.walk(choice.test))
-            or (self.ranks.may_ask(choice.test) and not self.ranks.chooses(choice.test))
-            for choice, holds in self._choices(node)
-            if choice not in made and (self.file.text_of(choice.test), holds) not in tests
+            not words.isdisjoint(map(last_name, ast.walk(test)))
+            or (self.ranks.may_ask(test) and not self.ranks.chooses(test))
+            for place, test, holds in self._choices(node)
+            if (place, test, holds) not in made and (self.file.text_of(test), holds) not in tests
         )
 
     def later(self, node: ast.AST) -> Iterator[ast.AST]:

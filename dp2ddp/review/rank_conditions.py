@@ -56,6 +56,8 @@ LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 MAY_NOT_RUN = (ast.ExceptHandler, ast.Match, ast.Lambda)
 SAYS_WHERE = ("device", "device_ids", "output_device")
 
+Condition = tuple[ast.AST, ast.expr, bool | None]  # where, a test, and what that is then; None: anything
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -89,7 +91,7 @@ class RankConditions:
         return self._known[node]
 
     def _find(self, node: ast.AST) -> Ranks:
-        conditions = [*self._conditions(node)]
+        conditions = [*self.conditions(node)]
         for condition, test, holds in conditions:
             if holds is not None and self.chooses(test) == (ONE if holds else REST):
                 return Ranks(condition, test, node)
@@ -109,11 +111,11 @@ class RankConditions:
 
     def parting(self, node: ast.AST) -> ast.AST | None:
         """The condition in its function that lets some ranks come to a node, and others not."""
-        conditions = (each for each, test, _ in self._conditions(node) if len(set(self._told(test))) > 1)
+        conditions = (each for each, test, _ in self.conditions(node) if len(set(self._told(test))) > 1)
         return next(conditions, None)
 
-    def _conditions(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, bool | None]]:
-        """What decides whether a node is come to: where, a test, and what that is then (None: anything)."""
+    def conditions(self, node: ast.AST) -> Iterator[Condition]:
+        """What decides in its function whether a node is come to."""
         inner = node
         for parent in self.module.around(node):
             match parent:
@@ -266,7 +268,7 @@ class RankConditions:
         within = takewhile(lambda each: each is not function, self.module.around(node))
         if any(isinstance(each, MAY_NOT_RUN) for each in (*within, function)):
             return False
-        if any(self.may_ask(test) for _, test, _ in self._conditions(node)):
+        if any(self.may_ask(test) for _, test, _ in self.conditions(node)):
             return False
         if isinstance(function, NAMED_FUNCTIONS):
             return self._is_called_on_all(function, seen)
