@@ -46,7 +46,7 @@ HARMLESS_DECORATORS = words(
 )
 # On which ranks a condition is true.
 ONE, REST = "one", "all others"
-RANKS = range(16)  # that a condition is tried with
+RANKS = (*range(16), 1 << 20, 1 << 21)  # that a condition is tried with: `rank > 15` is true on several
 COMPARES: dict[type, Callable[[Any, Any], bool]] = {
     **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
     **{ast.Gt: operator.gt, ast.GtE: operator.ge},

@@ -170,6 +170,27 @@ RIGHT = {
         if dist.get_rank() == 0:
             sys.exit()
     """,
+    "one rank ends with an error, which ends all": """
+        import sys
+        for x in batches:
+            loss = model(x).mean()
+            loss.backward()
+            if loss.isnan() and dist.get_rank() == 0:
+                sys.exit(1)
+            if loss.isnan() and dist.get_rank() == 0:
+                sys.exit("the loss is nan")
+    """,
+    "files that are dealt out by their numbers": """
+        for i, name in enumerate(names):
+            if i % dist.get_world_size() != dist.get_rank():
+                continue
+            with model.join():
+                model(read(name)).mean().backward()
+    """,
+    "questions about a device, and a flag beside it": """
+        print(torch.cuda.memory_allocated(device=0), torch.cuda.get_device_name(0), dist.get_rank())
+        x = x.cuda(True)
+    """,
     "a model in parts on two devices": """
         first.to("cuda:0")
         second.to("cuda:1")
@@ -898,6 +919,9 @@ SEVERAL_RANKS = [  # may be all that there are, or a group of their own
     "not local_rank != -1",
     "0 > local_rank",
     "dist.get_rank() % 2 == 0",
+    "dist.get_rank() > 14",
+    "dist.get_rank() >= 16",
+    "not dist.get_rank() < 15",
     "dist.get_rank() > 0 and epoch > 0",
     'os.environ["RANK"] in ("0", "1")',
 ]

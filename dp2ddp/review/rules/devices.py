@@ -26,6 +26,7 @@ CURRENT = "moves to the current device, which is GPU 0 on every rank: nothing se
 SET = 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything else uses CUDA'
 NAMED = "names GPU {number}, so every rank works on that one"
 NAME_OWN = 'name the rank\'s own: torch.device("cuda", int(os.environ["LOCAL_RANK"]))'
+SETS = ("torch.cuda.set_device", "torch.cuda.device")
 Use = tuple[ast.expr, set[object]]
 DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 LOCAL_RANK = re.compile("LOCAL_RANK")
@@ -142,7 +143,7 @@ class NoSetDevice(CheckRule):
 
 def _named(script: DDPScript, used: Sequence[Use]) -> Iterator[tuple[ast.expr, int]]:
     """Where every rank uses a device by its number, which is the only one in the file."""
-    numbers = {each for _, devices in used for each in devices if isinstance(each, int)}
+    numbers = {each for _, devices in used for each in devices if type(each) is int}
     is_gloo = any(literal(each.argument(0, "backend")) == "gloo" for each in script.groups)
     for node, devices in used if len(numbers) == 1 and not is_gloo else ():
         if devices - {"cpu"} == numbers and script.ranks.at(node).are_all:
@@ -156,13 +157,19 @@ def _used(script: DDPScript) -> Iterator[Use]:
         if call.method == "cuda" and given is None:
             yield call.node, {"cuda"}
         elif (
-            call.method in ("to", "cuda", "set_device")
+            call.method in ("to", "cuda")
+            or call.name in SETS
             or call.keyword("device")
-            or call.name == "torch.cuda.device"
+            and not _only_asks(call)
         ):
             yield call.node, script.devices(given)
     ids = (wrap.call.argument(1, "device_ids") for wrap in script.wraps)
     yield from ((each, script.devices(each)) for one in ids if isinstance(one, ast.List) for each in one.elts)
+
+
+def _only_asks(call: Call) -> bool:
+    """`torch.cuda.memory_allocated(device=0)`."""
+    return (call.name or "").startswith("torch.cuda.")
 
 
 class WrapBeforeMove(CheckRule):

@@ -12,7 +12,7 @@ OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-ENDS = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
+ENDS = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")  # with 0; what fails ends all ranks
 CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
@@ -199,7 +199,11 @@ class LocalDecision(CheckRule):
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
             if is_alone and not script.sends_weights and not _do_others_too(script, call.node):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
-        ends = (call.node for call in script.file.calls_of(*ENDS))
+        ends = (
+            call.node
+            for call in script.file.calls_of(*ENDS)
+            if call.is_bare or literal(call.argument(0)) == 0
+        )
         for leaving in (*script.module.nodes(ast.Break, ast.Continue, ast.Return), *ends):
             if _leaves_alone(script, leaving) and not _do_others_too(script, leaving):
                 yield self.problem(leaving, what=LEAVES_ALONE, how=TELL)
