@@ -140,16 +140,12 @@ class Loader:
     @property
     def certain_sampler(self) -> Call | None:
         """The one that it is given in every run: made in its call, or under no condition, and named once."""
-        file = self.flow.file
-        given, sampler = self.call.argument(3, "sampler"), self.sampler
-        is_named = isinstance(given, ast.Name) and sampler and file.all_values(given) == [sampler.node]
-        is_beside = sampler and file.function_of(sampler.node) is file.function_of(self.call.node)
-        is_choice = any(file.around(sampler.node, ast.If)) if sampler else True
-        return (
-            sampler
-            if sampler and (sampler.node is given or is_named and is_beside and not is_choice)
-            else None
-        )
+        file, given, sampler = self.flow.file, self.call.argument(3, "sampler"), self.sampler
+        if sampler is None or sampler.node is given:
+            return sampler
+        is_beside = file.function_of(sampler.node) is file.function_of(self.call.node)
+        is_choice = any(file.around(sampler.node, ast.If)) or file.all_values(given) != [sampler.node]
+        return sampler if is_beside and not is_choice and isinstance(given, ast.Name) else None
 
     @cached_property
     def loops(self) -> list[Loop]:

@@ -60,12 +60,9 @@ class CollectiveOnOneRank(CheckRule):
             met = next((each for each in _met_by(script, call, meetings) if each.name not in elsewhere), None)
             helper = script.helper_calls.get(met, "") if met else ""
             if met and (not helper or script.ranks.asks_now(where.test)):
-                name = f"{(met.name or '').rpartition('.')[2]}()"
-                what = (
-                    f"this {name}"
-                    if met is call
-                    else f"the {name} in {script.file.text_of(call.node.func)}()"
-                )
+                word = (met.name or "").rpartition(".")[2]
+                own = f"the {word}() in {script.file.text_of(call.node.func)}()"
+                what = f"this {word}()" if met is call else own
                 yield self.problem(call.node, what=what, how=WITHOUT if helper else OUTSIDE)
 
 

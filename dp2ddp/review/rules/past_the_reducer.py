@@ -111,9 +111,9 @@ class PastTheWrapper(CheckRule):
     The wrapper's forward is what prepares the sum. Without it each rank steps with the gradients of its own batch, and
     the ranks' weights drift apart (measured with two ranks: different gradients from the first pass on).
 
-    Found only where the name is certainly the model, itself, by another name (`raw = wrapper.module`), or in a function
-    of the file that gets it. Evaluating with `.module` is right, and is not found. Silent where the file reduces
-    gradients itself, and for a critic of what another wrapper has computed.
+    Found only where the name is certainly the model, itself, by another name (`raw = wrapper.module`, or `raw = net`
+    above the wrap), or in a function of the file that gets it. Evaluating with `.module` is right, and is not found.
+    Silent where the file reduces gradients itself, and for a critic of what another wrapper has computed.
 
     https://github.com/k2-fsa/icefall/issues/226.
     """
