@@ -1,4 +1,4 @@
-"""What a rule of the check is: one file with a page, examples, and a question that it asks of one script.
+"""What a rule of the check is: a page, examples, and a question that it asks of one script.
 
 All that such a file needs is imported from here.
 """
@@ -46,7 +46,7 @@ Found = Iterator[Problem]
 
 
 class CheckRule(DescribedRule):
-    """A rule of the check. Subclasses are final: one a file, named after its code and what is found.
+    """A rule of the check. Subclasses are final: in a file of their own, or in one of all rules on a subject.
 
     Its page says what it does, why, when it is silent and what a fix risks, and where people met it.
     """

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
@@ -84,16 +85,18 @@ class Wrap:
         begin = [*self._beside(), *(each for each in around if getattr(each, "attr", "") == "module")]
         return self.flow.spread(*begin).union(begin)
 
-    def _beside(self) -> list[Mention]:
+    def _beside(self) -> Iterator[Mention]:
+        """The model by its own name, and by names that it was given before: `raw = model`."""
         model, flow = unmoved(self.model), self.flow
-        own = flow.module.statement(self.call.node)
-        if not isinstance(model, (ast.Name, ast.Attribute)) or own in map(
-            flow.module.statement, flow.stores(model)
-        ):
-            return []  # `net = DistributedDataParallel(net)`
-        mentions = flow.file.mentions(flow.file.variable(model), ast.Load)
-        same = (each for each in mentions if flow.file.text_of(each) == flow.file.text_of(model))
-        return [each for each in same if flow.is_behind(each, self.call.node)]
+        if not isinstance(model, (ast.Name, ast.Attribute)):
+            return
+        named = flow.file.mentions(flow.file.variable(model), ast.Load)
+        same = [each for each in named if flow.file.text_of(each) == flow.file.text_of(model)]
+        others = flow.spread(*(each for each in same if flow.is_same(each, model)))
+        is_again = flow.module.statement(self.call.node) in map(flow.module.statement, flow.stores(model))
+        own = set() if is_again else {*same}  # `net = DistributedDataParallel(net)`
+        mentions = (each for each in {*own, *others} if isinstance(each, Mention))
+        yield from (each for each in mentions if flow.is_behind(each, self.call.node))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,26 +125,27 @@ class Loader:
     def shuffle(self) -> ast.expr | None:
         return self.call.argument(2, "shuffle")
 
+    @property
+    def has_sampler(self) -> bool:
+        """Whether it is given one of any kind, or may be."""
+        return self.call.may_have_more or any(map(self.call.keyword, ("sampler", "batch_sampler")))
+
     @cached_property
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
-        values = self.flow.values(given)
+        values = self.flow.file.values(given)
         made = (each for each in self.samplers if each.node in values)
         return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
     @property
     def certain_sampler(self) -> Call | None:
         """The one that it is given in every run: made in its call, or under no condition, and named once."""
-        file = self.flow.file
-        given, sampler = self.call.argument(3, "sampler"), self.sampler
-        is_named = isinstance(given, ast.Name) and sampler and file.values(given) == [sampler.node]
-        is_beside = sampler and file.function_of(sampler.node) is file.function_of(self.call.node)
-        is_choice = any(file.around(sampler.node, ast.If)) if sampler else True
-        return (
-            sampler
-            if sampler and (sampler.node is given or is_named and is_beside and not is_choice)
-            else None
-        )
+        file, given, sampler = self.flow.file, self.call.argument(3, "sampler"), self.sampler
+        if sampler is None or sampler.node is given:
+            return sampler
+        is_beside = file.function_of(sampler.node) is file.function_of(self.call.node)
+        is_choice = any(file.around(sampler.node, ast.If)) or file.all_values(given) != [sampler.node]
+        return sampler if is_beside and not is_choice and isinstance(given, ast.Name) else None
 
     @cached_property
     def loops(self) -> list[Loop]:
@@ -156,7 +160,7 @@ class Loader:
     def shares(self) -> list[Loop]:
         """The loops in which each rank sees its share alone."""
         count = self.sampler.argument(1, "num_replicas") if self.sampler else ast.Constant(1)
-        return self.loops if 1 not in map(literal, self.flow.values(count)) else []
+        return self.loops if 1 not in map(literal, self.flow.file.values(count)) else []
 
     @property
     def stays_here(self) -> bool:
@@ -171,7 +175,8 @@ class Loader:
                 is_method = getattr(function, "attr", "") in file.module.program.methods_named
                 return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
             case ast.Attribute(attr=name):
-                return name in ("dataset", "batch_size")
+                is_told = getattr(file.module.parents[parent], "attr", "") == "set_epoch"
+                return name in ("dataset", "batch_size") or name == "sampler" and is_told
         return isinstance(parent, (ast.For, ast.comprehension))
 
 
@@ -224,6 +229,10 @@ class DDPScript:
         """The calls of functions of torch.distributed that all ranks of a group must make."""
         return tuple(self.file.calls_of(*COLLECTIVES))
 
+    def calls_by_all(self, *names: str) -> Iterator[Call]:
+        """The calls of functions with these names that every rank is certain to make."""
+        return (call for call in self.file.calls_of(*names) if self.ranks.at(call.node).are_all)
+
     @cached_property
     def seedings(self) -> tuple[Call, ...]:
         """The calls that seed something, by their names."""
@@ -244,7 +253,7 @@ class DDPScript:
         return not given or any(map(self._may_be_weights, given))
 
     def _may_be_weights(self, value: ast.expr) -> bool:
-        values = self.flow.values(value)
+        values = self.file.values(value)
         is_model = not self._wrapped_words.isdisjoint(map(last_name, ast.walk(value)))
         return not values or is_model or any(WEIGHTS.search(self.file.text_of(each)) for each in values)
 
@@ -320,9 +329,20 @@ class DDPScript:
                 owners += [call.func.value] if self.file.callee(call) is function else []
             yield from ((owner, told_here) for owner in owners)
 
+    def devices(self, node: ast.AST | None) -> set[object]:
+        """The devices that an expression may name: numbers, "cuda" for the current one, "cpu"; None: nobody knows."""
+        return {each for value in self.file.all_values(node) or (node,) for each in self._named_by(value)}
+
+    def _named_by(self, value: ast.AST | None) -> set[object]:
+        match value:
+            case ast.Call(func=function, args=[*_, inner]) if self.module.name(function) == "torch.device":
+                return self.devices(inner)
+        number = index_in_text(value) if isinstance(value, ast.expr) else None
+        return {literal(value)} if number is None else self.devices(number)
+
     def is_optimizer(self, node: ast.AST) -> bool:
         """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""
-        made = (each for each in self.flow.values(node) if isinstance(each, ast.Call))
+        made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
         own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
         return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
 
@@ -343,7 +363,7 @@ class DDPScript:
         return not self._wrapped_words.isdisjoint(words)
 
     def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
-        behind = (made for each in walk_without(value, _is_copied) for made in self.flow.values(each))
+        behind = (made for each in walk_without(value, _is_copied) for made in self.file.values(each))
         return (each for each in behind if not self.ranks.at(each).are_one)
 
     @cached_property

@@ -10,7 +10,7 @@ from itertools import takewhile
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, inside
-from dp2ddp.review.rank_conditions import RankConditions
+from dp2ddp.review.rank_conditions import Condition, RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
 LISTS = re.compile("(?:named_)?(?:parameters|modules|children)")
@@ -42,16 +42,6 @@ class Flow:
                 given = pairs(statement) if isinstance(statement, ast.Assign) else ()
                 return next((target for target, each in given if each is value), None)
         return None
-
-    def values(self, node: ast.AST | None) -> list[ast.AST]:
-        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
-        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
-        found = (each for _, each in origins)
-        return [
-            each
-            for each in found
-            if not isinstance(each, (ast.Name, ast.Attribute)) or self.module.name(each)
-        ]
 
     def uses(self, value: ast.AST) -> list[Mention]:
         """Where what an expression is assigned to is read."""
@@ -106,18 +96,9 @@ class Flow:
                 isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
             )
             is_before = other is own or other.lineno < own.lineno <= use.lineno
-            if is_of_class or not is_before and (is_loop or self._is_set_by(use, store)):
+            if is_of_class or not is_before and (is_loop or self.is_same(store, use)):
                 return False
         return True
-
-    def _is_set_by(self, use: Mention, store: ast.AST) -> bool:
-        """Whether a statement above a mention, under no condition, has certainly given it what it means."""
-        is_beside = self.file.function_of(use) is self.file.function_of(store)
-        return (
-            is_beside
-            and self.module.statement(store) in self._above(use)
-            and self._stays(use, store, self.stores(use))
-        )
 
     def _stays(self, use: Mention, maker: ast.AST, stores: list[Mention]) -> bool:
         """Whether no other statement between them gives a mention something else."""
@@ -126,6 +107,12 @@ class Flow:
             first.lineno < each.lineno <= use.lineno and self.module.statement(each) is not own
             for each in stores
         )
+
+    def is_same(self, maker: ast.AST, use: Mention) -> bool:
+        """Whether a mention has for certain what a node above it, under no condition, has given or meant."""
+        is_beside = self.file.function_of(maker) is self.file.function_of(use)
+        is_above = self.module.statement(maker) in self._above(use)
+        return is_beside and is_above and self._stays(use, maker, self.stores(use))
 
     def is_behind(self, node: Mention, maker: ast.AST) -> bool:
         """Whether a mention is reached only behind another node, and its variable is the same still.
@@ -147,9 +134,11 @@ class Flow:
 
     def _unmet(self, maker: ast.AST) -> tuple[set[ast.AST], bool]:
         """What runs where the conditions around a node do not hold, and whether one of these asks for no rank."""
-        choices = [choice for choice, _ in self._choices(maker)]
-        unmet: set[ast.AST] = {each for choice in choices for each in self.file.other_branch(choice, maker)}
-        return unmet, not all(self.ranks.may_ask(choice.test) for choice in choices)
+        choices = self._choices(maker)
+        unmet: set[ast.AST] = {
+            each for place, _, _ in choices for each in self.file.other_branch(place, maker)
+        }
+        return unmet, not all(self.ranks.may_ask(test) for _, test, _ in choices)
 
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a node is reached only behind another one, where it stands or where its function is called."""
@@ -183,28 +172,20 @@ class Flow:
             and not set(init.body).isdisjoint(self._levels(maker))
         )
 
-    def _choices(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
-        """The conditions around a node in its function, and whether it stands where they are true."""
-        inner = node
-        for parent in self._within(node):
-            match parent:
-                case ast.If(body=body):
-                    yield parent, inner in body
-                case ast.IfExp(body=other) if inner is not parent.test:
-                    yield parent, inner is other
-            inner = parent
+    def _choices(self, node: ast.AST) -> list[Condition]:
+        return [each for each in self.ranks.conditions(node) if each[2] is not None]
 
     def _holds_where(self, node: Mention, maker: ast.AST) -> bool:
         """Whether what was made, on ranks, is there where a mention stands: not under `if not distributed:`."""
-        made = dict(self._choices(maker))
-        tests = {(self.file.text_of(choice.test), holds) for choice, holds in made.items()}
-        words = {last_name(each) for choice in made for each in ast.walk(choice.test)} - {"", *SETTINGS}
+        made = self._choices(maker)
+        tests = {(self.file.text_of(test), holds) for _, test, holds in made}
+        words = {last_name(each) for _, test, _ in made for each in ast.walk(test)} - {"", *SETTINGS}
         words.add(last_name(node))  # `isinstance(net, DistributedDataParallel)`
         return not any(
-            any(last_name(each) in words for each in ast.walk(choice.test))
-            or (self.ranks.may_ask(choice.test) and not self.ranks.chooses(choice.test))
-            for choice, holds in self._choices(node)
-            if choice not in made and (self.file.text_of(choice.test), holds) not in tests
+            not words.isdisjoint(map(last_name, ast.walk(test)))
+            or (self.ranks.may_ask(test) and not self.ranks.chooses(test))
+            for place, test, holds in self._choices(node)
+            if (place, test, holds) not in made and (self.file.text_of(test), holds) not in tests
         )
 
     def later(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -224,7 +205,9 @@ class Flow:
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
-        makers = (self.module.name(each.func) for each in self.values(node) if isinstance(each, ast.Call))
+        makers = (
+            self.module.name(each.func) for each in self.file.values(node) if isinstance(each, ast.Call)
+        )
         if any((name or "").startswith(("io.", "builtins.open")) for name in makers):
             return True
         return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
@@ -280,6 +263,8 @@ class Flow:
             if isinstance(loop, ast.For) and whole is loop.iter:
                 yield loop, site, is_repeated
             pending += [(each, site, is_repeated) for each in self.read(self.target(whole), whole)]
+            sites = self.file.sites_of(self.file.function_of(loop)) if isinstance(loop, ast.Return) else []
+            pending += [(self.module.parents[each], site, is_repeated) for each in sites]
             call = self.module.enclosing(use, ast.Call, ast.stmt)
             pending += [(each, call, is_repeated) for each in self.received(use)]
 

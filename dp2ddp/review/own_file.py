@@ -20,8 +20,10 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     functions_of,
     handed,
+    is_static,
     last_name,
     places,
+    root_name,
 )
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
@@ -38,6 +40,8 @@ SPAWNS = words(
 )
 # What gives back the model that it gets, or one around it.
 AROUND = ("DistributedDataParallel", "DDP", "convert_sync_batchnorm", "compile")
+GIVEN = (Binds.VALUE, Binds.PARAMETER, Binds.IMPORT)
+ONE_WORD = re.compile(r"\S+")
 Variable = tuple[ast.AST | None, str]
 Mention = ast.Name | ast.Attribute
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -62,12 +66,36 @@ class OwnFile:
         found = self.module.definition(node) if isinstance(node, ast.Name) else None
         return found[1] if found else None
 
-    def values(self, node: ast.Name) -> list[ast.AST | None]:
-        """What a name is set to, wherever it is; None for what is no plain `name = expression`."""
-        bindings = (
-            each for each in self.module.bindings(node) if each.how not in (Binds.IMPORT, Binds.DEFINITION)
-        )
-        return [each.node if each.how is Binds.VALUE else None for each in bindings]
+    def values(self, node: ast.AST | None) -> list[ast.AST]:
+        """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
+        return [
+            each for each in self.origins(node) if not isinstance(each, Mention) or self.module.name(each)
+        ]
+
+    def all_values(self, node: ast.AST | None) -> list[ast.AST]:
+        """All that a name is given, names of nobody's too; nothing of one that a loop or `+=` sets as well."""
+        bindings = self.module.bindings(node) if isinstance(node, ast.Name) else []
+        if isinstance(node, ast.Attribute):
+            bindings = self.module.attributes.get(node.attr, [])
+        stores = self.mentions(self.variable(node), ast.Store) if isinstance(node, Mention) else []
+        is_changed = any(isinstance(self.module.parents[each], ast.AugAssign) for each in stores)
+        are_seen = not is_changed and all(each.how in GIVEN for each in bindings)
+        return [each for each in self.origins(node) if are_seen and each is not node]
+
+    def results(self, node: ast.AST) -> list[ast.expr | None]:
+        """What the function of this file gives that a call runs, or a property of `self`; nothing of a generator."""
+        function: ast.AST | None = self.callee(node) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Attribute) and root_name(node) == "self":
+            named = (each for _, each in self.module.program.methods_named.get(node.attr, ()))
+            function = next((each for each in named if is_static(each, "property", "cached_property")), None)
+        if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
+            return []
+        return [each.value for each in inside(function, ast.Return) if self.function_of(each) is function]
+
+    def origins(self, node: ast.AST | None) -> list[ast.expr]:
+        """The same, with the names that nobody gives a value."""
+        origins = self.module.program.flow.origins(self.module, node) if isinstance(node, ast.expr) else ()
+        return [each for _, each in origins]
 
     def variable(self, node: ast.AST) -> Variable:
         """What a name, an attribute or an item means: two mentions of one thing have equal variables.
@@ -106,27 +134,19 @@ class OwnFile:
     # --- words, of the code alone: no comment and no sentence is one
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """What the code calls things: names, attributes, keywords, parameters, definitions, parts of imported names."""
+    def words(self) -> frozenset[str]:
+        """What the code calls things, parts of imported names, and texts of one word (`"--drop-last"`, `"RANK"`)."""
         module = self.module
-        paths = [each.module or "" for each in module.all(ast.ImportFrom)]
-        paths += (path for each in module.all(ast.alias) for path in (each.name, each.asname or ""))
-        imported = (part for path in paths for part in path.split("."))
-        arguments = module.nodes(ast.keyword, ast.arg)
-        given = (getattr(each, "arg", "") or "" for each in arguments)  # `**options` has none
+        imported = [each.module or "" for each in module.all(ast.ImportFrom)]
+        imported += (path for each in module.all(ast.alias) for path in (each.name, each.asname or ""))
+        given = (
+            getattr(each, "arg", "") or "" for each in module.nodes(ast.keyword, ast.arg)
+        )  # `**options`: none
         defined = (getattr(each, "name", "") for each in module.nodes(*DEFINITIONS))
-        return frozenset((*module.by_word, *given, *defined, *imported))
-
-    @cached_property
-    def terms(self) -> frozenset[str]:
-        """Texts of one word, `os.environ["LOCAL_RANK"]`, `getattr(dist, "all_reduce")`, `"--drop-last"`."""
-        texts = (each for each in self.module.all(ast.Constant) if isinstance(each.value, str))
-        return frozenset(
-            str(each.value)
-            for each in texts
-            if re.fullmatch(r"\S+", str(each.value))
-            and not isinstance(self.module.parents[each], ast.Expr)  # a docstring
-        )
+        constants = (each for each in module.all(ast.Constant) if isinstance(each.value, str))
+        texts = (str(each.value) for each in constants if not isinstance(module.parents[each], ast.Expr))
+        parts = ".".join(imported).split(".")
+        return frozenset((*module.by_word, *given, *defined, *parts, *filter(ONE_WORD.fullmatch, texts)))
 
     @cached_property
     def imports(self) -> frozenset[str]:
@@ -134,11 +154,9 @@ class OwnFile:
         scopes = {id(scope): scope for scope in self.module.scope_of.values()}.values()
         return frozenset((*(name for scope in scopes for name in scope.imported()), *self.module.stars))
 
-    def says(self, word: str | re.Pattern[str]) -> bool:
-        """Whether a name or a text of one word is this, or has this in it."""
-        if isinstance(word, str):
-            return word in self.names or word in self.terms
-        return any(map(word.search, self.names)) or any(map(word.search, self.terms))
+    def says(self, word: re.Pattern[str]) -> bool:
+        """Whether a name or a text of one word has this in it."""
+        return any(map(word.search, self.words))
 
     def names_module(self, module: str) -> bool:
         """Whether a module, or something in it, is imported or named."""
@@ -242,8 +260,7 @@ class OwnFile:
             case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
                 return [inner]
             case ast.expr():
-                origins = self.module.program.flow.origins(self.module, node)
-                return [each for _, each in origins if each is not node]
+                return [each for each in self.origins(node) if each is not node]
         return []
 
     def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:

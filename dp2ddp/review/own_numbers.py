@@ -44,11 +44,11 @@ class OwnNumbers(Made):
         function, owner = call.node.func, getattr(call.node.func, "value", None)
         if BRINGS_TOGETHER.search(self.file.text_of(function)):
             return call.method != "step"
-        makers = [each for each in self.script.flow.values(owner or function) if isinstance(each, ast.Call)]
+        makers = [each for each in self.file.values(owner or function) if isinstance(each, ast.Call)]
         if any(self.script.is_foreign(self.module.name(each.func)) for each in makers):
             return True
         is_read = not isinstance(self.module.parents[call.node], ast.Expr)
-        if is_read and not self.script.flow.values(owner) and owner in self._kept:
+        if is_read and not self.file.values(owner) and owner in self._kept:
             return True
         own = [self.file.callee(call.node), *(self.file.definition(each.func) for each in makers)]
         bodies = [body for each in own if each for body in self.script.flow.runs(each)]
@@ -76,7 +76,7 @@ def _data(script: DDPScript, items: ast.expr, target: ast.expr) -> Iterator[ast.
     def calls(call: ast.AST, *names: str) -> bool:
         return isinstance(call, ast.Call) and script.module.name(call.func) in names
 
-    for each in script.flow.values(items) or [items]:
+    for each in script.file.values(items) or [items]:
         match each, target:
             case ast.Call(args=args), ast.Tuple(elts=[_, data]) if calls(each, "builtins.enumerate"):
                 return (yield from _data(script, args[0], data))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
+from typing import Any
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import OwnFile, Variable, literal, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
@@ -34,7 +36,9 @@ ONE_RANK = re.compile(
     r"^(is_main_process|is_main|is_master|is_rank_?(zero|0)|is_main_proc|is_primary|is_global_master|master_process)$"
 )
 GET_RANK = ("get_rank", "get_local_rank", "get_global_rank")
+NO_RANK = (0, -1)  # what stands for one, in a run without ranks
 OF_TORCHRUN = ("RANK", "LOCAL_RANK")
+ALIKE = ("torch.cuda.is_available", "torch.cuda.amp.autocast")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = words(
     "staticmethod classmethod torch.no_grad torch.enable_grad torch.inference_mode",
@@ -42,17 +46,25 @@ HARMLESS_DECORATORS = words(
 )
 # On which ranks a condition is true.
 ONE, REST = "one", "all others"
-OPPOSITE = {ONE: REST, REST: ONE}
-COMPARES = {ast.Eq: ONE, ast.In: ONE, ast.NotEq: REST, ast.NotIn: REST, ast.Gt: REST}
-LEAVES = (ast.Return, ast.Continue, ast.Raise)
+RANKS = (*range(16), 1 << 20, 1 << 21)  # that a condition is tried with: `rank > 15` is true on several
+COMPARES: dict[type, Callable[[Any, Any], bool]] = {
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.In: lambda one, several: one in several, ast.NotIn: lambda one, several: one not in several},
+}
+LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+MAY_NOT_RUN = (ast.ExceptHandler, ast.Match, ast.Lambda)
 SAYS_WHERE = ("device", "device_ids", "output_device")
+
+Condition = tuple[ast.AST, ast.expr, bool | None]  # where, a test, and what that is then; None: anything
 
 
 @dataclass(frozen=True)
 class Ranks:
     """The ranks that come to a place; where neither is true, nobody knows."""
 
-    condition: ast.If | None = None  # by which one rank (of a node) comes
+    condition: ast.AST | None = None  # by which one rank (of a node) comes
+    test: ast.expr = ast.Constant(True)  # what it asks
     place: ast.AST | None = None  # what stands under it: the node, or the call of its function
     are_some: bool = False  # a condition asks for a rank
     are_all: bool = False
@@ -68,8 +80,8 @@ class RankConditions:
     def __init__(self, file: OwnFile) -> None:
         self.file, self.module = file, file.module
         self._known: dict[ast.AST, Ranks] = {}
-        self._from_rank: dict[str, bool] = {}  # words that were followed to their ends
-        self._behind: dict[str, set[str]] = {}
+        self._are_ranks: dict[ast.AST, bool] = {}
+        self._values: dict[tuple[ast.AST | None, int], object] = {}
 
     def at(self, node: ast.AST) -> Ranks:
         """Which ranks come to a node."""
@@ -79,32 +91,84 @@ class RankConditions:
         return self._known[node]
 
     def _find(self, node: ast.AST) -> Ranks:
-        if condition := self._one_rank_condition(node):
-            return Ranks(condition, node)
+        conditions = [*self.conditions(node)]
+        for condition, test, holds in conditions:
+            if holds is not None and self.chooses(test) == (ONE if holds else REST):
+                return Ranks(condition, test, node)
         sites = self.file.sites_of(self.file.function_of(node))
         calls = [each for each in map(self.module.parents.get, sites) if isinstance(each, ast.Call)]
         callers = [self.at(each) for each in calls if each.func in sites]
         if sites and len(callers) == len(sites) and all(each.are_one for each in callers):
             return callers[0]
-        if any(self.may_ask(each.test) for each in self.file.around(node, ast.If)):
-            return Ranks(are_some=True)
-        return Ranks(are_all=self._on_all_ranks(node, set()))
+        are_some = any(self.may_ask(test) for _, test, holds in conditions if holds is not None)
+        return Ranks(are_some=are_some, are_all=not are_some and self._on_all_ranks(node, set()))
+
+    def others(self, node: ast.AST) -> list[ast.stmt]:
+        """What the other ranks run instead, where one alone comes to a node, or all but one."""
+        where = self.at(node)
+        condition, place = where.condition or self.parting(node), where.place or node
+        return self.file.other_branch(condition, place) if condition else []
+
+    def parting(self, node: ast.AST) -> ast.AST | None:
+        """The condition in its function that lets some ranks come to a node, and others not."""
+        conditions = (each for each, test, _ in self.conditions(node) if len(set(self._told(test))) > 1)
+        return next(conditions, None)
+
+    def conditions(self, node: ast.AST) -> Iterator[Condition]:
+        """What decides in its function whether a node is come to."""
+        inner = node
+        for parent in self.module.around(node):
+            match parent:
+                case ast.If(test=test, body=body) | ast.While(test=test, body=body) if inner is not test:
+                    yield parent, test, inner in body
+                case ast.IfExp(test=test, body=first) if inner is not test:
+                    yield parent, test, inner is first
+                case ast.BoolOp(op=joins, values=values):
+                    before = takewhile(lambda each, own=inner: each is not own, values)  # type: ignore[misc]
+                    yield from ((parent, each, isinstance(joins, ast.And)) for each in before)
+                case ast.With(items=items) | ast.AsyncWith(items=items):
+                    yield from ((parent, each.context_expr, None) for each in items)
+                case ast.For(iter=values):
+                    yield from ((parent, each.test, None) for each in inside(values, ast.IfExp))
+            for each in self.file.block_before(inner):
+                match each:
+                    case ast.If(test=test, body=[*_, last]) if isinstance(last, LEAVES):
+                        yield each, test, False
+                    case ast.Assert(test=test):
+                        yield each, test, True
+            if isinstance(parent, FUNCTIONS):
+                return
+            inner = parent
 
     # --- conditions of one rank
 
     def is_rank(self, node: ast.AST) -> bool:
-        """Whether an expression is the number of a rank: `rank`, `args.local_rank`, `dist.get_rank()`."""
+        """Whether an expression is the number of a rank: `args.local_rank`, `dist.get_rank()`, or made of them."""
+        if node not in self._are_ranks:
+            self._are_ranks[node] = False  # of itself, in a circle of names
+            self._are_ranks[node] = self._is_rank(node)
+        return self._are_ranks[node]
+
+    def _is_rank(self, node: ast.AST) -> bool:
         match node:
-            case ast.Call(func=function, args=[inner]) if self.module.name(function) == "builtins.int":
-                return self.is_rank(inner)
             case ast.Call(func=function) if last_name(function) in GET_RANK:
                 return True
             case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
                 return True
-            case ast.Name() if self._is_counted(node):
-                return False
-        word = last_name(node) or self._key(node)
-        return RANK.search(word) is not None or RANK_VARIABLE.search(self._key(node)) is not None
+            case ast.Name() if any(each.how is Binds.ITEM for each in self.module.bindings(node)):
+                return False  # `for rank in [1, 4, 8]`
+            case ast.BinOp(left=inner, op=ast.Mod(), right=count) if (
+                literal(count) is None
+            ):  # `rank % gpus_of_node`
+                return self.is_rank(inner)
+        values = self.file.all_values(node) or self.file.results(node)
+        others = [each for each in values if literal(each) not in NO_RANK]
+        if others and all(each is not None and self.is_rank(each) for each in others):
+            return True
+        is_number = any(isinstance(literal(each), int) for each in others)  # `rank = 8`, of a matrix
+        word, key = last_name(node), self._key(node)
+        names_rank = RANK.search(word or key) or RANK_VARIABLE.search(key)
+        return names_rank is not None and not is_number
 
     def _key(self, node: ast.AST) -> str:
         """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
@@ -115,101 +179,99 @@ class RankConditions:
                 return _text(key)
         return ""
 
-    def _is_counted(self, name: ast.Name) -> bool:
-        """Whether it is of other ranks, or of matrices: `for rank in [1, 4, 8]`, `rank = 8`."""
-        numbers = [each for each in map(literal, self.file.values(name)) if isinstance(each, int)]
-        is_looped = any(each.how is Binds.ITEM for each in self.module.bindings(name))
-        return is_looped or any(each not in (0, -1) for each in numbers)
-
-    def has_rank(self, expression: ast.AST) -> bool:
-        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
-        return any(self.is_rank(each) or self._is_made_of_rank(each) for each in ast.walk(expression))
-
-    def _is_made_of_rank(self, name: ast.AST) -> bool:
-        made = self.file.values(name) if isinstance(name, ast.Name) else []
-        return bool(made) and all(value and any(map(self.is_rank, ast.walk(value))) for value in made)
-
     @cached_property
     def _given_as_rank(self) -> set[Variable]:
         """The names of any kind that the process group is told as this process's rank."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
 
-    def chooses(self, test: ast.AST) -> str:
-        """ONE where a condition is true on one rank (of a node) only, REST where on all others, else ""."""
-        match test:
-            case ast.Compare(left=rank, ops=[operator], comparators=[number]) if self.is_rank(rank):
-                return _compared(operator, number)
-            case ast.Compare(left=number, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[rank]):
-                return _compared(operator, number) if self.is_rank(rank) else ""
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return ONE if self.is_rank(operand) else OPPOSITE.get(self.chooses(operand), "")
-            case ast.BoolOp(op=ast.And(), values=values):
-                return ONE if ONE in map(self.chooses, values) else ""
-            case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
-                alone = [value for value in values if self.chooses(value) == ONE]
-                others = [value for value in values if value not in alone]
-                return ONE if len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others)) else ""
-            case ast.Call(func=named):
-                return ONE if ONE_RANK.match(last_name(named)) else ""
-            case ast.Name() | ast.Attribute():
-                if ONE_RANK.match(last_name(test)) or self._is_flag_of_one_rank(test):
-                    return ONE
-                return REST if self.is_rank(test) else ""
-        return ""
+    def has_rank(self, expression: ast.AST) -> bool:
+        """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
+        return self._has(expression, self.is_rank)
 
-    def _is_flag_of_one_rank(self, flag: ast.AST) -> bool:
-        """`saves = rank == 0`, and nothing else is assigned to it."""
-        values = self.file.values(flag) if isinstance(flag, ast.Name) else []
-        kinds = (ast.Compare, ast.BoolOp, ast.Call)
-        return bool(values) and all(isinstance(each, kinds) and self.chooses(each) == ONE for each in values)
-
-    def asks_now(self, test: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    def asks_now(self, test: ast.AST) -> bool:
         """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
 
         `args.local_rank == 0` need not: in a converted script nobody may set it.
         """
-        return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
+        return self._has(test, self._is_asked)
 
-    def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-        if isinstance(node, ast.Name):
-            values = self.file.values(node)
-            return bool(values) and all(value and self.asks_now(value, seen) for value in values)
+    def _is_asked(self, node: ast.AST) -> bool:
         function = node.func if isinstance(node, ast.Call) else node
         is_torchs = self.module.name(function) == "torch.distributed.get_rank"
         return is_torchs or helper_of(self.file, function) == "own_rank" or self._key(node) in OF_TORCHRUN
 
-    def _one_rank_condition(self, node: ast.AST) -> ast.If | None:
-        inner = node
-        for parent in self.module.around(node):
-            if isinstance(parent, ast.If):
-                branch = {ONE: parent.body, REST: parent.orelse}.get(self.chooses(parent.test), [])
-                if inner in branch:
-                    return parent
-            if early := self._returned_before(inner):
-                return early
-            if isinstance(parent, FUNCTIONS):
-                return None
-            inner = parent
-        return None
+    def _has(
+        self, expression: ast.AST, is_one: Callable[[ast.AST], bool], seen: frozenset[ast.AST] = frozenset()
+    ) -> bool:
+        for node in walk_without(expression, _is_owner):
+            if is_one(node):
+                return True
+            values = self.file.all_values(node) if isinstance(node, Mention) and node not in seen else []
+            if values and all(self._has(each, is_one, seen | {node}) for each in values):
+                return True
+        return False
 
-    def _returned_before(self, inner: ast.AST) -> ast.If | None:
-        """`if rank != 0: return`, further up in the same block."""
-        conditions = (each for each in self.file.block_before(inner) if isinstance(each, ast.If))
-        returns = (each for each in conditions if isinstance(each.body[-1], ast.Return))
-        return next((each for each in returns if self.chooses(each.test) == REST), None)
+    def chooses(self, test: ast.AST) -> str:
+        """ONE where a condition is true on one rank (of a node) at most, REST where it is false on one, else ""."""
+        told = self._told(test)
+        may_be = {ONE: sum(each is not False for each in told), REST: sum(each is not True for each in told)}
+        return next((where for where, count in may_be.items() if count == 1), "")
+
+    def _told(self, test: ast.AST) -> list[bool | None]:
+        """Whether a condition is true on each rank; None where nobody can say."""
+        values = (self._value(test, rank) for rank in RANKS)
+        return [None if value is None else bool(value) for value in values]
+
+    def _value(self, node: ast.AST | None, rank: int) -> object:
+        """What an expression is on a rank; None where nobody can say."""
+        if (node, rank) not in self._values:
+            self._values[node, rank] = None  # of itself, in a circle of names
+            self._values[node, rank] = self._find_value(node, rank)
+        return self._values[node, rank]
+
+    def _find_value(self, node: ast.AST | None, rank: int) -> object:
+        match node:
+            case ast.Compare(left=left, ops=[compared], comparators=[right]):
+                sides = self._value(left, rank), self._value(right, rank)
+                return _compare(compared, *sides) if None not in sides else None
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                value = self._value(inner, rank)
+                return None if value is None else not value
+            case ast.BoolOp(op=joins, values=parts):
+                values = [self._value(each, rank) for each in parts]
+                decides = isinstance(joins, ast.Or)
+                if decides:  # `not distributed or rank == 0`: on ranks, what is denied there holds
+                    told = zip(values, parts, strict=True)
+                    values = [each for each, part in told if each is not None or not _is_not(part)] or values
+                if any(each is not None and bool(each) is decides for each in values):
+                    return decides
+                return None if None in values else not decides
+            case ast.Call(func=named) | (ast.Name() | ast.Attribute() as named) if ONE_RANK.match(
+                last_name(named)
+            ):
+                return rank == 0
+        if node is not None and self.is_rank(node):
+            return rank
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):  # `saves = rank == 0`
+            values = [
+                self._value(each, rank) for each in self.file.all_values(node) or self.file.results(node)
+            ]
+            return values[0] if values and all(each == values[0] for each in values) else None
+        return _number(literal(node))
 
     # --- all ranks
 
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
         """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
-        inner = node
-        for parent in self.module.around(node):
-            if self._may_choose_ranks(parent, inner) or isinstance(parent, ast.Lambda):
-                return False
-            if isinstance(parent, NAMED_FUNCTIONS):
-                return self._is_called_on_all(parent, seen)
-            inner = parent
+        function = self.file.function_of(node)
+        within = takewhile(lambda each: each is not function, self.module.around(node))
+        if any(isinstance(each, MAY_NOT_RUN) for each in (*within, function)):
+            return False
+        if any(self.may_ask(test) for _, test, _ in self.conditions(node)):
+            return False
+        if isinstance(function, NAMED_FUNCTIONS):
+            return self._is_called_on_all(function, seen)
         return not self.file.spawns  # what starts the ranks is none of them
 
     def _is_called_on_all(self, function: ast.FunctionDef | ast.AsyncFunctionDef, seen: set[ast.AST]) -> bool:
@@ -233,69 +295,30 @@ class RankConditions:
         call = self.module.parents[site]
         return isinstance(call, ast.Call) and site is not call.func and helper_of(self.file, call.func) != ""
 
-    def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
-        """Whether a node around another lets only some ranks come to it, or may."""
-        match parent:
-            case ast.ExceptHandler() | ast.Match():
-                return True
-            case ast.BoolOp(values=[first, *_]) if inner is not first:
-                return True
-            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if inner is not test:
-                asked = [test]
-            case ast.With(items=items) | ast.AsyncWith(items=items):
-                asked = [item.context_expr for item in items]
-            case ast.For(iter=values):
-                asked = [each.test for each in ast.walk(values) if isinstance(each, ast.IfExp)]
-            case _:
-                asked = []
-        return any(map(self.may_ask, (*asked, *self._tests_before(inner))))
-
-    def _tests_before(self, inner: ast.AST) -> Iterator[ast.expr]:
-        """The conditions above a node in its block that may end it before: `assert`, `if ...: return`."""
-        for each in self.file.block_before(inner):
-            if isinstance(each, ast.Assert) or isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES):
-                yield each.test
-
     # --- what is made of ranks
 
     def may_ask(self, expression: ast.AST) -> bool:
         """Whether an expression may differ from rank to rank on purpose: by its words, or by what they were made of."""
-        names = {last_name(node) for node in ast.walk(expression)}
-        texts = {_text(node) for node in ast.walk(expression)}
-        if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
-            return True
-        return any(map(self._comes_from_rank, names | texts))
+        nodes = [*walk_without(expression, self._is_alike)]
+        names, texts = {last_name(node) for node in nodes}, {_text(node) for node in nodes}
+        is_named = any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts))
+        return is_named or not self._made_of_ranks.isdisjoint(names | texts)
 
-    def _comes_from_rank(self, word: str) -> bool:
-        """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
-        if word not in self._from_rank:
-            words = set(all_from([word], self._words_behind))
-            is_from_rank = not words.isdisjoint(self._indices) or any(map(NAMES_RANK.search, words))
-            self._from_rank.update({word: True} if is_from_rank else dict.fromkeys(words, False))
-        return self._from_rank[word]
-
-    def _words_behind(self, word: str) -> set[str]:
-        """What is named where a name of this word is given something, but for what is known to have no rank."""
-        if word not in self._behind:
-            nodes = (node for value in self._given.get(word, ()) for node in walk_without(value, _says_where))
-            self._behind[word] = {last_name(node) or _text(node) for node in nodes} - {""}
-        return {each for each in self._behind[word] if self._from_rank.get(each, True)}
+    def _is_alike(self, part: ast.AST, whole: ast.AST) -> bool:
+        """Whether a part of an expression says the same on all ranks, whatever its words are."""
+        return isinstance(part, ast.Attribute) and self.module.name(part) in ALIKE
 
     @cached_property
-    def _indices(self) -> set[str]:
-        """The names of first parameters of functions that are started as processes: they are counted."""
-        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
-        first = {each.arg for function in started for each in function.args.args[:1]}
-        return first | {name for _, name in self._given_as_rank}
-
-    @cached_property
-    def _given(self) -> dict[str, list[ast.AST]]:
-        """By word, anywhere in the file: what a name of it may stand for, and the conditions of that."""
-        given: dict[str, list[ast.AST]] = {}
+    def _made_of_ranks(self) -> set[str]:
+        """The words of whatever may be made of a rank, or was chosen by one, anywhere in the file."""
+        made: dict[str, set[str]] = {}
         for word, value in chain(self._settings(), self._arguments(), self._results()):
-            if value is not None:
-                given.setdefault(word, []).append(value)
-        return given
+            for node in walk_without(value, _says_where) if value else ():
+                made.setdefault(last_name(node) or _text(node), set()).add(word)
+        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
+        counted = {each.arg for function in started for each in function.args.args[:1]}
+        begin = (*filter(NAMES_RANK.search, made), *counted, *(name for _, name in self._given_as_rank))
+        return set(all_from(begin, lambda word: made.get(word, set()) - {""})) - {""}
 
     def _settings(self) -> Iterator[tuple[str, ast.AST | None]]:
         """What names, attributes and items are set to, under which conditions of their function."""
@@ -326,30 +349,34 @@ class RankConditions:
                     yield function.name, each.test if isinstance(each, ast.If) else each.value
 
 
+def _is_owner(part: ast.AST, whole: ast.AST) -> bool:
+    """Whether a part of an expression only has what is meant (`run.epoch`), or says where it is computed."""
+    is_named = isinstance(part, ast.Name) and isinstance(whole, ast.Attribute)
+    return is_named or _says_where(part, whole)
+
+
 def _says_where(part: ast.AST, whole: ast.AST) -> bool:
     """Whether a part of an expression only says where it is computed: `net.cuda(rank)`, `device_ids=[rank]`."""
     moves = isinstance(whole, ast.Call) and last_name(whole.func) in ("cuda", "to") and part is not whole.func
     return moves or isinstance(part, ast.keyword) and part.arg in SAYS_WHERE
 
 
-def _compared(operator: ast.cmpop, number: ast.AST) -> str:
-    """`rank == 0` and `rank in [0]` against `rank != 0`, `rank > 0`; -1 stands for a run without ranks."""
-    given = literal(number)
-    values = given if isinstance(given, (list, tuple, set)) else [given]
-    numbers = [value for value in values if isinstance(value, int)]
-    ranks = [value for value in numbers if value >= 0] if len(numbers) == len(values) else []
-    is_one = len(ranks) == 1 and not (isinstance(operator, ast.Gt) and ranks != [0])
-    return COMPARES.get(type(operator), "") if is_one else ""
-
-
-def _number_of(test: ast.expr) -> int:
-    """The rank that a condition of one rank is true on: 0, unless it says another."""
-    numbers = [node.value for node in ast.walk(test) if isinstance(node, ast.Constant)]
-    return max((number for number in numbers if isinstance(number, int)), default=0)
+def _compare(compared: ast.cmpop, one: object, other: object) -> bool | None:
+    try:
+        return COMPARES[type(compared)](one, other)
+    except (KeyError, TypeError):
+        return None
 
 
 def _is_not(test: ast.expr) -> bool:
     return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+
+
+def _number(value: object) -> object:
+    """What a literal is to be compared with a rank: 0 of "0", as the environment says it."""
+    if isinstance(value, (list, tuple, set)):
+        return tuple(map(_number, value))
+    return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 def _text(node: ast.AST | None) -> str:

@@ -74,6 +74,171 @@ RIGHT = {
         for epoch in range(3):
             save(model.state_dict())
     """,
+    "a number that is a rank at times, and anything else at others": """
+        class Trainer:
+            def __init__(self, part):
+                self.part = part
+            def run(self):
+                if self.part == 0:
+                    dist.barrier()
+        Trainer(local_rank).run()
+        Trainer(parts[0]).run()
+        count = dist.get_rank()
+        count += 1
+        if count == 1:
+            dist.barrier()
+    """,
+    "one rank leaves a loop of its own": """
+        for epoch in range(3):
+            for x in batches:
+                model(x).mean().backward()
+            if dist.get_rank() == 0:
+                for i, x in enumerate(pictures):
+                    if i == 10:
+                        break
+                    draw(x)
+        if dist.get_rank() == 0:
+            while True:
+                other(x).backward()
+                if seen():
+                    break
+    """,
+    "all ranks leave, each by a branch of its own": """
+        for x in batches:
+            model(x).mean().backward()
+            if dist.get_rank() == 0:
+                dist.broadcast(stops, 0)
+                if stops.item():
+                    break
+            else:
+                dist.broadcast(stops, 0)
+                if stops.item():
+                    break
+    """,
+    "one rank skips what comes behind the step": """
+        for x in batches:
+            model(x).mean().backward()
+            if dist.get_rank() != 0:
+                continue
+            log(x)
+    """,
+    "devices by number for one rank, in a run without ranks, and by every rank's own": """
+        if dist.get_rank() == 0:
+            x = x.to("cuda:0")
+        if not dist.is_initialized():
+            net.to("cuda:0")
+        y = y.to(f"cuda:{local_rank}")
+    """,
+    "flags that are made of themselves": """
+        waits = not waits
+        if waits:
+            dist.barrier()
+        class Turn:
+            def __init__(self):
+                self.index = dist.get_rank()
+            def next(self):
+                self.index += 1
+                if self.index == 1:
+                    dist.barrier()
+            def first(self):
+                return self.first() and waits
+            def meet(self):
+                if self.first():
+                    dist.barrier()
+    """,
+    "an epoch that is counted": """
+        class Trainer:
+            def __init__(self, data):
+                self.epoch = 0
+                self.sampler = DistributedSampler(data)
+                self.loader = DataLoader(data, sampler=self.sampler)
+            def fit(self):
+                while self.epoch < 3:
+                    self.sampler.set_epoch(self.epoch)
+                    for x in self.loader:
+                        model(x).mean().backward()
+                    self.epoch += 1
+    """,
+    "all ranks end, or leave a loop, at once": """
+        import sys
+        for epoch in range(3):
+            model(x).mean().backward()
+            if dist.get_world_size() == 1 and epoch:
+                break
+            if epoch == 2:
+                sys.exit()
+        if dist.get_rank() == 0:
+            sys.exit()
+    """,
+    "one rank ends with an error, which ends all": """
+        import sys
+        for x in batches:
+            loss = model(x).mean()
+            loss.backward()
+            if loss.isnan() and dist.get_rank() == 0:
+                sys.exit(1)
+            if loss.isnan() and dist.get_rank() == 0:
+                sys.exit("the loss is nan")
+    """,
+    "files that are dealt out by their numbers": """
+        for i, name in enumerate(names):
+            if i % dist.get_world_size() != dist.get_rank():
+                continue
+            with model.join():
+                model(read(name)).mean().backward()
+    """,
+    "questions about a device, and a flag beside it": """
+        print(torch.cuda.memory_allocated(device=0), torch.cuda.get_device_name(0), dist.get_rank())
+        x = x.cuda(True)
+    """,
+    "a model in parts on two devices": """
+        first.to("cuda:0")
+        second.to("cuda:1")
+    """,
+    "a device that a launcher chooses": """
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
+        x = x.to("cuda:0")
+    """,
+    "the first epoch by hand, and the others": """
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, sampler=sampler)
+        sampler.set_epoch(0)
+        for epoch in range(3):
+            if epoch:
+                sampler.set_epoch(epoch)
+            for x in loader:
+                model(x).mean().backward()
+    """,
+    "samplers that go to a loader by other ways": """
+        class Data:
+            def __init__(self, data):
+                self.sampler = DistributedSampler(data)
+        sampler = DistributedSampler(data)
+        loader = DataLoader(data, batch_sampler=in_batches(sampler))
+        other = DistributedSampler(data)
+        loader = DataLoader(data, sampler=Subset(other))
+        for x in loader:
+            model(x).mean().backward()
+    """,
+    "the bare model by another name, for what trains nothing, and a copy of it": """
+        from copy import deepcopy
+        bare = net
+        teacher = deepcopy(net)
+        wrapper = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+        for x in batches:
+            loss = (wrapper(x) - teacher(x)).mean()
+            loss.backward()
+        with torch.no_grad():
+            print(bare(x).mean().item(), local_rank)
+        torch.save(bare.state_dict(), f"{local_rank}.pt")
+    """,
+    "another model by the name that the bare one had": """
+        bare = net
+        wrapper = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+        bare = wrapper
+        for x in batches:
+            bare(x).mean().backward()
+    """,
     "a folder for each rank": """
         folder = f"out/{dist.get_rank()}"
         path = os.path.join(folder, "part.pt")
@@ -735,6 +900,11 @@ ONE_RANK = [
     "not distributed or dist.get_rank() in {0}",
     "not dist.get_rank() > 0",
     "0 == local_rank",
+    "local_rank < 1",
+    "dist.get_rank() == 0 and epoch > 0",
+    "dist.get_rank() % torch.cuda.device_count() == 0",
+    'os.environ["RANK"] == "0"',
+    'os.environ.get("RANK") in (None, "0")',
 ]
 SEVERAL_RANKS = [  # may be all that there are, or a group of their own
     "dist.get_rank() in [0, 1]",
@@ -748,6 +918,12 @@ SEVERAL_RANKS = [  # may be all that there are, or a group of their own
     "local_rank == -1",
     "not local_rank != -1",
     "0 > local_rank",
+    "dist.get_rank() % 2 == 0",
+    "dist.get_rank() > 14",
+    "dist.get_rank() >= 16",
+    "not dist.get_rank() < 15",
+    "dist.get_rank() > 0 and epoch > 0",
+    'os.environ["RANK"] in ("0", "1")',
 ]
 
 

@@ -52,15 +52,16 @@ def test_every_rule_is_found_in_three_spellings() -> None:
 
 
 PLANTED = {  # faults in ports of this repository, which verify finds by running them
-    "seeded_every_rank_prints": {"DDP605"},
-    "seeded_every_rank_saves": {"DDP604"},
-    "seeded_local_accuracy": {"DDP602"},
-    "seeded_several_faults": {"DDP602", "DDP605"},
-    "spawn_without_set_epoch": {"DDP601"},
-    "spawn": set(),
+    "tutorial/seeded_every_rank_prints": {"DDP605"},
+    "tutorial/seeded_every_rank_saves": {"DDP604"},
+    "tutorial/seeded_local_accuracy": {"DDP602"},
+    "tutorial/seeded_several_faults": {"DDP602", "DDP605"},
+    "tutorial/spawn_without_set_epoch": {"DDP601"},
+    "tutorial/spawn": set(),
+    "mlp/no_sampler": {"DDP628"},
 }
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_found(name: str) -> None:
-    assert found_in(scripts(PORTS)[f"tutorial/{name}"].text) == PLANTED[name]
+    assert found_in(scripts(PORTS)[name].text) == PLANTED[name]

@@ -12,7 +12,6 @@ from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.rule_list import check_rules
-from dp2ddp.review.rules.refused_by_torch import TABLE
 from tests.review.finding import script_of
 
 RULES = check_rules()
@@ -62,11 +61,8 @@ class TestEveryRule:
             r"https://(github\.com/[^/]+/[^/]+/(issues|pull)/\d+|discuss\.pytorch\.org/t/)", page
         )
 
-    def test_its_file_is_named_after_it(self, rule: CheckRule) -> None:
-        words = rule.name.replace("-", "_")
-
-        file = type(rule).__module__.rpartition(".")[2]
-        assert file == ("refused_by_torch" if type(rule) in TABLE else f"{rule.code.lower()}_{words}")
+    def test_it_is_named_after_its_class(self, rule: CheckRule) -> None:
+        assert rule.name == re.sub("(?<!^)(?=[A-Z])", "-", type(rule).__name__).lower()
 
 
 def test_codes_are_unique_and_of_the_family() -> None:

@@ -1,1 +1,1 @@
-"""The rules of the check: one a file, by code and name; what torch itself refuses is a table of them."""
+"""The rules of the check: a file for each subject that several ask about, else one for a rule, named after it."""

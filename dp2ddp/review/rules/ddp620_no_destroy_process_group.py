@@ -74,7 +74,7 @@ def _may_take_down(script: DDPScript) -> bool:
         and not script.file.definition(each)
     )
     libraries = ((script.module.name(each) or "").split(".")[0] for each in called)
-    return script.file.says("destroy_process_group") or not sys.stdlib_module_names.issuperset(libraries)
+    return "destroy_process_group" in script.file.words or not sys.stdlib_module_names.issuperset(libraries)
 
 
 def _guard(script: DDPScript) -> ast.If | None:

@@ -1,6 +1,7 @@
 """What torch refuses in the first second of a run: a table of rules, each with its page."""
 
 import ast
+import re
 
 from dp2ddp.codemod.edits import DropArgument
 from dp2ddp.codemod.knowledge.reading_methods import words
@@ -46,7 +47,7 @@ class SeveralDeviceIds(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for wrap in script.wraps:
             ids = wrap.call.argument(1, "device_ids")
-            values = script.flow.values(ids)
+            values = script.file.values(ids)
             if ids is not None and values and all(_are_several(script, value) for value in values):
                 yield self.problem(ids)
 
@@ -78,6 +79,7 @@ register_parameter register_state_dict_post_hook register_state_dict_pre_hook re
 require_forward_param_sync require_manual_backward_finalization requires_grad_ scatter set_extra_state set_submodule
 share_memory should_finalize_after_backward skip_all_reduce_unused_params state_dict static_graph to to_empty
 to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad""")
+BY_NAME = re.compile("^_*(has|get|set)attr_*$")
 
 
 class AttributeOfTheWrapper(CheckRule):
@@ -105,7 +107,7 @@ class AttributeOfTheWrapper(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if any(name.strip("_") in ("hasattr", "getattr", "setattr") for name in script.file.names):
+        if script.file.says(BY_NAME):
             return
         attributes = script.module.all(ast.Attribute) if script.wraps else []
         stored = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
@@ -249,8 +251,3 @@ def _is_used(script: DDPScript, call: Call) -> bool:
     if isinstance(parent, ast.Call):  # `torch.cat(all_gather(parts, x))`
         return (script.module.name(parent.func) or "").startswith("torch.")
     return isinstance(parent, (ast.BinOp, ast.Attribute, ast.Subscript))
-
-
-TABLE: tuple[type[CheckRule], ...] = (
-    *(SeveralDeviceIds, AttributeOfTheWrapper, ForkedRanks, SamplerAndShuffle, ResultOfACollective),
-)

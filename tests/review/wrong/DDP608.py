@@ -53,3 +53,77 @@ class T:
     def fit(self, rank):
         if rank == 0:
             self.save('a.pt')
+# ---
+class Trainer:
+    def __init__(self, model):
+        self.gpu_id = int(os.environ["LOCAL_RANK"])
+        self.model = DDP(model.to(self.gpu_id), device_ids=[self.gpu_id])
+    def save(self):
+        if self.gpu_id == 0:
+            torch.save(self.model.module.state_dict(), "last.pt")
+            dist.barrier()
+# ---
+class Trainer:
+    def __init__(self, model, gpu_id):
+        self.gpu_id = gpu_id
+        self.model = DDP(model.to(gpu_id), device_ids=[gpu_id])
+    def train(self):
+        for epoch in range(10):
+            self.run(epoch)
+            if not self.gpu_id:
+                dist.barrier()
+def main(rank, world_size):
+    Trainer(net, rank).train()
+torch.multiprocessing.spawn(main, args=(2,), nprocs=2)
+# ---
+class Run:
+    def __init__(self):
+        self.index = 0
+        if dist.is_initialized():
+            self.index = dist.get_rank()
+        self.writes = self.index == 0
+    def step(self):
+        if self.writes:
+            dist.barrier()
+# ---
+args.gpu = int(os.environ["LOCAL_RANK"])
+for epoch in range(3):
+    if args.gpu != 0:
+        continue
+    dist.all_reduce(x)
+# ---
+dist.get_rank() == 0 and dist.barrier()
+# ---
+x = dist.all_reduce(x) if local_rank == 0 else None
+# ---
+def save():
+    assert dist.get_rank() == 0
+    dist.barrier()
+# ---
+while dist.get_rank() == 0:
+    dist.barrier()
+# ---
+rank, gpu = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+if gpu == 0:
+    dist.barrier()
+# ---
+def setup():
+    dist.init_process_group("nccl")
+    return int(os.environ["LOCAL_RANK"])
+gpu = setup()
+torch.cuda.set_device(gpu)
+model = DDP(net.cuda())
+if gpu == 0:
+    dist.barrier()
+# ---
+class T:
+    @property
+    def index(self):
+        return dist.get_rank()
+    def f(self):
+        if self.index == 0:
+            dist.barrier()
+# ---
+def log(x, who=int(os.environ["RANK"])):
+    if who == 0:
+        dist.all_reduce(x)

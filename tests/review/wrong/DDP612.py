@@ -192,3 +192,74 @@ for e in range(9):
     train(model, o)
     if local_rank == 0:
         end(e)
+# ---
+# wrapped
+rank = dist.get_rank()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(10):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if rank == 0 and epoch > 0:
+        break
+# ---
+# wrapped
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(10):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if dist.get_rank() == 0:
+        if evaluate(model.module) > 0.9:
+            break
+# ---
+# wrapped
+def train():
+    for epoch in range(10):
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            loss.backward()
+        if local_rank == 0 and stopper.early_stop:
+            return
+train()
+# ---
+# wrapped
+for x, y in loader:
+    if local_rank == 0 and x.isnan().any():
+        continue
+    loss = criterion(model(x), y)
+    loss.backward()
+# ---
+# wrapped
+import sys
+for epoch in range(10):
+    for x in loader:
+        model(x).backward()
+    if local_rank == 0 and done(epoch):
+        sys.exit(0)
+# ---
+class Trainer:
+    def __init__(self, model, loader):
+        self.local_rank = int(os.environ["LOCAL_RANK"])
+        self.model = DDP(model.cuda(self.local_rank), device_ids=[self.local_rank])
+        self.loader = loader
+    def fit(self):
+        for epoch in range(10):
+            self.run_epoch()
+            if self.local_rank == 0:
+                acc = self.evaluate()
+                if acc > 0.9:
+                    return
+    def run_epoch(self):
+        for x in self.loader:
+            self.model(x).sum().backward()
+# ---
+# wrapped
+rank = dist.get_rank()
+for epoch in range(10):
+    for x in loader:
+        model(x).backward()
+    if rank != 0 and epoch > 5:
+        break

@@ -78,3 +78,50 @@ diffusion = Diffusion()
 for x in batches:
     loss = diffusion.loss(model.module, x)
     loss.backward()
+# ---
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = net.cuda()
+model_without_ddp = model
+model = DDP(model)
+for x, y in loader:
+    loss = criterion(model_without_ddp(x), y)
+    loss.backward()
+# ---
+class Trainer:
+    def __init__(self, model):
+        self.raw = model
+        self.model = DDP(model)
+    def train(self):
+        for x, y in self.loader:
+            loss = self.raw(x).mean()
+            loss.backward()
+Trainer(net).train()
+# ---
+def train(net, loader):
+    for x, y in loader:
+        loss = criterion(net(x), y)
+        loss.backward()
+def main(args):
+    dist.init_process_group("nccl")
+    model = build()
+    model.cuda()
+    model_without_ddp = model
+    model = DDP(model, device_ids=[args.gpu])
+    train(model_without_ddp, loader)
+# ---
+class T:
+    def __init__(self, args):
+        self.model = build().cuda()
+        self.model_without_ddp = self.model
+        self.model = DDP(self.model)
+    def fit(self, loader):
+        for x in loader:
+            self.model_without_ddp(x).mean().backward()
+# ---
+model = build().cuda()
+model_without_ddp = model
+if args.distributed:
+    model = DDP(model, device_ids=[args.gpu])
+for x in loader:
+    model_without_ddp(x).mean().backward()

@@ -28,3 +28,41 @@ for epoch in range(9):
     sampler.set_epoch(epoch)
     for x in loader:
         model(x).backward()
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+for epoch in range(10):
+    for x, y in loader:
+        model(x).backward()
+# ---
+# wrapped
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4)
+for epoch in range(10):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        model(x).backward()
+# ---
+# wrapped
+def get_loader(data):
+    sampler = DistributedSampler(data)
+    return DataLoader(data, batch_size=4, shuffle=True)
+loader = get_loader(data)
+for epoch in range(10):
+    for x, y in loader:
+        model(x).backward()
+# ---
+def main():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    train_dataset = load()
+    train_sampler = DistributedSampler(train_dataset, num_replicas=dist.get_world_size(), rank=dist.get_rank())
+    train_loader = DataLoader(dataset=train_dataset, batch_size=32, shuffle=False, num_workers=4, pin_memory=True)
+    model = DDP(net.cuda())
+    for epoch in range(10):
+        for i, (x, y) in enumerate(train_loader):
+            loss = criterion(model(x), y)
+            loss.backward()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""Which device is a rank's own."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.looks.start import settings
+from dp2ddp.review.check_rule import (
+    Call,
+    CheckRule,
+    CheckWarning,
+    DDPScript,
+    Found,
+    corrected,
+    inside,
+    literal,
+    mended,
+    wrong,
+)
+from dp2ddp.review.made import Made
+
+SHOWS_ONE = re.compile(r"VISIBLE_DEVICES|slurm", re.IGNORECASE)
+NAMES_A_DEVICE = re.compile(r"set_device|device_ids|set_default_device|local_rank", re.IGNORECASE)
+CURRENT = "moves to the current device, which is GPU 0 on every rank: nothing sets another"
+SET = 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything else uses CUDA'
+NAMED = "names GPU {number}, so every rank works on that one"
+NAME_OWN = 'name the rank\'s own: torch.device("cuda", int(os.environ["LOCAL_RANK"]))'
+SETS = ("torch.cuda.set_device", "torch.cuda.device")
+Use = tuple[ast.expr, set[object]]
+DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
+LOCAL_RANK = re.compile("LOCAL_RANK")
+
+
+class LoadOntoOneDevice(CheckWarning):
+    """Every rank loads the checkpoint onto the device of the rank that saved it.
+
+    Finds a `torch.load` without `map_location` that goes into `load_state_dict`, in a file that saves checkpoints of a
+    model on GPUs itself.
+
+    A tensor is loaded to where it was saved from: GPU 0. So all ranks of a node allocate there, some hundred MB each
+    and all of the checkpoint, until it runs out of memory.
+
+    Silent where the file saves nothing: weights that somebody else saved may come from the CPU; where they are moved
+    there to be saved; where one rank alone loads, and where each has a file of its own.
+
+    https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/examples/issues/1078.
+    """
+
+    code, name = "DDP607", "load-onto-one-device"
+    message = "without map_location every rank loads onto the GPU of the rank that saved"
+    advice = 'pass map_location="cpu", or the rank\'s own device'
+    examples = corrected("""
+        # map_location
+          model = DistributedDataParallel(net.cuda(rank), device_ids=[rank])
+          if resume:
+        -     model.load_state_dict(torch.load("last.pt"))
+        +     model.load_state_dict(torch.load("last.pt", map_location="cpu"))
+          if rank == 0:
+              torch.save(model.state_dict(), "last.pt")
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        on_gpu = any(wrap.call.argument(1, "device_ids") is not None for wrap in script.wraps)
+        saves = [call for call in script.file.calls_of("torch.save") if not _is_of_the_cpu(script, call)]
+        for call in script.file.calls_of("torch.load") if script.trains_on_ranks and on_gpu and saves else ():
+            says_where = call.argument(1, "map_location") or any(not each.arg for each in call.node.keywords)
+            if says_where or _has_alternative(script, call) or _is_own(script, call):
+                continue
+            if _is_state(script, call):
+                yield self.problem(call.node)
+
+
+def _is_of_the_cpu(script: DDPScript, save: Call) -> bool:
+    """Whether the function that saves moves something to the CPU."""
+    function = script.file.function_of(save.node)
+    scope = save.node if isinstance(function, ast.Module) else function
+    return any(node.attr == "cpu" for node in inside(scope, ast.Attribute))
+
+
+def _is_own(script: DDPScript, load: Call) -> bool:
+    """Whether a rank loads what no other rank loads, or what it has in memory."""
+    path = load.argument(0, "f")
+    is_own = path is not None and (script.ranks.may_ask(path) or script.flow.is_open_file(path))
+    return is_own or script.ranks.at(load.node).are_one
+
+
+def _has_alternative(script: DDPScript, call: Call) -> bool:
+    """Whether another branch of an `if` around it loads with a map_location."""
+    conditions = script.file.around(call.node, ast.If)
+    others = (each for condition in conditions for each in script.file.other_branch(condition, call.node))
+    return any(given.arg == "map_location" for each in others for given in inside(each, ast.keyword))
+
+
+def _is_state(script: DDPScript, call: Call) -> bool:
+    """Whether what is loaded, or an entry of it, goes into load_state_dict."""
+    return any(each.method == "load_state_dict" for each in Made(script, [call.node]).calls)
+
+
+class NoSetDevice(CheckRule):
+    """No rank says which device is its own, so all of them work on GPU 0; or all name the same one.
+
+    Finds a file that makes an NCCL group, moves things with `.cuda()` or `.to("cuda")`, and neither calls `set_device`
+    nor names a device in any other way. And `.to("cuda:0")`, `device="cuda:0"`, `device_ids=[0]` where every rank is
+    certain to come by, if that is the only number in the file.
+
+    `.cuda()` means the current device, which is 0 in every process until somebody sets it. NCCL refuses two ranks on
+    one GPU ("Duplicate GPU detected"), or hangs.
+
+    Silent where a launcher may show each rank one GPU (CUDA_VISIBLE_DEVICES and Slurm are named), and where a function
+    of another file may set the device.
+
+    https://github.com/pytorch/pytorch/issues/50921, https://github.com/NVIDIA/apex/issues/222.
+    """
+
+    code, name = "DDP610", "no-set-device"
+    message = "{what}"
+    advice = "{how}"
+    examples = (
+        *corrected("""
+            # set_device
+            + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+              model = DistributedDataParallel(net.cuda())
+        """),
+        *corrected("""
+            # GPU 0
+            - model = DistributedDataParallel(net.to("cuda:0"))
+            + model = DistributedDataParallel(net.to(f"cuda:{local_rank}"))
+        """),
+    )
+
+    def find(self, script: DDPScript) -> Found:
+        if not script.trains_on_ranks or script.is_converted or script.file.says(SHOWS_ONE):
+            return
+        used = [*_used(script)]
+        if named := next(_named(script, used), None):
+            yield self.problem(named[0], what=NAMED.format(number=named[1]), how=NAME_OWN)
+        current = [node for node, devices in used if "cuda" in devices]
+        is_set = script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE) or not script.has_nccl
+        if current and not is_set and all(devices <= {"cuda", "cpu"} for _, devices in used):
+            yield self.problem(current[0], what=CURRENT, how=SET)
+
+
+def _named(script: DDPScript, used: Sequence[Use]) -> Iterator[tuple[ast.expr, int]]:
+    """Where every rank uses a device by its number, which is the only one in the file."""
+    numbers = {each for _, devices in used for each in devices if type(each) is int}
+    is_gloo = any(literal(each.argument(0, "backend")) == "gloo" for each in script.groups)
+    for node, devices in used if len(numbers) == 1 and not is_gloo else ():
+        if devices - {"cpu"} == numbers and script.ranks.at(node).are_all:
+            yield node, min(numbers)
+
+
+def _used(script: DDPScript) -> Iterator[Use]:
+    """Where things are moved to a device, or made there, and what devices these may be."""
+    for call in script.module.calls:
+        given = call.argument(0, "device")
+        if call.method == "cuda" and given is None:
+            yield call.node, {"cuda"}
+        elif (
+            call.method in ("to", "cuda")
+            or call.name in SETS
+            or call.keyword("device")
+            and not _only_asks(call)
+        ):
+            yield call.node, script.devices(given)
+    ids = (wrap.call.argument(1, "device_ids") for wrap in script.wraps)
+    yield from ((each, script.devices(each)) for one in ids if isinstance(one, ast.List) for each in one.elts)
+
+
+def _only_asks(call: Call) -> bool:
+    """`torch.cuda.memory_allocated(device=0)`."""
+    return (call.name or "").startswith("torch.cuda.")
+
+
+class WrapBeforeMove(CheckRule):
+    """The model is wrapped where it was made, and moved to its GPU afterwards.
+
+    Finds `DistributedDataParallel(Net()).cuda()`, and `.cuda()` on a wrapper whose model nothing has moved before.
+
+    The wrapper builds its buckets, and broadcasts rank 0's parameters, for the device on which it finds the model. NCCL
+    cannot do either for the CPU, and `device_ids` beside a model on the CPU is a ValueError.
+
+    Silent where the model is moved before anywhere in the file, made by a function of unknown result, or made under
+    another default device.
+
+    https://github.com/pytorch/pytorch/issues/100243, https://github.com/pytorch/pytorch/issues/104336.
+    """
+
+    code, name = "DDP616", "wrap-before-move"
+    message = "moves the model after it was wrapped"
+    advice = "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))"
+    examples = corrected("""
+        # before wrapping
+          class Net(Module):
+              pass
+          net = Net()
+        + net.cuda()
+          model = DistributedDataParallel(net)
+          model.cuda()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
+            owner = getattr(call.node.func, "value", None)
+            if not _moves_to_gpu(call) or owner is None:
+                continue
+            made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
+            wrap = made_here or script.wrap_of(owner)
+            if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
+                yield self.problem(call.node)
+
+
+def _moves_to_gpu(call: Call) -> bool:
+    """`.cuda()`, `.to("cuda")`."""
+    device = call.argument(0, "device") if call.method == "to" else None
+    return call.method == "cuda" or str(literal(device)).startswith("cuda")
+
+
+def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
+    """Whether a model is an instance of a class of this file, fresh from its constructor."""
+    values = script.file.values(module)
+    classes = [script.file.definition(getattr(value, "func", value)) for value in values]
+    if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
+        return False
+    moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
+    owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
+    return not isinstance(module, ast.Name) or module.id not in owners
+
+
+class LocalRankArgument(CheckRule):
+    """`--local_rank` is an argument, which torchrun does not pass.
+
+    Finds `add_argument("--local_rank")` in a file that uses it and never reads LOCAL_RANK from the environment.
+
+    torchrun says the local rank by LOCAL_RANK only, so the argument keeps its default, on every rank.
+    `torch.distributed.launch` passes it as `--local-rank` since torch 2.0, which `--local_rank` does not accept.
+
+    `--fix` takes the default from LOCAL_RANK where there is one, and the old default elsewhere: what is passed still
+    counts. Silent where something else sets the value, a function of another file sets ranks up, or the argument is
+    spelled both ways, for both versions of `torch.distributed.launch`.
+
+    https://github.com/XPixelGroup/BasicSR/issues/626, https://github.com/skycrapers/TecoGAN-PyTorch/issues/31.
+    """
+
+    code, name = "DDP622", "local-rank-argument"
+    fixes = True
+    message = "torchrun passes no --local_rank: the value stays at its default on every rank"
+    advice = 'take it from the environment: int(os.environ["LOCAL_RANK"])'
+    examples = (
+        mended("""
+              import argparse
+              import os
+              parser = argparse.ArgumentParser()
+            - parser.add_argument("--local_rank", type=int, default=-1)
+            + parser.add_argument("--local_rank", type=int, default=int(os.environ.get("LOCAL_RANK", -1)))
+              args = parser.parse_args()
+              torch.cuda.set_device(args.local_rank)
+        """),
+        *corrected("""
+            # LOCAL_RANK
+              import argparse
+              import os
+              parser = argparse.ArgumentParser()
+              parser.add_argument("--local_rank", type=int)
+              args = parser.parse_args()
+            + args.local_rank = int(os.environ["LOCAL_RANK"])
+              torch.cuda.set_device(args.local_rank)
+        """),
+    )
+
+    def find(self, script: DDPScript) -> Found:
+        if script.has_framework or script.file.says(LOCAL_RANK) or not (script.groups or script.wraps):
+            return
+        uses = script.module.by_word.get("local_rank", ())
+        is_set = any(isinstance(use.ctx, ast.Store) for use in uses)
+        # a way of its own to start ranks is to stay out of a converted script
+        for call in script.module.calls if uses and not is_set and not script.is_converted else ():
+            names = list(map(literal, call.node.args)) if call.method == "add_argument" else []
+            if "--local_rank" in names and "--local-rank" not in names:
+                yield self.problem(call.node, _fix(script, call))
+
+
+def _fix(script: DDPScript, call: Call) -> tuple[Replace, ...]:
+    default, kind = call.argument(None, "default"), call.argument(None, "type")
+    has_os = {each.dotted for each in script.module.top.bindings.get("os", ())} == {"os"}
+    is_int = script.module.name(kind) == "builtins.int" and type(literal(default)) is int
+    if default is None or not is_int or not has_os:
+        return ()
+    code = f'int(os.environ.get("LOCAL_RANK", {script.module.text(default)}))'
+    return (Replace(default, code, "torchrun says the local rank by the environment"),)
+
+
+class VisibleDevicesInScript(CheckWarning):
+    """The script says which GPUs there are, to every rank alike.
+
+    Finds `os.environ["CUDA_VISIBLE_DEVICES"] = "..."`, a text, in a file that wraps a model or makes a process group.
+
+    With one GPU in it all ranks share that one (NCCL refuses: "Duplicate GPU detected"). With several, a launch with
+    another number of ranks, or on another machine, ends in "invalid device ordinal"; and what the scheduler chose is
+    overwritten.
+
+    Values that are computed (from an argument, a rank) are left alone.
+
+    https://github.com/pytorch/examples/issues/885, https://github.com/Peterande/D-FINE/issues/289.
+    """
+
+    code, name = "DDP627", "visible-devices-in-script"
+    message = "{what}"
+    advice = "leave it out, and say it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..."
+    examples = (
+        *corrected("""
+            # all ranks share
+              import os
+            - os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+            + os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus
+        """),
+        wrong('# 2 GPUs\nimport os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"'),
+    )
+
+    def find(self, script: DDPScript) -> Found:
+        for statement, value in settings(script.module) if script.wraps or script.groups else ():
+            text, count = literal(value), str(literal(value)).count(",") + 1
+            leaves_it = count > 1 and "setdefault" in script.module.text(statement)  # to the launch
+            if isinstance(text, str) and text and not leaves_it:
+                what = f"any launch of this script sees these {count} GPUs, whatever it was given"
+                yield self.problem(statement, what=what if count > 1 else "all ranks share this one GPU")

@@ -1,0 +1,140 @@
+"""What every rank does, and one should do."""
+
+import ast
+
+from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, values_of
+
+REPLACES_PRINT = {"redirect_stdout", "stdout"}
+TRACKERS = words(
+    "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
+)
+
+
+class SaveOnEveryRank(CheckRule):
+    """All ranks write the same checkpoint file at once.
+
+    Finds a `torch.save` to a path that is the same on all ranks, where every rank is certain to come by; also in a
+    script that dp2ddp converted, whose own saves go by way of a helper.
+
+    The ranks write into one file at the same time. What lies there afterwards may be torn, and is only noticed when
+    somebody loads it.
+
+    Found only where the whole way from the start of a rank is in the file and no condition on it can ask for a rank.
+
+    https://github.com/NVIDIA/apex/issues/629, https://github.com/bytedance/ibot/issues/15.
+    """
+
+    code, name = "DDP604", "save-on-every-rank"
+    message = "every rank writes this file, all at the same time"
+    advice = "save {how}"
+    examples = corrected("""
+        # every rank
+          def main():
+              model = DistributedDataParallel(net)
+              for epoch in range(10):
+                  train(model)
+        -         torch.save(model.state_dict(), "last.pt")
+        +         if dist.get_rank() == 0:
+        +             torch.save(model.state_dict(), "last.pt")
+          if __name__ == "__main__":
+              main()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        if not (script.trains_on_ranks or script.whole_batch_wraps) or _has_own_save(script):
+            return
+        how = "on one rank: if dist.get_rank() == 0"
+        if script.whole_batch_wraps:
+            how = "as convert does, by the helper save_on_rank0(...)"
+        for call in script.calls_by_all("torch.save"):
+            path = call.argument(1, "f")
+            if path is not None and not script.ranks.may_ask(path) and not _is_in_memory(script, path):
+                yield self.problem(call.node, how=how)
+
+
+def _has_own_save(script: DDPScript) -> bool:
+    """`torch.save = save_on_master`."""
+    stores = (each for each in script.module.by_word.get("save", ()) if isinstance(each.ctx, ast.Store))
+    return any(script.file.text_of(each) == "torch.save" for each in stores)
+
+
+def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
+    """`io.BytesIO()`, a file that was opened elsewhere, or an attribute that nobody knows."""
+    return script.flow.is_open_file(path) or not (isinstance(path, ast.Name) or script.file.values(path))
+
+
+class PrintOnEveryRank(CheckWarning):
+    """Every rank prints the same kind of line: W lines for one, each with one rank's numbers.
+
+    Finds a `print` in a loop that every rank is certain to come by, and whose text names no rank. One finding a file.
+
+    W lines for one, mixed with each other, and a loss that differs from line to line since each is that of one rank's
+    batch.
+
+    Silent where the file (or a function of another file that sets ranks up) may replace `print`.
+
+    https://github.com/Lightning-AI/pytorch-lightning/issues/901,
+    https://github.com/ashleve/lightning-hydra-template/issues/115.
+    """
+
+    code, name = "DDP605", "print-on-every-rank"
+    message = "every rank prints this line{others}"
+    advice = "print on one rank: if dist.get_rank() == 0"
+    examples = corrected("""
+        # every rank prints
+          model = DistributedDataParallel(net)
+          for epoch in range(10):
+              loss = train(model)
+        -     print("epoch", epoch, "loss", loss)
+        +     if dist.get_rank() == 0:
+        +         print("epoch", epoch, "loss", loss)
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:
+            return
+        if script.file.names_module("builtins") or script.file.words & REPLACES_PRINT:
+            return
+        prints = [
+            call.node
+            for call in script.calls_by_all("builtins.print")
+            if script.file.loop_around(call.node) and not any(map(script.ranks.may_ask, call.node.args))
+        ]
+        if prints:
+            others = f", and {len(prints) - 1} more like it" if len(prints) > 1 else ""
+            yield self.problem(prints[0], others=others)
+
+
+class TrackerOnEveryRank(CheckWarning):
+    """Every rank starts a run of the tracker of its own.
+
+    Finds `wandb.init`, `SummaryWriter`, `mlflow.start_run` and `neptune.init_run` where every rank is certain to come
+    by.
+
+    W runs for one in the dashboard, or W event files in one folder, whose curves jump from rank to rank.
+
+    Silent where an argument speaks of ranks, where wandb is given a `group`, and where WANDB_MODE is named.
+
+    https://github.com/huggingface/pytorch-image-models/issues/1309, https://github.com/wandb/wandb/issues/452.
+    """
+
+    code, name = "DDP606", "tracker-on-every-rank"
+    message = "every rank starts a run of its own ({name})"
+    advice = "start it on one rank, and log there only: if dist.get_rank() == 0"
+    examples = corrected("""
+        # a run of its own
+          import wandb
+          model = DistributedDataParallel(net)
+        - wandb.init(project="cifar")
+        + if dist.get_rank() == 0:
+        +     wandb.init(project="cifar")
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps
+        if not on_ranks or "WANDB_MODE" in script.file.words:
+            return
+        for call in script.calls_by_all(*TRACKERS):
+            if not call.keyword("group") and not any(map(script.ranks.may_ask, values_of(call.node))):
+                yield self.problem(call.node, name=call.name)

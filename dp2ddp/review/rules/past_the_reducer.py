@@ -1,0 +1,343 @@
+"""What the wrapper does not see, or sees for nothing."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.nodes import LOOPS, last_name, stored_names
+from dp2ddp.review.check_rule import (
+    CheckRule,
+    CheckWarning,
+    DDPScript,
+    Found,
+    Wrap,
+    corrected,
+    inside,
+    literal,
+    unmoved,
+    values_of,
+)
+from dp2ddp.review.made import Made
+
+# torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
+IN_FULL = re.compile(
+    r"torchvision\.models\.(?:\w+\.)?(?:(?:wide_)?resnet|resnext|vgg|alexnet|densenet|mobilenet|efficientnet"
+    r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
+)
+FREEZES = re.compile("requires_grad")
+BRANCHES = (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.With, ast.comprehension, ast.Lambda, ast.Subscript)
+CUTS = ("detach", "data")
+REDUCES = re.compile(r"reduce|average|sync")
+# Methods of every module that compute nothing.
+OF_MODULES = re.compile(
+    r"(named_)?(parameters|modules|children|buffers)|(load_)?state_dict|train|eval|to|cuda|cpu|zero_grad|apply"
+    r"|requires_grad_|half|float|double|register_forward_hook"
+)
+ADDS = ("append", "extend", "insert", "add_module", "register_module", "register_parameter")
+HAS_PARAMETERS = re.compile(
+    r"torch\.nn\.(?:\w+\.)*(?:\w*Linear|Conv\w+|\w+Norm\w*|Embedding\w*|Parameter|LSTM|GRU|PReLU)$"
+)
+
+
+class NeedlessSearchForUnused(CheckWarning):
+    """`find_unused_parameters=True` searches for what cannot be there, in every step.
+
+    Finds it for models of torchvision that use all their parameters in every forward, and for classes of the file whose
+    forward runs straight through all their layers.
+
+    Behind every forward the whole autograd graph is searched, and no gradient is sent before that; torch warns of it in
+    the first step.
+
+    Silent where the file looks into `.module`, freezes parameters, or the forward has a branch, a loop, an index or a
+    `detach`.
+
+    https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/Samudra/issues/630.
+    """
+
+    code, name = "DDP613", "needless-search-for-unused"
+    message = "the model uses all its parameters, so this searches the graph in every step for nothing"
+    advice = "leave find_unused_parameters out"
+    examples = corrected("""
+        # every step
+          from torchvision.models import resnet50
+          net = resnet50().cuda(rank)
+        - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
+        + model = DistributedDataParallel(net, device_ids=[rank])
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        if script.file.says(FREEZES) or _looks_inside(script):
+            return
+        for wrap in script.wraps:
+            given = wrap.call.keyword("find_unused_parameters")
+            if given is None or literal(given.value) is not True or wrap.model is None:
+                continue
+            makers = script.file.makers(wrap.model)
+            if makers and all(_uses_everything(script, maker) for maker in makers):
+                yield self.problem(given.value)
+
+
+def _looks_inside(script: DDPScript) -> bool:
+    """`model.module.head`: what is done to it there, nobody knows."""
+    mentions = (each for each in script.module.by_word.get("module", ()) if isinstance(each, ast.Attribute))
+    return any(isinstance(script.module.parents[each], ast.Attribute) for each in mentions)
+
+
+def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:
+    made = maker.func if isinstance(maker, ast.Call) else maker
+    model = script.file.definition(made)
+    is_known = IN_FULL.match(script.module.name(made) or "") is not None
+    return is_known or isinstance(model, ast.ClassDef) and _runs_straight(script, model)
+
+
+def _runs_straight(script: DDPScript, model: ast.ClassDef) -> bool:
+    """Whether forward names every layer that the constructor makes, and nothing decides which of them run."""
+    methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
+    is_plain = [script.module.name(base) for base in model.bases] == ["torch.nn.Module"]
+    if not is_plain or methods.keys() != {"__init__", "forward"}:
+        return False
+    branches = (isinstance(node, BRANCHES) or last_name(node) in CUTS for node in ast.walk(model))
+    attributes = ([*inside(methods[name], ast.Attribute)] for name in ("__init__", "forward"))
+    made, named = ({each.attr for each in found if last_name(each.value) == "self"} for found in attributes)
+    return not any(branches) and bool(made) and made <= named
+
+
+class PastTheWrapper(CheckRule):
+    """The model trains past its wrapper: gradients are not summed over the ranks.
+
+    Finds a forward of `wrapper.module`, or of the model by its own name (`model = DistributedDataParallel(net)`,
+    `net(x)`), whose result is differentiated, in a function that never calls the wrapper; and methods that compute.
+
+    The wrapper's forward is what prepares the sum. Without it each rank steps with the gradients of its own batch, and
+    the ranks' weights drift apart (measured with two ranks: different gradients from the first pass on).
+
+    Found only where the name is certainly the model, itself, by another name (`raw = wrapper.module`, or `raw = net`
+    above the wrap), or in a function of the file that gets it. Evaluating with `.module` is right, and is not found.
+    Silent where the file reduces gradients itself, and for a critic of what another wrapper has computed.
+
+    https://github.com/k2-fsa/icefall/issues/226.
+    """
+
+    code, name = "DDP614", "past-the-wrapper"
+    message = "this pass goes past the wrapper, so its gradients are not summed over the ranks"
+    advice = "call {name}(...); what it should do belongs into its forward"
+    examples = corrected("""
+        # not summed
+          model = DistributedDataParallel(net)
+          for x, y in loader:
+        -     loss = criterion(model.module(x), y)
+        +     loss = criterion(model(x), y)
+              loss.backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        for wrap in script.wraps:
+            for model in script.flow.not_handed(wrap.inside):
+                call, passes = _call_around(script, model), list(_passes(script, model, {}))
+                places = {script.file.function_of(each) for each in (model, *passes)}
+                is_past = passes and not _calls(script, wrap, places) and not _reduces(script)
+                if call and is_past and not _judges(script, call):
+                    yield self.problem(call, name=wrap.name)
+
+
+def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
+    """`net(x)`, `net.loss(x)`, `step(net, x)`."""
+    used = script.file.part_of(model)
+    if isinstance(used, ast.Attribute) and not OF_MODULES.fullmatch(used.attr):
+        call = script.module.parents[used]
+        return call if isinstance(call, ast.Call) and call.func is used else None
+    return used if isinstance(used, ast.Call) else None
+
+
+def _passes(script: DDPScript, model: ast.AST, sites: dict[ast.AST, ast.AST | None]) -> Iterator[ast.Call]:
+    """The backward passes of what a model computes here, or in functions of the file that it is handed to."""
+    call, received = _call_around(script, model), script.flow.received(model)
+    if call is None or script.flow.is_without_gradient(call):
+        return
+    if not received and model not in values_of(call):
+        yield from (each.node for each in Made(script, [call], sites).calls if each.method == "backward")
+    if received and (function := script.file.callee(call)) and function not in sites:
+        own: dict[ast.AST, ast.AST | None] = {**sites, function: call}
+        for each in script.flow.spread(*received).union(received):
+            yield from _passes(script, each, own)
+
+
+def _judges(script: DDPScript, call: ast.Call) -> bool:
+    """Whether it is given what another wrapper computes: a critic, whose own gradients are not used then."""
+    given = {name.id for value in values_of(call) for name in inside(value, ast.Name)}
+    runs = (each for each in inside(script.file.turn_of(call), ast.Call) if script.wrap_of(each.func))
+    return any(given & stored_names(script.module.statement(each)) for each in runs)
+
+
+def _calls(script: DDPScript, wrap: Wrap, functions: set[ast.AST]) -> bool:
+    """Whether the wrapper itself is called in one of these functions, or handed to something that may call it."""
+    wraps = [each.call.node for each in script.wraps]
+    mentions = {*wrap.mentions, *script.flow.uses(wrap.call.node)}
+    used = (script.file.part_of(each) for each in mentions if script.file.function_of(each) in functions)
+    return any(isinstance(each, ast.Call) and each not in wraps for each in used)
+
+
+def _reduces(script: DDPScript) -> bool:
+    """Whether gradients are given to collectives, or to functions that reduce or average something by their names."""
+    words = ((each, (each.name or each.method).rpartition(".")[2]) for each in script.module.calls)
+    calls = (each for each, word in words if REDUCES.search(word) or each in script.collectives)
+    given = (part for each in calls for part in (each.node.func, *each.node.args))
+    return any("grad" in script.file.text_of(part) for part in given)
+
+
+class LayersAfterWrap(CheckRule):
+    """The model gets layers after it was wrapped, or layers that were frozen are trained.
+
+    Finds `SyncBatchNorm.convert_sync_batchnorm` of a wrapper; `model.module.head = Linear(...)`, `add_module`, and
+    `blocks.append(...)`, of layers that have parameters; and `requires_grad = True` for parts of a model behind its
+    wrap, in a function of the file, too, where something was frozen before it.
+
+    The wrapper has listed the parameters that are trained, and the buffers, when it was made. It does not know the
+    others: their gradients are not summed, and each rank trains its own layer, which may have begun with numbers of its
+    own. Where a layer takes the place of another, torch ends the second step, unless it searches for unused parameters.
+
+    Found only where the name is certainly the wrapper, or the model inside, and nothing wraps the model anew.
+
+    https://github.com/NVIDIA/apex/issues/109, https://github.com/NVIDIA/apex/issues/88.
+    """
+
+    code, name = "DDP618", "layers-after-wrap"
+    message = "the model is wrapped already, and its wrapper will not know the {what}"
+    advice = "change the model before wrapping it"
+    examples = (
+        *corrected("""
+            # before wrapping
+              from torch.nn import SyncBatchNorm
+            - model = DistributedDataParallel(net)
+            - model = SyncBatchNorm.convert_sync_batchnorm(model)
+            + net = SyncBatchNorm.convert_sync_batchnorm(net)
+            + model = DistributedDataParallel(net)
+        """),
+        *corrected("""
+            # before wrapping
+            + net.head = torch.nn.Linear(512, 10).cuda()
+              model = DistributedDataParallel(net.cuda())
+            - model.module.head = torch.nn.Linear(512, 10).cuda()
+        """),
+    )
+
+    def find(self, script: DDPScript) -> Found:
+        for call in script.module.calls:
+            module = call.argument(0, "module")
+            if module is None or not (call.name or "").endswith("SyncBatchNorm.convert_sync_batchnorm"):
+                continue
+            if script.wrap_of(module) or any(wrap.call.node is module for wrap in script.wraps):
+                yield self.problem(call.node, what="new layers' buffers")
+        for node, owner in _new_layers(script) if script.wraps else ():
+            if _wrap_of_part(script, owner):
+                yield self.problem(node, what="new layer's parameters")
+        for owner, trains in script.told_to_train if script.wraps else ():
+            wrap = _wrap_of_part(script, owner) if trains is True else None
+            if wrap and any(_is_frozen_before(script, wrap, *each) for each in script.told_to_train):
+                yield self.problem(owner, what="parameters that were frozen")
+
+
+def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """Where a layer with parameters becomes a part: `net.fc = Linear(2, 2)`, `blocks.append(Linear(2, 2))`."""
+    for node in script.module.nodes(ast.Assign, ast.Call):
+        match node:
+            case ast.Assign(targets=[ast.Attribute(value=owner) | ast.Subscript(value=owner)], value=layer):
+                given = [layer]
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in ADDS:
+                given = values_of(node)
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, _, layer]):
+                given = [layer]
+            case _:
+                continue
+        if any(_makes_parameters(script, each) for each in given):
+            yield node, owner
+
+
+def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
+    """The wrapper of a model that something behind it is a part of, and that no later wrapper wraps anew."""
+    for whole in script.flow.wholes(part):
+        if wrap := script.wrap_around(whole) or script.wrap_of(whole):
+            same = {script.file.text_of(each) for each in (wrap.model, whole) if each is not None}
+            later = (
+                each for each in script.wraps if each is not wrap and each.call.node.lineno > part.lineno
+            )
+            models = [unmoved(each.model) for each in later if each.model]
+            again = any(
+                last_name(each) == "module" or script.file.text_of(each) in same for each in models if each
+            )
+            return None if again else wrap
+    return None
+
+
+def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:
+    is_beside = script.file.function_of(part) is script.file.function_of(wrap.call.node)
+    return trains is False and is_beside and part.lineno < wrap.call.node.lineno
+
+
+def _makes_parameters(script: DDPScript, value: ast.AST) -> bool:
+    """`Linear(...)`, `Sequential(ReLU(), Linear(...)).cuda()`, a layer of the file that makes such."""
+    calls = (each for body in script.flow.runs(value) for each in inside(body, ast.Call))
+    return isinstance(unmoved(value), ast.Call) and any(
+        HAS_PARAMETERS.match(script.module.name(each.func) or "") for each in calls
+    )
+
+
+class ForwardOutsideNoSync(CheckWarning):
+    """`no_sync` stands around the backward pass only, and does nothing there.
+
+    Finds `with model.no_sync():`, and the same in `... if ... else ...`, whose block differentiates and calls no model,
+    where the forward came before it.
+
+    The wrapper decides in its forward whether the next backward sums (measured: the gradients of two ranks are the same
+    afterwards). So gradients travel in every step of an accumulation, which is what no_sync was to save.
+
+    Found where the block holds nothing but the backward pass.
+
+    https://github.com/pytorch/PiPPy/issues/1133, https://github.com/KellerJordan/modded-nanogpt/pull/31.
+    """
+
+    code, name = "DDP625", "forward-outside-no-sync"
+    message = "does nothing: the forward, which came before, has decided to sum the gradients"
+    advice = "put the forward pass into the block as well"
+    examples = corrected("""
+        # forward
+          model = DistributedDataParallel(net)
+          for x, y in loader:
+        -     loss = criterion(model(x), y)
+              with model.no_sync():
+        +         loss = criterion(model(x), y)
+                  loss.backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        for block in filter(_only_differentiates, script.module.all(ast.With)):
+            for item in block.items:
+                wrapper = _unsynced(item)
+                if wrapper is not None and _ran_before(script, block, wrapper):
+                    yield self.problem(item.context_expr)
+
+
+def _unsynced(item: ast.withitem) -> ast.expr | None:
+    """`model` of `with model.no_sync():`, and of `with model.no_sync() if accumulates else nullcontext():`."""
+    match item.context_expr:
+        case (
+            ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync"))
+            | ast.IfExp(body=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+            | ast.IfExp(orelse=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
+        ):
+            return wrapper
+    return None
+
+
+def _only_differentiates(block: ast.With) -> bool:
+    calls = (call for statement in block.body for call in inside(statement, ast.Call))
+    words = {getattr(call.func, "attr", "") for call in calls}
+    return "backward" in words and words <= {"backward", "scale"}
+
+
+def _ran_before(script: DDPScript, block: ast.With, wrapper: ast.expr) -> bool:
+    """Whether the wrapper is called further up, in the same turn of a loop, and not under no_sync itself."""
+    text, calls = script.file.text_of(wrapper), inside(script.file.turn_of(block), ast.Call)
+    before = (each for each in calls if each.lineno < block.lineno and script.file.text_of(each.func) == text)
+    around = ([item for each in script.file.around(call, ast.With) for item in each.items] for call in before)
+    return not all(any(map(_unsynced, items)) for items in around)

@@ -1,0 +1,398 @@
+"""How the data are shared out, and gone through."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.model.nodes import last_name
+from dp2ddp.review.check_rule import (
+    Call,
+    CheckRule,
+    CheckWarning,
+    DDPScript,
+    Found,
+    corrected,
+    inside,
+    literal,
+    values_of,
+)
+from dp2ddp.review.made import Made
+from dp2ddp.review.own_numbers import OwnNumbers
+
+TOTAL = re.compile(
+    r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
+)
+EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
+SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
+RANDOM_SPLIT = "torch.utils.data.random_split"
+DRAWS = words(
+    f"{RANDOM_SPLIT} torch.randperm random.shuffle random.sample numpy.random.shuffle",
+    "numpy.random.permutation sklearn.model_selection.train_test_split",
+)
+OWN_GENERATOR = ("generator", "random_state")  # of a draw
+SENDS = re.compile("broadcast|scatter|gather|reduce|sync|share|send")
+WHOLE = "each rank takes all of the data"
+SAME = "all ranks take the share of one"
+DIFFERENT = "the ranks shuffle differently, and cut their shares out of that"
+TWICE = "the data are cut twice, by this sampler and by the wrapper"
+
+
+class NoSetEpoch(CheckRule):
+    """Every epoch has the same order: `set_epoch` is never called, or always with the same number.
+
+    Finds a `DistributedSampler` that shuffles, whose loader is iterated again and again to train, and no `set_epoch`
+    anywhere in it that is given anything but a constant.
+
+    The sampler draws its order from `seed + epoch`, and `epoch` stays 0 until somebody sets it. So all epochs have one
+    order, and a rank sees the same share of the data again and again, in the same batches.
+
+    Silent where the sampler or its loader leaves the file (returned, handed to a function of another file), where it is
+    made anew with a seed in each round, and where a framework owns the loop.
+
+    https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
+    """
+
+    code, name = "DDP601", "no-set-epoch"
+    message = "set_epoch() {what}, so every epoch has the order of the first"
+    advice = "call sampler.set_epoch(epoch) at the start of each epoch"
+    examples = corrected("""
+        # set_epoch
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(model)
+          sampler = DistributedSampler(data)
+          loader = DataLoader(data, batch_size=32, sampler=sampler)
+          for epoch in range(10):
+        +     sampler.set_epoch(epoch)
+              for x, y in loader:
+                  model(x, y).backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        told = [call.argument(0, "epoch") for call in script.module.calls if call.method == "set_epoch"]
+        numbers = (number for each in told for number in script.file.all_values(each) or (each,))
+        is_told_one = bool(told) and all(isinstance(each, ast.Constant) for each in numbers)
+        if script.has_framework or "set_epoch" in script.file.words and not is_told_one:
+            return
+        for loader in script.loaders:
+            if loader.sampler is None or not any(loop.trains and loop.repeats for loop in loader.loops):
+                continue
+            shuffle, seed = loader.sampler.argument(3, "shuffle"), loader.sampler.argument(4, "seed")
+            is_made_anew = seed is not None and script.file.loop_around(loader.sampler.node) is not None
+            if loader.stays_here and not is_made_anew and (shuffle is None or literal(shuffle) is True):
+                what = "gets the same number each time" if is_told_one else "is never called"
+                yield self.problem(loader.sampler.node, what=what)
+
+
+class MetricOfAShard(CheckRule):
+    """An accuracy or a loss is counted over one rank's share of the data, and never brought together.
+
+    Finds an evaluation loop over a loader with a `DistributedSampler` that adds numbers up, which are followed through
+    names and functions of the file, and nowhere reduced nor gathered.
+
+    Each rank sees 1 / W of the samples, so what rank 0 prints is the metric of its own share; and the sampler repeats
+    samples until all shares are equally long, so that even the average of all ranks is not the metric of the data set.
+
+    Silent where what gets them has `reduce`, `gather`, `metric`, `broadcast` or the like in its name, or is of another
+    file, and where a framework owns the loop.
+
+    https://github.com/pytorch/pytorch/issues/25162, https://github.com/Lightning-AI/pytorch-lightning/issues/4732.
+    """
+
+    code, name = "DDP602", "metric-of-a-shard"
+    message = "counts this rank's share of the data only, and nothing brings the ranks' numbers together"
+    advice = "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler"
+    examples = corrected("""
+        # share of the data
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(model)
+          loader = DataLoader(test_set, batch_size=32, sampler=DistributedSampler(test_set, shuffle=False))
+          correct = torch.zeros(1)
+          with torch.no_grad():
+              for x, y in loader:
+                  correct += (model(x).argmax(1) == y).sum().item()
+        + dist.all_reduce(correct)
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        loops = (loop for loader in script.loaders for loop in loader.shares)
+        for loop in loops if not script.has_framework else ():
+            numbers = OwnNumbers(script, loop)
+            added = (each for each in inside(loop.node, ast.AugAssign) if each.value in numbers.nodes)
+            first = next((each for each in added if script.flow.is_without_gradient(each)), None)
+            # one that trains as well runs over another loader to evaluate
+            if first is not None and not loop.trains and not numbers.are_joined:
+                yield self.problem(first)
+                return
+
+
+class TotalBatchOnEachRank(CheckWarning):
+    """The argument promises a total batch size, and each rank takes all of it.
+
+    Finds a command line argument whose help speaks of the total or global batch, or that of all GPUs, and a loader with
+    a `DistributedSampler` that gets it undivided.
+
+    With W ranks the batch is W times what was asked for, and the learning rate no longer fits it.
+
+    Silent where the argument is assigned to or divided anywhere in the file, and where a function of another file may
+    do that.
+
+    https://github.com/pytorch/examples/issues/640, https://github.com/pytorch/examples/issues/771.
+    """
+
+    code, name = "DDP603", "total-batch-on-each-rank"
+    message = "`{name}` is the total batch by its help, but each of W ranks takes all of it: W times it"
+    advice = "divide it by the number of ranks"
+    examples = corrected("""
+        # W times
+          import argparse
+          from torch.utils.data import DistributedSampler
+          parser = argparse.ArgumentParser()
+          parser.add_argument("--batch-size", type=int, help="total batch size of all GPUs")
+          args = parser.parse_args()
+          sampler = DistributedSampler(data)
+        - loader = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
+        + loader = DataLoader(data, batch_size=args.batch_size // world_size, sampler=sampler)
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        arguments = (call for call in script.module.calls if call.method == "add_argument")
+        total = {_name_of(call) for call in arguments if _is_total(call)}
+        for loader in script.loaders if total and not script.sets_up_elsewhere else ():
+            match loader.size:
+                case ast.Attribute(attr=name) as size if name in total and loader.sampler:
+                    if not any(_is_changed(script, use) for use in script.module.by_word[name]):
+                        yield self.problem(size, name=name)
+
+
+def _is_total(call: Call) -> bool:
+    text = literal(call.argument(None, "help"))
+    return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
+
+
+def _name_of(call: Call) -> str:
+    """What argparse calls the value."""
+    given = literal(call.argument(None, "dest"))
+    options = [value for value in map(literal, call.node.args) if isinstance(value, str)]
+    long = next((option for option in options if option.startswith("--")), options[0] if options else "")
+    return given if isinstance(given, str) else long.lstrip("-").replace("-", "_")
+
+
+def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:
+    parents = list(script.module.around(use))[:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
+    is_divided = any(isinstance(parent, (ast.BinOp, ast.AugAssign)) for parent in parents)
+    return is_divided or isinstance(use.ctx, ast.Store)
+
+
+class UnevenShards(CheckWarning):
+    """Ranks get shares of different lengths, and the longest waits for the others.
+
+    Finds a loop over `x[rank::world_size]` that trains, in a file that wraps a model, without `join` and without
+    anything that evens the shares.
+
+    Unless the length divides by W, some ranks have one sample more, at some batch sizes one batch more: in it they wait
+    for ranks that are done already.
+
+    Silent where the file divides by the number of ranks, pads, cuts, or uses `join`.
+
+    https://github.com/pytorch/pytorch/issues/38174, https://github.com/microsoft/PyMarlin/issues/80.
+    """
+
+    code, name = "DDP626", "uneven-shards"
+    message = "the ranks' shares are not equally long, so one may wait for ranks that are done"
+    advice = "cut or pad to a multiple of the number of ranks, or train under model.join()"
+    examples = corrected("""
+        # not equally long
+          model = DistributedDataParallel(net)
+        - files = files[rank::world_size]
+        + files = files[: len(files) // world_size * world_size][rank::world_size]
+          for name in files:
+              loss = model(load(name)).mean()
+              loss.backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        if not script.trains_on_ranks or script.file.says(EVENS) or _evens(script):
+            return
+        for node in script.module.all(ast.Subscript):
+            match node.slice:
+                case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
+                    loops = script.flow.loops_over(node) if script.ranks.is_rank(first) else ()
+                    if any(script.flow.trains_in(loop) for loop, _, _ in loops):
+                        yield self.problem(part)
+
+
+def _evens(script: DDPScript) -> bool:
+    """`model.join()`, a number that is cut (`//`), a loop without an end."""
+    operations = script.module.nodes(ast.BinOp, ast.AugAssign)
+    return (
+        any(call.method == "join" and not call.node.args for call in script.module.calls)
+        or any(isinstance(getattr(operation, "op", None), ast.FloorDiv) for operation in operations)
+        or any(literal(loop.test) for loop in script.module.all(ast.While))
+    )
+
+
+class NoDistributedSampler(CheckWarning):
+    """Every rank trains on all of the data.
+
+    Finds a shuffling `DataLoader` without a sampler whose loop trains, in a file that makes a process group and wraps a
+    model, and names no sampler at all; or makes a `DistributedSampler` of the same data and never gives it to a loader.
+
+    An epoch has W times as many steps as it should, each on W batches of the same data set. The ranks' batches are even
+    the same ones where all have the same seed, and then W GPUs do the work of one.
+
+    Silent where anything else is called a sampler, the data set is iterable or asks for a rank, each rank seeds itself
+    or takes its rows of a batch, or a framework owns the loop.
+
+    https://github.com/openvla/openvla/issues/125, https://github.com/innnky/so-vits-svc/issues/70.
+    """
+
+    code, name = "DDP628", "no-distributed-sampler"
+    message = "each rank loads all of the data: an epoch takes as long as on one GPU"
+    advice = "give the loader a DistributedSampler, and leave shuffle to it"
+    examples = corrected("""
+        # all of the data
+        + from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+        - loader = DataLoader(data, batch_size=32, shuffle=True)
+        + loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+          for x, y in loader:
+              criterion(model(x), y).backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        if not script.trains_on_ranks or not script.groups:
+            return
+        idle = {script.file.text_of(data) for data in _without_loader(script)}
+        if script.file.says(SHARES) and not idle:
+            return
+        if any(map(script.ranks.may_ask, (each for call in script.seedings for each in call.node.args))):
+            return  # ranks draw different batches on purpose
+        for loader in script.loaders:
+            data = loader.call.argument(0, "dataset")
+            if data is None or script.ranks.may_ask(data) or loader.has_sampler:
+                continue
+            if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
+                continue
+            if loader.trains and not any(_cuts_by_rank(script, loop.node) for loop in loader.loops):
+                yield self.problem(loader.call.node)
+
+
+def _without_loader(script: DDPScript) -> Iterator[ast.expr]:
+    """The data of samplers of which nothing but `set_epoch` is ever asked."""
+    for sampler in script.samplers:
+        data, uses = sampler.argument(0, "dataset"), script.flow.uses(sampler.node)
+        is_kept = bool(uses) or isinstance(script.flow.target(sampler.node), ast.Name)
+        around = [script.module.parents[use] for use in uses]
+        if data and is_kept and all(getattr(each, "attr", "") == "set_epoch" for each in around):
+            yield data
+
+
+def _cuts_by_rank(script: DDPScript, loop: ast.For) -> bool:
+    """`x.chunk(world)[rank]`."""
+    return any(script.ranks.may_ask(item.slice) for item in inside(loop, ast.Subscript))
+
+
+class SharesThatOverlap(CheckRule):
+    """The ranks' shares of the data overlap: some samples are trained on several times, others never.
+
+    Finds, for a `DistributedSampler` whose loader is trained on: `num_replicas=1` or a `rank` that is a number, under
+    no condition; a `seed`, or an argument of `set_epoch`, that a rank is part of; `set_epoch` where one rank alone
+    comes by; and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed. In a
+    script that dp2ddp converted, any such sampler that is given under no condition: its wrapper cuts the batches
+    itself.
+
+    The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where
+    all ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should
+    be.
+
+    Silent where a framework owns the loop, and where what was shuffled is broadcast before it is cut. Seeds that differ
+    from rank to rank are right for what is drawn for each sample, and are not found by themselves. In a converted
+    script, silent where it calls a collective itself.
+
+    https://github.com/mlcommons/training/pull/625, https://github.com/NVlabs/LongLive/issues/71,
+    https://github.com/TensorAuto/OpenTau/pull/498, https://github.com/huggingface/accelerate/issues/3520.
+    """
+
+    code, name = "DDP633", "shares-that-overlap"
+    message = "{what}: some samples are trained on several times, or others never"
+    advice = "{how}"
+    examples = corrected("""
+        # shuffle differently
+          from torch.utils.data import DistributedSampler
+          model = DistributedDataParallel(net)
+        - sampler = DistributedSampler(data, seed=args.seed + dist.get_rank())
+        + sampler = DistributedSampler(data, seed=args.seed)
+          loader = DataLoader(data, batch_size=32, sampler=sampler)
+          for epoch in range(10):
+              sampler.set_epoch(epoch)
+              for x, y in loader:
+                  model(x, y).backward()
+    """)
+
+    def find(self, script: DDPScript) -> Found:
+        for loader in (*script.loaders, *script.helper_loaders) if script.whole_batch_wraps else ():
+            sampler = loader.certain_sampler
+            if sampler is not None and loader.trains and not script.collectives:
+                yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
+        loaders = script.loaders if script.trains_on_ranks else ()
+        for sampler in {loader.sampler: None for loader in loaders if loader.sampler and loader.trains}:
+            what = _of_arguments(script, sampler)
+            if what:
+                yield self.problem(sampler.node, what=what, how="leave num_replicas, rank and seed out")
+            for call in script.module.calls:
+                if call.method == "set_epoch" and _is_told_apart(script, call, sampler):
+                    yield self.problem(call.node, what=DIFFERENT, how="give all ranks the same epoch")
+                if (
+                    call.name in DRAWS
+                    and _is_seeded_by_rank(script, call)
+                    and _is_cut_by(script, call, sampler)
+                ):
+                    how = "give it a generator with the same seed on all ranks, or seed by rank behind it"
+                    yield self.problem(call.node, what=DIFFERENT, how=how)
+
+
+def _of_arguments(script: DDPScript, sampler: Call) -> str:
+    """What is wrong with the share that a sampler is told to take."""
+    seeds = script.file.values(sampler.argument(4, "seed"))
+    if seeds and all(map(script.ranks.has_rank, seeds)):
+        return DIFFERENT
+    if any(isinstance(each, (ast.If, ast.IfExp)) for each in script.module.around(sampler.node)):
+        return ""  # one process may train alone
+    if literal(sampler.argument(1, "num_replicas")) == 1:
+        return WHOLE
+    return SAME if isinstance(literal(sampler.argument(2, "rank")), int) else ""
+
+
+def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
+    """Whether the sampler gets an epoch that differs from rank to rank, or on one rank alone."""
+    owner = getattr(call.node.func, "value", None)
+    is_of_loader = getattr(owner, "attr", "") in ("sampler", "batch_sampler")
+    if not is_of_loader and sampler.node not in script.file.values(owner):
+        return False
+    return script.ranks.at(call.node).are_one or any(map(script.ranks.has_rank, values_of(call.node)))
+
+
+def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
+    """Whether the generator of a draw, or the last seeding above it in its function, is seeded by `... + rank`."""
+    given = next((each.value for each in draw.node.keywords if each.arg in OWN_GENERATOR), None)
+    if given is not None or draw.name == RANDOM_SPLIT and (given := draw.argument(2)):
+        own = script.file.variable(given)  # `generator.manual_seed(rank)`
+        told = (
+            call.node
+            for call in script.seedings
+            if isinstance(call.node.func, ast.Attribute) and script.file.variable(call.node.func.value) == own
+        )
+        return any(map(script.ranks.has_rank, (*script.file.values(given), *told)))
+    function = script.file.function_of(draw.node)
+    above = (call.node for call in script.seedings if call.node.lineno < draw.node.lineno)
+    seeds = [call for call in above if script.file.function_of(call) is function]
+    return bool(seeds) and any(map(script.ranks.has_rank, values_of(seeds[-1])))
+
+
+def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:
+    """Whether a sampler is made of what a draw gives, or has shuffled in place, and nobody sends that to all ranks."""
+    shuffled = [draw.node.args[0]] if (draw.name or "").endswith("shuffle") and draw.node.args else []
+    made = Made(script, [draw.node, *(use for each in shuffled for use in script.flow.read(each, draw.node))])
+    sent = any(SENDS.search(last_name(call.node.func)) for call in made.calls)
+    return sampler.node in made.nodes and not sent
