@@ -24,7 +24,7 @@ from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_nam
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.script_facts import number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_table import StepRow, StepTable
+from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
@@ -43,9 +43,7 @@ class Comparison:
     also: tuple[Difference, ...]  # what else differs at that step
     identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
     identical_buffers: bool
-    noisy: int = 0  # elements whose gradient is nothing but rounding
-    noise: float = 0.0  # how far apart such parameters came
-    noise_floor: float = 0.0  # the largest such gradient or difference, as it is
+    so_far: SoFar = SoFar()  # of what is nothing but rounding
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     rank_rows: tuple[tuple[int, ...], ...] = ()  # of each forward in training, where their sums differ
@@ -117,9 +115,7 @@ def compare(
         _found(findings, reference, matchings),
         rank_steps=counts,
         identical_buffers=buffers and ending,
-        noisy=findings.so_far.noisy,
-        noise=findings.so_far.noise,
-        noise_floor=findings.so_far.noise_floor,
+        so_far=findings.so_far,
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=(

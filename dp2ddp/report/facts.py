@@ -155,10 +155,11 @@ def _float64(comparison: Comparison) -> str:
         text = f"every {listed(exact)} is the same to the last bit"
         return f"{text}, each {listed(rounded)} up to rounding" if rounded else text
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
-    if comparison.noisy and comparison.noise:
+    rounding = comparison.so_far
+    if rounding.noisy and rounding.noise:
         text += (
-            f". {counted(comparison.noisy, 'number')} with a gradient of pure rounding"
-            f" (a bias in front of a normalisation?) came {comparison.noise:.0e} apart"
+            f". {counted(rounding.noisy, 'number')} with a gradient of pure rounding"
+            f" (a bias in front of a normalisation?) came {rounding.noise:.0e} apart"
         )
     return text
 

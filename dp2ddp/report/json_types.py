@@ -5,14 +5,11 @@ Seconds and bytes. New keys may come at any time; none changes its meaning, or g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
-
-_Kind = TypeVar("_Kind", bound=Struct)
+from msgspec import Meta, Struct, field
 
 
 def said(text: str, **limits: Any) -> Meta:
@@ -20,42 +17,10 @@ def said(text: str, **limits: Any) -> Meta:
     return Meta(description=text, **limits)
 
 
-def filled(kind: type[_Kind], source: object, **own: Any) -> _Kind:
-    """Makes one of what `source` has under the same names, its parts likewise, and of what it has not."""
-    types = get_type_hints(kind).items()
-    return kind(**{name: _part(of, getattr(source, name)) for name, of in types if name not in own}, **own)
-
-
-def _part(kind: Any, value: Any) -> Any:
-    """A plain value, a mapping too, as it is; a list has its parts, and a tuple those of one part in their order."""
-    of = next((each for each in (kind, *get_args(kind)) if isinstance(each, type(Struct))), None)
-    if of is None or value is None or isinstance(value, Mapping):
-        return value
-    if get_origin(kind) is list:
-        return [_part(of, each) for each in value]
-    return of(*value) if isinstance(value, tuple) else filled(of, value)
-
-
-def plain(kind: type[Struct], source: object, **own: Any) -> dict[str, Any]:
-    """What is `filled`, as plain data; JSON has no infinity: null says that one side is missing, or not a number."""
-    written = json.dumps(msgspec.to_builtins(filled(kind, source, **own), enc_hook=_of_numpy))
-    data: dict[str, Any] = json.loads(written, parse_constant=lambda constant: None)
-    return data
-
-
-def text(document: dict[str, Any]) -> str:
-    """For eyes, too."""
-    return json.dumps(document, indent=2)
-
-
 def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:
     """The JSON Schema of a document."""
     made: dict[str, Any] = msgspec.json.schema(of)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
-
-
-def _of_numpy(number: Any) -> object:
-    return number.item()
 
 
 Count = Annotated[int, Meta(ge=0)]
@@ -98,8 +63,8 @@ class NaturalNoiseJson(Struct):
 class NoisyJson(Struct):
     """Elements whose gradient is nothing but rounding."""
 
-    elements: Count
-    largest: float
+    noisy: Count = field(name="elements")
+    noise: float = field(name="largest")
 
 
 class PeakJson(Struct):
@@ -144,7 +109,7 @@ class ComparisonJson(Struct):
     parts: Annotated[
         list[Literal["gradient", "parameter", "loss", "buffer"]],
         said("what there was of each to compare and to judge"),
-    ] = msgspec.field(name="compared")
+    ] = field(name="compared")
     identical_steps: Count
     identical_buffers: bool
     rows: Annotated[list[list[Count]], said("of each forward under DataParallel: rows on each device")]
@@ -156,8 +121,8 @@ class ComparisonJson(Struct):
     also: Annotated[list[DifferenceJson], said("others of that step")]
     agreeing_ranks: Annotated[
         list[list[Count]], said("at the first difference: ranks with the same bits")
-    ] = msgspec.field(name="ranks_that_agree")
-    noisy: NoisyJson
+    ] = field(name="ranks_that_agree")
+    so_far: NoisyJson = field(name="noisy")
     worst: Annotated[DifferenceJson | None, said("the largest one in terms of natural noise")]
     natural_noise: Annotated[
         NaturalNoiseJson | None, said("null where no difference asked for a second DataParallel run")
@@ -173,10 +138,10 @@ class AlignedJson(Struct):
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
-    taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")] = (
-        msgspec.field(name="weights_taken")
+    taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")] = field(
+        name="weights_taken"
     )
-    comparison: ComparisonJson = msgspec.field(name="float64")
+    comparison: ComparisonJson = field(name="float64")
     stdout: Annotated[StdoutJson | None, said("null: not looked at")]
     printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
     files: Annotated[FilesJson | None, said("null: not looked at")]
@@ -212,7 +177,7 @@ class FilesJson(Struct):
     """What both left behind."""
 
     same: bool
-    files: Count = msgspec.field(name="count")
+    files: Count = field(name="count")
     different: list[DifferentFileJson]
 
 
@@ -370,12 +335,14 @@ class CountedJson(Struct):
     copies: Annotated[
         Mapping[str, SentJson], said("between DataParallel's devices: weights, inputs, outputs, gradients")
     ]
-    moved_bytes: Annotated[float, said("from the host to devices, of all ranks")]
+    moved: Annotated[float, said("from the host to devices, of all ranks")] = field(name="moved_bytes")
     synchronisations: Annotated[
         Mapping[str, float],
         said("after which the host knows what a device has computed, of the rank with the most"),
     ]
-    parameter_bytes: Annotated[float, said("of the parameters that the first optimizer steps")]
+    parameters: Annotated[float, said("of the parameters that the first optimizer steps")] = field(
+        name="parameter_bytes"
+    )
 
 
 class FiguresJson(Struct):
@@ -385,15 +352,21 @@ class FiguresJson(Struct):
     steps: Annotated[int, said("measured, of all rounds")]
     left_out: Annotated[int, said("steps with an evaluation in them")]
     step: SpreadJson
-    step_seconds: Annotated[list[float], said("of each measured step")]
+    seconds: Annotated[list[float], said("of each measured step")] = field(name="step_seconds")
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
-    samples_per_second: Annotated[float, said("rows / mean step")]
+    rate: Annotated[float, said("rows / mean step")] = field(name="samples_per_second")
     over_one_device: Annotated[float | None, said("mean step on one device / mean step")]
     efficiency: Annotated[float | None, said("over_one_device / world")]
-    waiting_seconds: Annotated[float, said("a step, in loaders, on the rank that waits longest")]
-    cpu_seconds: Annotated[float, said("a step, of all processes and loader workers")]
-    resident_bytes: Annotated[list[int], said("the most that each process held in memory; 0: not known")]
-    device_bytes: Annotated[list[int], said("the most that lived on each device; empty: not counted")]
+    waiting: Annotated[float, said("a step, in loaders, on the rank that waits longest")] = field(
+        name="waiting_seconds"
+    )
+    cpu: Annotated[float, said("a step, of all processes and loader workers")] = field(name="cpu_seconds")
+    resident: Annotated[list[int], said("the most that each process held in memory; 0: not known")] = field(
+        name="resident_bytes"
+    )
+    devices: Annotated[list[int], said("the most that lived on each device; empty: not counted")] = field(
+        name="device_bytes"
+    )
     counted: Annotated[CountedJson | None, said("null: of a run that was only timed")]
 
 
@@ -415,7 +388,7 @@ class MeasuredJson(Struct):
     ddp: FiguresJson
     on_one_device: Annotated[
         FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ] = msgspec.field(name="one")
+    ] = field(name="one")
 
 
 class SettingJson(Struct):

@@ -85,7 +85,7 @@ class Outside:
     def _tolerance(self) -> Tolerance:
         double = self.pair.compared
         natural = double.natural.largest if double.natural else 0.0
-        return FLOAT64.with_noise(double.noise, double.noise_floor, natural)
+        return FLOAT64.with_noise(double.so_far.noise, double.so_far.noise_floor, natural)
 
     @cached_property
     def _spellings(self) -> tuple[Spelling, Spelling]:

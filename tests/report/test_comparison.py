@@ -13,8 +13,8 @@ from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report, headline, report_text
-from dp2ddp.report.comparison_json import as_document
 from dp2ddp.report.facts import facts, rows_text
+from dp2ddp.report.json_form import as_text
 from dp2ddp.report.result_document import Fact, Judged
 from dp2ddp.trace.unchecked import Unchecked
 from tests.report.forms import markdown, page
@@ -146,7 +146,7 @@ def test_nothing_is_said_of_float32_where_nothing_was_trained_in_it() -> None:
     double = dataclasses.replace(SAME, float32=None)
     assert double.same
     assert lines(SAME).keys() - lines(double).keys() == {"float32"}
-    assert json.loads(as_document(report(double)))["verdicts"][0]["float32"] is None
+    assert json.loads(as_text(report(double)))["verdicts"][0]["float32"] is None
 
 
 def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> None:
@@ -173,7 +173,7 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     )
     assert silent.compared_nothing
     assert headline(report(silent)).startswith("NOTHING COMPARED of")
-    assert json.loads(as_document(report(silent)))["outcome"] == "nothing compared"
+    assert json.loads(as_text(report(silent)))["outcome"] == "nothing compared"
     assert markdown(report(silent)).startswith(
         "## \N{WARNING SIGN}\N{VARIATION SELECTOR-16} NOTHING COMPARED: of "
     )
@@ -206,7 +206,7 @@ def test_what_the_outside_sees_counts_too(change: dict[str, object], label: str,
 def test_the_document_is_json_without_infinities() -> None:
     missing = dataclasses.replace(HALF, size=float("inf"))
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(PARTED, first=missing))
-    document = json.loads(as_document(report(verdict)))
+    document = json.loads(as_text(report(verdict)))
     assert document["schema"] == "dp2ddp.verify/2"
     assert not document["same"]
     first = document["verdicts"][0]["float64"]["first"]
@@ -258,9 +258,7 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, unchecked=asked))
     text = "not checked: torch.compile (it ran as plain Python), TF32"
     assert Fact("note", text, Judged.SHOWN) in facts(verdict)
-    assert json.loads(as_document(report(verdict)))["verdicts"][0]["unchecked"] == [
-        each.value for each in asked
-    ]
+    assert json.loads(as_text(report(verdict)))["verdicts"][0]["unchecked"] == [each.value for each in asked]
     assert "not checked: torch.compile" in markdown(report(verdict))
     assert "not checked" not in str(list(facts(SAME)))
 

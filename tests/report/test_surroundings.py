@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.comparison_json import as_document
+from dp2ddp.report.json_form import as_text
 from dp2ddp.report.surroundings import conversion_surroundings, surroundings
 from tests.report.forms import markdown, page
 
@@ -22,7 +22,7 @@ def test_no_form_of_a_report_has_them() -> None:
     report = Report(
         "train.py", (), "torchrun", 1.0, surroundings=surroundings(COMMAND, 0, ()), failure="train.py: fails"
     )
-    for text in (page(report), markdown(report), json.dumps(as_document(report))):
+    for text in (page(report), markdown(report), json.dumps(as_text(report))):
         assert "SECRET" not in text
     assert "--lr 0.1" in page(report)
     assert "--lr 0.1" in markdown(report)
