@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.comparison.causes.cause import Cause
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.trace.aligned_orders import (
@@ -27,6 +26,7 @@ from dp2ddp.trace.aligned_orders import (
     read_taken,
     read_trained,
 )
+from dp2ddp.words import names_text
 
 
 @dataclass(frozen=True)

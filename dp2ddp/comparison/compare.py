@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.comparison.casts import cast_differences
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
@@ -28,6 +27,7 @@ from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
+from dp2ddp.words import names_text, ranks_text
 
 __all__ = ["Comparison", "Difference", "compare"]
 

@@ -10,6 +10,7 @@ from typing import Literal
 from dp2ddp.costs.readings import Counted, Sent, Timed
 
 Mode = Literal["dp", "ddp"]
+NAMES: dict[Mode, str] = {"dp": "DataParallel", "ddp": "DDP"}
 
 
 @dataclass(frozen=True)

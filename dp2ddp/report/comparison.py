@@ -10,11 +10,11 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report import result_document as doc
-from dp2ddp.report.counting import counted, listed
 from dp2ddp.report.facts import difference_text, facts, thing_of, when_of
 from dp2ddp.report.script_changes import ScriptChange, printed_diff, text_diff
 from dp2ddp.report.surroundings import surroundings_facts
 from dp2ddp.report.text_form import document_text, print_document
+from dp2ddp.words import counted, listed
 
 _MOST_CAUSES, _MOST_EDITS = 4, 4
 _MOST_FILES = 30
@@ -137,15 +137,9 @@ def _card(cause: Cause, is_minor: bool) -> doc.Card:
 
 def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
-    from dp2ddp.report.table import furthest_parameters, steps_csv
-    from dp2ddp.report.verdict_charts import charts, rates_text
+    from dp2ddp.report.step_figures import step_figures
 
-    yield from charts(verdict)
-    yield from furthest_parameters(verdict)
-    if rate := rates_text(verdict):
-        yield doc.Paragraph(rate, is_remark=True)
-    if csv := steps_csv(verdict):
-        yield doc.Attachment("All steps as CSV", f"steps-on-{verdict.world}.csv", csv)
+    yield from step_figures(verdict)
     printed = printed_diff(verdict, before=_BEFORE, most=_MOST_LINES)
     if printed:
         around = "Lines of DataParallel (−) and of DDP (+) around the first line that is not the same."

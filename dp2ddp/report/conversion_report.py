@@ -14,14 +14,13 @@ from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.acceptance import option_text
 from dp2ddp.codemod.plans.planned import Planned, listed
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.report import result_document as doc
-from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import changes_of
 from dp2ddp.report.surroundings import conversion_surroundings, surroundings_facts
 from dp2ddp.report.text_form import document_text
 from dp2ddp.source.entries import OtherEntry
 from dp2ddp.styles import EXACT
+from dp2ddp.words import counted, names_text
 
 OF_MISSING = (
     "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "

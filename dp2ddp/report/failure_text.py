@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.report.counting import counted
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Failure, Run
+from dp2ddp.words import counted
 
 _NO_INPUT = "EOFError: EOF when reading a line"
 _OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now

@@ -88,11 +88,11 @@ def _of_series(series: Series) -> Mapping[str, object]:
 
 
 def _of_measured(measured: Measured) -> Mapping[str, object]:
-    one = measured.one_device
+    alone = measured.one_device
     return {
         "dp": _figures(measured, measured.dp),
         "ddp": _figures(measured, measured.ddp),
-        "on_one_device": one and _filled(FiguresJson, one, {"over_one_device": None, "efficiency": None}),
+        "on_one_device": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
     }
 
 

@@ -13,7 +13,6 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.conversion_json import accepted_data
-from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import ScriptChange, changes_of
 from dp2ddp.report.surroundings import surroundings
 from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
@@ -23,6 +22,7 @@ from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.prepare import SEED
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.words import counted
 
 _LOST = (
     "nothing was compared: DataParallel's losses are NaN or infinite from the first step on, and so is all that "

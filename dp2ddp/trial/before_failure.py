@@ -8,10 +8,8 @@ from pathlib import Path
 
 from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import ranks_text
 from dp2ddp.comparison.compare import Comparison, compare_known_steps
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
-from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.hang.stacks import RankPosition
@@ -20,6 +18,7 @@ from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.file_writers import shared_files
+from dp2ddp.words import counted, ranks_text
 
 _MOST = 3  # files
 _SAME_CALLS = (

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.output_comparison import FileDifference
 from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.runtime.process.writes import Write, read_writes
 from dp2ddp.runtime.run_folder import LAUNCHER
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.prepare import Prepared
+from dp2ddp.words import names_text, ranks_text
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/")
 _CACHES = (

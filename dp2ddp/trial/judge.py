@@ -10,12 +10,10 @@ from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Difference
 from dp2ddp.comparison.output_comparison import FilesComparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
-from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.runtime.hang.collectives import read_calls
 from dp2ddp.runtime.process.run import Run
@@ -26,6 +24,7 @@ from dp2ddp.trial.file_writers import written_outside
 from dp2ddp.trial.outside import Outside
 from dp2ddp.trial.pair import GROSS, Pair
 from dp2ddp.trial.subject import Subject
+from dp2ddp.words import counted, names_text
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from dp2ddp.runtime.process.room import Room
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.stage import Mode
+from dp2ddp.words import size
 
 MB = 2**20
 _PART, _LEAST, _MOST = 10, 256 * MB, 2048 * MB
@@ -140,8 +141,3 @@ def _limit() -> str:
     """What a single process may have, where somebody has set that."""
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
     return "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"
-
-
-def size(count: int) -> str:
-    """Bytes for people: "512 MB", "9.3 GB"."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -10,7 +10,6 @@ from pathlib import Path
 from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
-from dp2ddp.report.counting import counted
 from dp2ddp.report.failure_text import Original, failure_document, failure_text
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Look, Process, Run, Running
@@ -19,6 +18,7 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import RunKind
 from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
+from dp2ddp.words import counted
 
 _GRACE = 2.0  # seconds
 

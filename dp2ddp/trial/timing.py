@@ -19,15 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
+from dp2ddp.costs.figures import NAMES, Figures, Mode, figures, spread, with_rows_of
 from dp2ddp.costs.readings import RANK, Counted, Reading, Timed, read, read_failures
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.report.counting import counted
-from dp2ddp.report.quantities import NAMES
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
@@ -47,6 +45,7 @@ from dp2ddp.trial.runs import (
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
+from dp2ddp.words import counted
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"

@@ -14,8 +14,8 @@ from dp2ddp.costs.result import Benchmark, Sameness
 from dp2ddp.report.bench_report import bench_document
 from dp2ddp.report.json_form import as_text
 from dp2ddp.report.json_types import BenchDocument, schema
-from dp2ddp.report.quantities import duration, size
 from dp2ddp.report.text_form import document_text
+from dp2ddp.words import duration, size
 from tests.report.forms import markdown, page
 from tests.report.made_up_bench import benchmark, measured
 from tests.report.schema import keys, validate

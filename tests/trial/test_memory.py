@@ -24,7 +24,6 @@ from dp2ddp.trial.memory import (
     lacked_memory,
     memory_text,
     reserve,
-    size,
 )
 from tests.report.made_up import failed_run
 
@@ -159,16 +158,12 @@ def test_a_run_that_ended_well_lacked_nothing() -> None:
 def test_what_it_held_and_what_there_is_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert memory_text(crashed("", KILL), seen()) == (
-        "its ranks held 3.2 GB, with nothing beside; before, 9.7 GB were free of the 10.7 GB of this container: "
+        "its ranks held 3.22 GB, with nothing beside; before, 9.66 GB were free of the 10.7 GB of this container: "
         "the system ended one (SIGKILL)"
     )
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4 * 10**9, 4 * 10**9))
     unseen = dataclasses.replace(seen(), held=0)
     assert memory_text(crashed("MemoryError"), unseen) == (
-        "with nothing beside; before, 9.7 GB were free of the 10.7 GB of this container, and a process may have 4.0 GB "
+        "with nothing beside; before, 9.66 GB were free of the 10.7 GB of this container, and a process may have 4 GB "
         "(ulimit -v): MemoryError"
     )
-
-
-def test_sizes_are_said_as_people_say_them() -> None:
-    assert [size(each) for each in (0, 512_000_000, 9_300_000_000)] == ["0 MB", "512 MB", "9.3 GB"]

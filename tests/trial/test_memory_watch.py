@@ -150,7 +150,7 @@ def test_of_one_that_the_system_ends_alone_it_is_said(tmp_path: Path, machine: M
         watched(tmp_path, [Running(tmp_path, "dp", "float64", until_killed, -signal.SIGKILL)], may_wait=False)
     first, second = str(caught.value).splitlines()
     assert first.startswith(
-        "train.py: runs out of memory in dp mode on 2 devices: it held 3.2 GB, with nothing beside"
+        "train.py: runs out of memory in dp mode on 2 devices: it held 3.22 GB, with nothing beside"
     )
     assert "the system ended one (SIGKILL)" in first
     assert second.startswith("  what now: a smaller batch or model")

@@ -10,8 +10,8 @@ from itertools import zip_longest
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
-from dp2ddp.comparison.causes.words import names_text, numbers_text, ranks_text, sum_text
 from dp2ddp.trace.records import Draw, Step, Trace
+from dp2ddp.words import names_text, numbers_text, ranks_text, sum_text
 
 Rows = tuple[int, ...]  # digests
 _PADDED = 0.1  # of an epoch's samples; DistributedSampler repeats some, so that all ranks have as many

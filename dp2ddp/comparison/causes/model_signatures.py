@@ -16,12 +16,12 @@ from dp2ddp.comparison.causes.evidence import (
     fits,
     multiple,
 )
-from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
 from dp2ddp.comparison.differences import distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import SCALED, Step, Vector
+from dp2ddp.words import names_text, sum_text
 
 _MOST_OFF = 1e-6  # of a factor that is 1
 
@@ -188,7 +188,7 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
     if here.gradients_agree:
         if factor := _momentum_factor(evidence, here):
-            words = f"running means of rank 0 move {number_text(factor)} times as far"
+            words = f"running means of rank 0 move {factor:.6g} times as far"
             yield finding("batchnorm-momentum", 0.97, words, text)
         yield finding("buffers-of-another-rank", 0.96, f"{text}; gradients of that step agree", *moved)
     elif together and _whole_batch_on_each(here):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import names_text, ranks_text, sum_text
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.comparison.output_comparison import NO_LINE, FileDifference
 from dp2ddp.trace.records import Trace
+from dp2ddp.words import names_text, ranks_text, sum_text
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.trace.records import Layout, Vector
+from dp2ddp.words import names_text, ranks_text
 
 _ROUNDING = 1e-12  # the same numbers, got in another way
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
-from dp2ddp.comparison.causes.words import names_text, numbers_text
 from dp2ddp.trace.records import Vector
+from dp2ddp.words import names_text, numbers_text
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
