@@ -8,8 +8,8 @@ _MOST = 4  # names
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """`1 copy`, `2 copies`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
+    """`1 copy`, `1,200 copies`."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

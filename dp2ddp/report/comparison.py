@@ -70,6 +70,7 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
     causes = next((verdict.causes for verdict in report.verdicts if verdict.causes), ())
     remarks = [f"Likely cause: {causes[0].title}"] if causes else []
     remarks += [f"It ended early: {report.failure.splitlines()[0]}"] if report.failure else []
+    changes = (doc.Changes(report.changes),) if report.changes else ()
     what_failed = "Where each rank stands" if _hangs(report) else "The run that failed"
     sections = doc.filled(
         doc.Fold(
@@ -82,7 +83,7 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
         doc.Fold("At a glance", _at_a_glance(report.verdicts), "glance"),
         *(_section(verdict, whole) for verdict in report.verdicts),
         doc.Section("What to do next", tuple(_next(report)), "next", first=True),
-        doc.Fold("What changed in the script", _changes(report), "script", "Script", is_open=True),
+        doc.Fold("What changed in the script", changes, "script", "Script", is_open=True),
         doc.Fold(
             "Environment",
             surroundings_facts("Where and how it was verified", report.surroundings),
@@ -97,17 +98,11 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
 def _next(report: Report) -> Iterator[doc.Block]:
     if report.accepted:
         yield doc.Items(tuple(str(answer["text"]) for answer in report.accepted), label="accepted")
-    convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
-        report.convert
-    )
+    convert = doc.Command("write it with", report.convert, "Writes the version that was compared.")
     start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
-    if commands := (*convert, *[start] * (not report.failure)):
+    if commands := (*[convert] * bool(report.convert), *[start] * (not report.failure)):
         yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
-
-
-def _changes(report: Report) -> tuple[doc.Block, ...]:
-    return (doc.Changes(report.changes),) if report.changes else ()
 
 
 def _section(verdict: Verdict, whole: bool) -> doc.Section:

@@ -178,13 +178,12 @@ def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _words(words: doc.Words) -> str:
     return "".join(
-        _code(part.text) if isinstance(part, doc.Code) else _spaced(part) for part in doc.parts(words)
+        # with the blanks that part it from code
+        _code(part.text)
+        if isinstance(part, doc.Code)
+        else f"{' ' * part[:1].isspace()}{plain(part)}{' ' * part[-1:].isspace()}"
+        for part in doc.parts(words)
     ).strip()
-
-
-def _spaced(text: str) -> str:
-    """With the blanks that part it from code."""
-    return f"{' ' * text[:1].isspace()}{plain(text)}{' ' * text[-1:].isspace()}"
 
 
 def plain(text: str) -> str:

@@ -127,8 +127,8 @@ class Cards:
 class Command:
     """Something to do now, and what it does."""
 
-    how: str  # "start it with"
-    command: str
+    how: str = ""  # "start it with"
+    command: str = ""
     purpose: str = ""
     note: str = ""  # behind the command
 

@@ -123,7 +123,10 @@ def _reasoned(change: ScriptChange) -> Iterator[DiffLine]:
         for kind, i1, i2, j1, j2 in group:
             yield from _block(kind, a[i1:i2], b[j1:j2], i1 + 1, j1 + 1)
             if kind != "equal":
-                yield from (_reason(each) for each in reasons_at.get((i1, i2), ()))
+                yield from (
+                    DiffLine("reason", f"{each.place}: {each.because} ({each.code})", reason=each)
+                    for each in reasons_at.get((i1, i2), ())
+                )
 
 
 def _far(line: int, edge: tuple[int, int]) -> int:
@@ -137,7 +140,3 @@ def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) ->
         return
     yield from (DiffLine("gone", line, old=old + at) for at, line in enumerate(a))
     yield from (DiffLine("new", line, new=new + at) for at, line in enumerate(b))
-
-
-def _reason(reason: ReasonOfLine) -> DiffLine:
-    return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})", reason=reason)

@@ -116,7 +116,7 @@ def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
     """Where and how it was verified, as (name, value); with the hazards that were accepted."""
     files = [(subject.name, subject.script.read_bytes()), (subject.version.name, subject.version.data)]
     accepted = "; ".join(str(answer["text"]) for answer in _accepted(subject))
-    return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())
+    return *surroundings(sys.argv, files, SEED), *((("accepted hazards", accepted),) if accepted else ())
 
 
 def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:
