@@ -133,8 +133,10 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     if passes > 1 and are_means[0] and not are_means[-1]:
         words = "the ranks' losses of the first make DataParallel's, those of the last do not"
         yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
-    aligned = evidence.random_only is False
-    if not _normalises_over_rows(here) or (aligned and not statistics_differ(here)):
+    aligned, buffers = evidence.random_only is False, here.reference.buffers
+    names = () if buffers is None else buffers.layout.names
+    over_rows = any(name.endswith("running_mean") for name in names)  # the model normalises
+    if not over_rows or (aligned and not statistics_differ(here)):
         yield from _counted(each_pass, text, aligned)
 
 
@@ -174,8 +176,3 @@ def counted(whole: float, parts: Sequence[float]) -> tuple[int, ...]:
     counts = np.zeros(len(parts), dtype=int)
     counts[order] = [*tried[:, best], nearest[best]]
     return tuple(counts.tolist())
-
-
-def _normalises_over_rows(here: MatchedStep) -> bool:
-    buffers = here.reference.buffers
-    return buffers is not None and any(name.endswith("running_mean") for name in buffers.layout.names)

@@ -135,7 +135,8 @@ def _times_as_fast(evidence: Evidence, here: MatchedStep) -> tuple[int, int]:
     """The m with which the ranks' rates are DataParallel's, m times as far in the schedule, and of how many steps."""
     optimizer = here.reference.optimizer
     expected, actual = (
-        _schedule(trace.lines, optimizer) for trace in (evidence.reference, evidence.ranks[0])
+        [tuple(line["learning_rates"]) for line in trace.lines if line["optimizer"] == optimizer]
+        for trace in (evidence.reference, evidence.ranks[0])
     )
     if len(set(expected)) < 2:
         return 0, 0
@@ -144,10 +145,6 @@ def _times_as_fast(evidence: Evidence, here: MatchedStep) -> tuple[int, int]:
         if len(pairs) > 1 and len(set(actual[: len(pairs)])) > 1 and all(_close(a, b) for a, b in pairs):
             return times, len(pairs)
     return 0, 0
-
-
-def _schedule(lines: tuple[dict[str, object], ...], optimizer: int) -> list[tuple[float, ...]]:
-    return [tuple(line["learning_rates"]) for line in lines if line["optimizer"] == optimizer]  # type: ignore[arg-type]
 
 
 def _clipping(here: MatchedStep) -> Iterator[Finding]:
