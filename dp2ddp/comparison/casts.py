@@ -24,12 +24,16 @@ def cast_differences(
     for rank, steps in zip(ranks, matched, strict=True):
         for what, seen in _seen(rank, steps).items():
             actual[what] = min(seen, actual.get(what, seen))
+    lines = [line for trace in (reference, *ranks) for line in (*trace.lines, *trace.last_line)]
+    needs_scale = any(  # small gradients become zeros in float16, and in nothing else
+        _HALF in line["precision"] or any(what.endswith(f" {_HALF}") for what, _ in line["casts"])
+        for line in lines
+    )
     for what in sorted(expected.keys() ^ actual.keys()):
-        if what == SCALED and not _needs_scale(reference, *ranks):
-            continue
-        step, who, place = actual.get(what) or expected[what]
-        side = "under DDP" if what in actual else "under DataParallel"
-        yield Difference("precision", np.inf, step, who, f"{what} {side} only, at {place}")
+        if what != SCALED or needs_scale:
+            step, who, place = actual.get(what) or expected[what]
+            side = "under DDP" if what in actual else "under DataParallel"
+            yield Difference("precision", np.inf, step, who, f"{what} {side} only, at {place}")
 
 
 def _seen(trace: Trace, steps: Sequence[int]) -> Seen:
@@ -39,12 +43,3 @@ def _seen(trace: Trace, steps: Sequence[int]) -> Seen:
         for what, place in line["casts"]:
             seen.setdefault(what, (numbers.get(own, len(steps)), trace.rank, place))
     return seen
-
-
-def _needs_scale(*traces: Trace) -> bool:
-    """Whether float16 is at work: small gradients become zeros in it, and in nothing else."""
-    lines = (line for trace in traces for line in (*trace.lines, *trace.last_line))
-    return any(
-        _HALF in line["precision"] or any(what.endswith(f" {_HALF}") for what, _ in line["casts"])
-        for line in lines
-    )

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -106,7 +105,10 @@ def compare(
     casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
     rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
-    _compare_counts(findings, len(reference), counts, reference.unstepped)
+    for rank, count in enumerate(counts):
+        if count != len(reference) and not findings.bad:
+            words = f"{count} instead of {len(reference)}" + " backward passes" * reference.unstepped
+            findings.bad.append(Difference("steps", np.inf, min(len(reference), count), rank, words))
     if not findings.bad:
         findings.add(*casts)
     buffers = _compare_buffers(findings, reference, ranks[0], port)
@@ -119,8 +121,7 @@ def compare(
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=(
-            *_matching_remarks(reference, ranks, matchings),
-            *_remarks(reference, ranks),
+            *_remarks(reference, ranks, matchings),
             *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
         ),
         series=_series(reference, ranks, rows, natural),
@@ -191,20 +192,15 @@ def _judged_rows(
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     """What the same verdict is about; losses of a port's ranks are their own."""
     kinds = () if reference.final is None else reference.final.kinds.tolist()
-    lines = (*reference.lines, *reference.last_line)
-    without_gradients = reference.unstepped and not all(_names(reference, line) for line in reference.lines)
+    have_gradients = [bool(reference.layouts[line["layout"]].names) for line in reference.lines]
+    has_losses = any(line["losses"] for line in (*reference.lines, *reference.last_line))
     parts = {
-        "gradient": any(_names(reference, line) for line in reference.lines),
+        "gradient": any(have_gradients),
         "parameter": any(kind != FinalKind.BUFFER for kind in kinds) or bool(len(reference)),
-        "loss": any(line["losses"] for line in lines) and (not port or without_gradients),
+        "loss": has_losses and (not port or (reference.unstepped and not all(have_gradients))),
         "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
     }
     return tuple(part for part, is_compared in parts.items() if is_compared)
-
-
-def _names(reference: Trace, line: dict[str, Any]) -> tuple[str, ...]:
-    layout: int = line["layout"]
-    return reference.layouts[layout].names
 
 
 def _series(
@@ -227,13 +223,6 @@ def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace
         name, size = named_difference(expected, own, together=False, only=parameters)
         if size:
             findings.add(Difference("initial state", size, 0, rank, name))
-
-
-def _compare_counts(findings: Findings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
-    for rank, count in enumerate(counts):
-        if count != steps and not findings.bad:
-            words = f"{count} instead of {steps}" + " backward passes" * unstepped
-            findings.bad.append(Difference("steps", np.inf, min(steps, count), rank, words))
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
@@ -293,11 +282,9 @@ def _parameter_names(trace: Trace) -> set[str]:
     return {plain_name(name) for layout in trace.layouts for name in layout.names}
 
 
-def _matching_remarks(
-    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
-) -> Iterator[str]:
-    left_out = max(matching.left_out for matching in matchings)
-    if left_out:
+def _remarks(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[str]:
+    """What a reader of the verdict has to know, a sentence each."""
+    if left_out := max(matching.left_out for matching in matchings):
         yield (
             f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
             "(the shards of ZeroRedundancyOptimizer?)"
@@ -308,6 +295,22 @@ def _matching_remarks(
             f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
             "large as DataParallel's whole one"
         )
+    for who, trace in [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]:
+        if not trace.end:
+            yield f"{who}: the script ended without a word; its record may be short"
+    expected, *actual = (_first_rows(trace) for trace in (reference, *ranks))
+    if len(ranks) > 1 and expected and all(each == expected for each in actual):  # right, and no faster
+        yield f"each rank trains on the whole batch ({len(expected)} rows): none is faster than one process alone"
+    if (first := lost_from(reference)) is not None:
+        yield (
+            f"from step {first} on DataParallel's losses are NaN or infinite: from there on no difference can be seen"
+        )
+    if names := without_partner(reference.final, ranks[0].final):
+        yield (
+            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
+            f"({names[0]}, ...)"
+        )
+    yield from _other_limits(reference, ranks[0])
 
 
 def lost_from(reference: Trace) -> int | None:
@@ -319,25 +322,12 @@ def lost_from(reference: Trace) -> int | None:
     return first if first < len(known) else None
 
 
-def _lost(reference: Trace) -> Iterator[str]:
-    if (first := lost_from(reference)) is not None:
-        yield (
-            f"from step {first} on DataParallel's losses are NaN or infinite: from there on no difference can be seen"
-        )
-
-
-def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
-    traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
-    missing = [
-        f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
-    ]
-    others = (*_lost(reference), *_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
-    return (*missing, *_whole_everywhere(reference, ranks), *others)
-
-
 def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
     """The rows of each rank in each forward in training, if steps have other sums of rows than DataParallel's."""
-    expected, *actual = (_training_rows(trace) for trace in (reference, *ranks))
+    expected, *actual = (
+        [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
+        for trace in (reference, *ranks)
+    )
     # of bare modules nothing is known
     steps = [step for step in zip(expected, *actual, strict=False) if all(step)]
     if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
@@ -345,11 +335,6 @@ def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int,
     return tuple(
         together for _, *own in steps if len({*map(len, own)}) == 1 for together in zip(*own, strict=True)
     )
-
-
-def _training_rows(trace: Trace) -> list[tuple[int, ...]]:
-    """For each step the rows of each of its forwards in training."""
-    return [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
 
 
 def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
@@ -364,13 +349,6 @@ def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
             f"{' (which no optimizer steps)' * unstepped}: "
             "rank 0's were compared, so rank 0 alone is to use and save them"
         )
-
-
-def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:
-    """A port that is right and no faster."""
-    expected, *actual = (_first_rows(trace) for trace in (reference, *ranks))
-    if len(ranks) > 1 and expected and all(each == expected for each in actual):
-        yield f"each rank trains on the whole batch ({len(expected)} rows): none is faster than one process alone"
 
 
 def _first_rows(trace: Trace) -> list[int]:
@@ -390,13 +368,4 @@ def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:
         yield (
             f"torch's clip_grad_* is given {next(texts)} as its limit, under DataParallel {next(texts)}; "
             "gradients that neither touches do not show what that changes"
-        )
-
-
-def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:
-    names = without_partner(reference.final, rank0.final)
-    if names:
-        yield (
-            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
-            f"({names[0]}, ...)"
         )
