@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.compare import Comparison, compare_known_steps
+from dp2ddp.comparison.compare import compare_known_steps
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
 from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
@@ -16,7 +16,7 @@ from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import Trace, read_trace
+from dp2ddp.trace.records import read_trace
 from dp2ddp.trial.file_writers import shared_files
 from dp2ddp.words import counted, ranks_text
 
@@ -96,11 +96,8 @@ def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
         first = comparison.first
         if first is not None and not first.size <= HIDING:
             yield f"that run had parted from DataParallel's already: {difference_text(first)}"
-            yield from _likely(expected, ranks, comparison)
+            for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
+                evidence = "; ".join(cause.evidence[:1])
+                yield f"its likely cause: {cause.title} [{cause.code}] {evidence}"
     except Exception:  # of a run that was killed, records may be torn
         return
-
-
-def _likely(expected: Trace, ranks: tuple[Trace, ...], comparison: Comparison) -> Iterator[str]:
-    for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
-        yield f"its likely cause: {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}"

@@ -16,7 +16,6 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.report.facts import difference_text
 from dp2ddp.runtime.hang.collectives import read_calls
-from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
 from dp2ddp.runtime.stage import Stage
@@ -61,7 +60,8 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
         printed=outside.printed,
         aligned=runs.aligned,
         hidden=drawn.faults,
-        met=_met(free.other),
+        # whether ranks make a wrapper that meets, or call a collective
+        met=any(read_calls(Path(free.other.stage.run_folder), rank) for rank in free.other.stage.ranks),
         unshared=tuple(_unseeded(stage)),
         unsteady=runs.unsteady,
         by_hashes=_by_hashes(subject, runs),
@@ -108,11 +108,6 @@ def _unseeded(stage: Stage) -> Iterator[str]:
             f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
             "here both versions were given the same"
         )
-
-
-def _met(run: Run) -> bool:
-    """Whether ranks make a wrapper that meets, or call a collective."""
-    return any(read_calls(Path(run.stage.run_folder), rank) for rank in run.stage.ranks)
 
 
 def _by_hashes(subject: Subject, runs: TrialRuns) -> bool:

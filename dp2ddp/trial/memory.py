@@ -128,16 +128,12 @@ def memory_text(run: Run, seen: Seen) -> str:
     ended = "the system ended one (SIGKILL)" if -signal.SIGKILL in run.codes else run.failure.text
     who = "it" if run.stage.mode == "dp" else "its ranks"
     held = f"{who} held {size(seen.held)}, " if seen.held else ""  # 0: it was over before anybody looked
-    before = room_text(seen.before, "were") + _limit()
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)  # of a single process, where somebody has set that
+    limit = "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"
+    before = room_text(seen.before, "were") + limit
     return f"{held}with nothing beside; before, {before}: {ended}"
 
 
 def room_text(room: Room, are: str = "are") -> str:
     """ "1.2 GB are free of the 4.0 GB of this machine"."""
     return f"{size(room.free)} {are} free of the {size(room.limit)} of {room.of}"
-
-
-def _limit() -> str:
-    """What a single process may have, where somebody has set that."""
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"

@@ -46,14 +46,13 @@ def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
 
 def show(looks: Sequence[Look], progress: Progress) -> None:
     """Tell how far the runs are."""
-    progress.look([_state(look) for look in looks])
-
-
-def _state(look: Look) -> RunState:
-    stage = look.stage
-    dropped = stage.warm_up if stage.timed or stage.counted else 0
-    expected = None if stage.steps is None else stage.steps + dropped
-    return RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds)
+    states = []
+    for look in looks:
+        stage = look.stage
+        dropped = stage.warm_up if stage.timed or stage.counted else 0
+        expected = None if stage.steps is None else stage.steps + dropped
+        states.append(RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds))
+    progress.look(states)
 
 
 def name_of(stage: Stage) -> str:

@@ -71,6 +71,9 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
                 failure = error
                 break
             measured.append(figures_of_world)
+    known = dict(surroundings_of(subject))
+    if measured and not all(each.dp.virtual for each in measured):
+        known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
     found_all = Benchmark(
         script=str(options.script),
         port=str(subject.port or ""),
@@ -80,7 +83,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         measured=tuple(measured),
         seconds=time.monotonic() - started,
         remarks=tuple(bencher.remarks),
-        surroundings=_surroundings(subject, measured),
+        surroundings=tuple(known.items()),
         failure=str(failure or ""),
     )
     return found_all, failure
@@ -100,13 +103,6 @@ def rest_text(seconds: float, made: int, left: int) -> str:
     """How long the runs that are left may take: each as long as those that were made."""
     runs = "run that is" if left == 1 else f"{left} runs that are"
     return f"about {clock(seconds / made * left)} for the {runs} left"
-
-
-def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
-    known = dict(surroundings_of(subject))
-    if measured and not all(each.dp.virtual for each in measured):
-        known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
-    return tuple(known.items())
 
 
 class _Looks(Progress):
@@ -214,7 +210,11 @@ class _Bencher:
         warm_up = self.options.warm_up
         run, timed = self._measured(subject, mode, world, Timed, warm_up, self.options.steps - warm_up)
         if any(not reading.seconds for reading in timed):
-            raise RunError(self._too_few(run, timed))
+            taken = counted(min(reading.steps for reading in timed), "optimizer step")
+            raise RunError(
+                f"{run.stage.name}: {_where(run)} it takes {taken}, and the first {warm_up} are dropped; "
+                "lower --warm-up, or give it more to train on"
+            )
         return timed
 
     def _measured(
@@ -268,13 +268,6 @@ class _Bencher:
             raise RunError(f"{name}: {_where(run)} nothing was measured, as it ended in another program")
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
-
-    def _too_few(self, run: Run, timed: Sequence[Timed]) -> str:
-        taken = min(reading.steps for reading in timed)
-        return (
-            f"{run.stage.name}: {_where(run)} it takes {counted(taken, 'optimizer step')}, and the "
-            f"first {self.options.warm_up} are dropped; lower --warm-up, or give it more to train on"
-        )
 
 
 def _busy() -> Iterator[str]:
