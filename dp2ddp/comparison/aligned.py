@@ -17,7 +17,6 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.trace.aligned_orders import (
-    Dataset,
     Epoch,
     Order,
     Weights,
@@ -116,13 +115,11 @@ def unshared(folder: Path) -> tuple[str, ...]:
         fault
         for epoch in sorted(epochs)
         for fault in _faults(
-            epochs[epoch], tuple(itertools.chain(*batches.get(epoch, ()))), _is_of(trained, epoch)
+            epochs[epoch],
+            tuple(itertools.chain(*batches.get(epoch, ()))),
+            not trained or epoch[:2] in trained,
         )
     )
-
-
-def _is_of(trained: frozenset[Dataset], epoch: Epoch) -> bool:
-    return not trained or epoch[:2] in trained
 
 
 def _faults(orders: list[Order], reference: tuple[int, ...], trained: bool) -> Iterator[str]:
@@ -149,7 +146,8 @@ def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]], trained: b
     added = added if expected.total() >= actual.total() else []
     if len(missing) > spare or len(added) > spare:
         yield (
-            f"the ranks leave out {_listed(missing)} of DataParallel's samples, and take beside them {_listed(added)} "
+            f"the ranks leave out {names_text(missing) or 'none'} of DataParallel's samples, and take beside them "
+            f"{names_text(added) or 'none'} "
             "(a sampler with weights, another subset, ranks that do not share it out?)"
         )
     if not trained:
@@ -171,7 +169,3 @@ def _without_padding(parts: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 def _is_in_order(samples: Sequence[int]) -> bool:
     return list(samples) == sorted(samples)
-
-
-def _listed(samples: Sequence[int]) -> str:
-    return names_text(samples) or "none"
