@@ -255,8 +255,11 @@ def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace]
     room = tolerance.room_behind(so_far.noise)
     floor = tolerance.with_noise(so_far.noise, so_far.noise_floor).floor
     for rank in ranks:
-        losses = _last_loss_differences(reference, rank, so_far.loss_scale)
-        findings.add(*(dataclasses.replace(each, judged=not port) for each in losses))
+        if reference.end is not None and rank.end is not None:
+            expected, steps = reference.end.losses, len(reference)
+            scale = max([so_far.loss_scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
+            losses = number_differences("loss", expected, rank.end.losses, steps, rank.rank, scale)
+            findings.add(*(dataclasses.replace(each, judged=not port) for each in losses))
     tensors = [
         each
         for rank in (ranks[:1] if len(reference) else ranks)
@@ -269,13 +272,6 @@ def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace]
         findings.add(Difference("unstepped parameter", np.inf, 0, 0, words))
     findings.add(*(dataclasses.replace(each, room=room) for each in tensors))
     return not any(each.size for each in tensors)
-
-
-def _last_loss_differences(reference: Trace, rank: Trace, scale: float) -> Iterator[Difference]:
-    if reference.end is not None and rank.end is not None:
-        expected, actual = reference.end.losses, rank.end.losses
-        largest_loss = max([scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
-        yield from number_differences("loss", expected, actual, len(reference), rank.rank, largest_loss)
 
 
 def _parameter_names(trace: Trace) -> set[str]:

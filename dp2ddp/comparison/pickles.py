@@ -105,11 +105,9 @@ def read(path: Path) -> Any:
 
 def _load(file: IO[bytes]) -> Any:
     loaded = torch.load(file, map_location="cpu", pickle_module=_PICKLE, weights_only=False)
-    return _content_of_archive(loaded) if isinstance(loaded, torch.jit.ScriptModule) else loaded
-
-
-def _content_of_archive(program: Any) -> dict[str, Any]:
-    """What each part of a TorchScript archive computes, and with which tensors."""
-    texts = {name: getattr(part, "code", "") for name, part in program.named_modules()}
+    if not isinstance(loaded, torch.jit.ScriptModule):
+        return loaded
+    # of an archive of TorchScript: what each part computes, and with which tensors
+    texts = {name: getattr(part, "code", "") for name, part in loaded.named_modules()}
     plain = {name: re.sub(r"___torch_mangle_\d+", "", text) for name, text in texts.items()}
-    return {"code": plain, "tensors": dict(program.state_dict())}
+    return {"code": plain, "tensors": dict(loaded.state_dict())}

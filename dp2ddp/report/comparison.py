@@ -70,6 +70,9 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
     causes = next((verdict.causes for verdict in report.verdicts if verdict.causes), ())
     remarks = [f"Likely cause: {causes[0].title}"] if causes else []
     remarks += [f"It ended early: {report.failure.splitlines()[0]}"] if report.failure else []
+    columns = ("verdict", "float64, at most", "float32, at most", "stdout", "files")
+    rows = tuple(map(_glance, report.verdicts))
+    glance = doc.Table("Each number of devices", columns, rows, of="devices")
     changes = (doc.Changes(report.changes),) if report.changes else ()
     what_failed = "Where each rank stands" if _hangs(report) else "The run that failed"
     sections = doc.filled(
@@ -80,8 +83,16 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
             "Ranks" if _hangs(report) else "Failure",
             is_open=True,
         ),
-        doc.Fold("At a glance", _at_a_glance(report.verdicts), "glance"),
-        *(_section(verdict, whole) for verdict in report.verdicts),
+        doc.Fold("At a glance", (glance,) if len(report.verdicts) > 1 else (), "glance"),
+        *(
+            doc.Section(
+                counted(verdict.world, "device"),
+                (*_found(verdict), *(_behind(verdict) if whole else ())),
+                f"w{verdict.world}",
+                judged=doc.Judged.GOOD if verdict.same else doc.Judged.BAD,
+            )
+            for verdict in report.verdicts
+        ),
         doc.Section("What to do next", tuple(_next(report)), "next", first=True),
         doc.Fold("What changed in the script", changes, "script", "Script", is_open=True),
         doc.Fold(
@@ -103,13 +114,6 @@ def _next(report: Report) -> Iterator[doc.Block]:
     if commands := (*[convert] * bool(report.convert), *[start] * (not report.failure)):
         yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
-
-
-def _section(verdict: Verdict, whole: bool) -> doc.Section:
-    """What is said about one number of devices."""
-    judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
-    blocks = (*_found(verdict), *(_behind(verdict) if whole else ()))
-    return doc.Section(counted(verdict.world, "device"), blocks, f"w{verdict.world}", judged=judged)
 
 
 def _found(verdict: Verdict) -> Iterator[doc.Block]:
@@ -187,13 +191,6 @@ def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, doc.Words]]:
         yield "", f"a worker of its loader is at {position['worker']}"
 
 
-def _at_a_glance(verdicts: Sequence[Verdict]) -> tuple[doc.Block, ...]:
-    if len(verdicts) < 2:
-        return ()
-    columns = ("verdict", "float64, at most", "float32, at most", "stdout", "files")
-    return (doc.Table("Each number of devices", columns, tuple(map(_glance, verdicts)), of="devices"),)
-
-
 def _glance(verdict: Verdict) -> doc.Row:
     cells = (
         "same" if verdict.same else "different",
@@ -219,7 +216,8 @@ def headline(report: Report) -> str:
 
 def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
-    who, on = report.port or report.script, _devices(report.verdicts)
+    who, worlds = report.port or report.script, listed([str(verdict.world) for verdict in report.verdicts])
+    on = f"on {worlds} {'device' if worlds == '1' else 'devices'}" if worlds else ""
     if report.outcome == "nothing compared":
         lost = any(verdict.lost for verdict in report.verdicts)
         nothing = (
@@ -239,12 +237,6 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     bad = next(verdict for verdict in report.verdicts if not verdict.same)
     other = f"{report.script} under DataParallel" if report.port else "DataParallel"
     return "DIFFERENT", f"{who} {_parting(bad, other)}, on {counted(bad.world, 'device')}", doc.Judged.BAD
-
-
-def _devices(verdicts: Sequence[Verdict]) -> str:
-    """`on 2 and 3 devices`; "" for none."""
-    worlds = listed([str(verdict.world) for verdict in verdicts])
-    return f"on {worlds} {'device' if worlds == '1' else 'devices'}" if worlds else ""
 
 
 def _does(verdicts: Sequence[Verdict]) -> str:

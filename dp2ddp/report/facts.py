@@ -139,7 +139,10 @@ def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
         return _found(comparison.first, comparison)
     if comparison.identical and comparison.parts:
-        exact, rounded = _exact_parts(comparison)
+        largest = comparison.largest  # of what is not the same to the last bit
+        inexact = {largest.kind} if largest is not None and largest.size else set()
+        exact = [part for part in comparison.parts if part not in inexact]
+        rounded = [part for part in comparison.parts if part in inexact]
         text = f"every {listed(exact)} is the same to the last bit"
         return f"{text}, each {listed(rounded)} up to rounding" if rounded else text
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
@@ -150,14 +153,6 @@ def _float64(comparison: Comparison) -> str:
             f" (a bias in front of a normalisation?) came {rounding.noise:.0e} apart"
         )
     return text
-
-
-def _exact_parts(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """What was compared: to the last bit the same; but for rounding."""
-    largest = comparison.largest
-    inexact = {largest.kind} if largest is not None and largest.size else set()
-    exact = [part for part in comparison.parts if part not in inexact]
-    return exact, [part for part in comparison.parts if part in inexact]
 
 
 def _float32(comparison: Comparison) -> str:

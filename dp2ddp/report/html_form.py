@@ -21,6 +21,8 @@ from dp2ddp.report.shown_change import hunks
 def page(document: Document, data: Any) -> str:
     """The whole file; `data`, the result as JSON, is its last element."""
     script = _text_of("page.js")
+    blocks = (block for section in document.sections for block in section.blocks)
+    linked = [block for block in blocks if isinstance(block, Facts) and block.is_linked]
     environment = Environment(
         loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -30,7 +32,8 @@ def page(document: Document, data: Any) -> str:
         "words": _words,
         "hunks": hunks,
         "data_url": _data_url,
-        "linked": _linked(document),
+        # labels of facts that other parts of the page lead to
+        "linked": frozenset(row.label for each in linked for row in each.rows),
     }
     macros = environment.get_template("blocks.html.j2").module
     return environment.get_template("page.html.j2").render(
@@ -47,14 +50,6 @@ def _words(words: Words) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part.text) if isinstance(part, Code) else part
         for part in parts(words)
-    )
-
-
-def _linked(document: Document) -> frozenset[str]:
-    """Labels of facts that other parts of the page lead to."""
-    blocks = (block for section in document.sections for block in section.blocks)
-    return frozenset(
-        row.label for block in blocks if isinstance(block, Facts) and block.is_linked for row in block.rows
     )
 
 

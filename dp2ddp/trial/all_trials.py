@@ -91,6 +91,11 @@ def report_on(
 ) -> Report:
     """`script` as the user named it; `failure` is why there is no further verdict."""
     made = subject.version.conversion
+    changes = changes_of(made) if made else ()
+    if not made:  # a version of the user's own: what differs, without reasons
+        after = subject.version.data.decode("utf-8", "replace")
+        before = read_source(subject.script).text
+        changes = (ScriptChange(subject.name, subject.version.name, before, after),)
     return Report(
         script=script,
         verdicts=tuple(verdicts),
@@ -98,18 +103,12 @@ def report_on(
         convert=subject.convert,
         seconds=seconds,
         port=str(subject.port or ""),
-        changes=changes_of(made) if made else (_by_hand(subject),),
+        changes=changes,
         accepted=_accepted(subject),
         surroundings=surroundings_of(subject),
         failure=str(failure or ""),
         failed=failure.details if failure else None,
     )
-
-
-def _by_hand(subject: Subject) -> ScriptChange:
-    """A version of the user's own: what differs, without reasons."""
-    after = subject.version.data.decode("utf-8", "replace")
-    return ScriptChange(subject.name, subject.version.name, read_source(subject.script).text, after)
 
 
 def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:

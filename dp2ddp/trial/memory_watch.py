@@ -126,7 +126,11 @@ class MemoryWatch:
         words = last_words(run)
         if words:
             self._progress.say(words)
-        failed = replace(run, failure=Failure(kind, _rank(run), text))
+        killed = [
+            rank for rank, code in zip(run.stage.ranks, run.codes, strict=True) if code == -signal.SIGKILL
+        ]
+        rank = next(iter(killed), run.failure.rank if run.failure else None)
+        failed = replace(run, failure=Failure(kind, rank, text))
         what_now = BeforeFailure((), advice)
         return RunError(
             failure_text(failed, before=what_now), failure_document(failed, words, before=what_now)
@@ -135,11 +139,6 @@ class MemoryWatch:
     def _killed_since(self) -> int:
         """Processes that the kernel has ended for lack of memory since these runs began; 0 where it does not say."""
         return (count_kills() or 0) - (self._kills or 0)
-
-
-def _rank(run: Run) -> int | None:
-    killed = [rank for rank, code in zip(run.stage.ranks, run.codes, strict=True) if code == -signal.SIGKILL]
-    return next(iter(killed), run.failure.rank if run.failure else None)
 
 
 _NO_SERVER = (

@@ -80,7 +80,9 @@ class Rounds:
                     waiting.append(_Waiting(each.place, again, each.alone or memory_watch.aside[folder]))
                     self.in_turn = True
                 else:
-                    self._note(run, memory_watch.peaks.get(folder, 0))
+                    mode, held = run.stage.mode, memory_watch.peaks.get(folder, 0)
+                    self.peaks[mode] = max(held, self.peaks.get(mode, 0))
+                    self.memory = (*self.memory, HeldMemory(name_of(run.stage), held))
                     done[each.place] = ready, run
         self.progress.begin("comparing")
         return [done[place] for place in range(len(kinds))]
@@ -136,8 +138,3 @@ class Rounds:
         processes = 1 if mode == "dp" else self.world
         least = empty_need(processes, torchrun=is_torchrun(self.subject, waiting.kind))
         return Need(expected_need(mode, self.world, least, self.peaks), waiting.alone)
-
-    def _note(self, run: Run, held: int) -> None:
-        mode = run.stage.mode
-        self.peaks[mode] = max(held, self.peaks.get(mode, 0))
-        self.memory = (*self.memory, HeldMemory(name_of(run.stage), held))

@@ -189,13 +189,17 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     together = len(hashes) == 1 and evidence.world > 1
     same_rows = different_batch(evidence) is None
     moved = _moved_rows(here)
+    # ranks that call the model past its wrapper, on all rows
+    wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
+    has_one_loss = bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
+    is_whole_on_each = has_one_loss and not wrapped
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
     if here.gradients_agree:
         if factor := _momentum_factor(evidence, here):
             words = f"running means of rank 0 move {factor:.6g} times as far"
             yield finding("batchnorm-momentum", 0.97, words, text)
         yield finding("buffers-of-another-rank", 0.96, f"{text}; gradients of that step agree", *moved)
-    elif together and _whole_batch_on_each(here):
+    elif together and is_whole_on_each:
         words = (
             "no wrapped model is called on the ranks, and all have one loss: each computes the whole batch"
         )
@@ -231,12 +235,6 @@ def _running_means(vector: Vector | None) -> Doubles:
     values, places = _flat(vector.values), zip(vector.layout.names, vector.layout.slices, strict=True)
     means = [values[place] for name, place in places if name.endswith("running_mean")]
     return np.concatenate([np.zeros(0), *means])
-
-
-def _whole_batch_on_each(here: MatchedStep) -> bool:
-    """Ranks that call the model past its wrapper, on all rows."""
-    wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
-    return not wrapped and bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
 
 
 def statistics_differ(here: MatchedStep) -> bool:
