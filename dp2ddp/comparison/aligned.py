@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.aligned_orders import (
     Epoch,
     Order,
@@ -29,7 +29,7 @@ from dp2ddp.words import names_text
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Aligned(Outside):
     """The comparison with the same random numbers on both sides."""
 
     comparison: Comparison
@@ -37,24 +37,11 @@ class Aligned:
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
     unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
     taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
-    stdout: TextComparison | None = None  # None: not looked at
-    printing_ranks: tuple[int, ...] = ()
-    files: FilesComparison | None = None
 
     @property
     def same(self) -> bool:
         """Whether nothing differs but the random numbers that the port draws."""
         return self.comparison.same and not self.unshared and not self.unlike
-
-    @property
-    def prints_the_same(self) -> bool:
-        """Whether rank 0 alone prints, and DataParallel's lines."""
-        return (self.stdout is None or self.stdout.same) and not self.printing_ranks
-
-    @property
-    def leaves_the_same(self) -> bool:
-        """Whether the files are DataParallel's."""
-        return self.files is None or self.files.same
 
 
 _FEW = 30  # numbers, of which any two sets may go together

@@ -146,6 +146,21 @@ class FilesComparison:
         return not self.different
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What the outside sees of two runs, compared."""
+
+    stdout: TextComparison = TextComparison(0, None)
+    printing_ranks: tuple[int, ...] = ()  # ranks other than 0 that printed something
+    files: FilesComparison = FilesComparison(0, ())
+    codes: tuple[int, int] = (0, 0)  # exit codes: DataParallel, torchrun
+
+    @property
+    def prints_the_same(self) -> bool:
+        """Whether rank 0 alone prints, and DataParallel's lines."""
+        return self.stdout.same and not self.printing_ranks
+
+
 @dataclass(frozen=True)
 class OwnCode:
     """What was converted: a run that keeps a copy of its code keeps the converted one, under its new name."""

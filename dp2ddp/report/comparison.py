@@ -196,7 +196,7 @@ def _glance(verdict: Verdict) -> doc.Row:
         "same" if verdict.same else "different",
         _amount(verdict.float64),
         _amount(verdict.float32) if verdict.float32 else "not run",
-        "same" if verdict.stdout.same and not verdict.printing_ranks else "different",
+        "same" if verdict.prints_the_same else "different",
         "same" if verdict.files.same else "different",
     )
     judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
@@ -259,7 +259,7 @@ def _but(verdict: Verdict) -> str:
     aligned = verdict.aligned
     if aligned is None or verdict.only_gradients:
         return ""
-    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.leaves_the_same}
+    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.files.same}
     others = [part for part, same in parts.items() if not same]
     return f", but {listed(others)}" if others else ""
 
@@ -286,7 +286,7 @@ def _parting(verdict: Verdict, other: str) -> str:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
         return "takes no optimizer step, so there is no gradient to compare"
-    if not verdict.stdout.same or verdict.printing_ranks:
+    if not verdict.prints_the_same:
         return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
     if not verdict.files.same:
         shared = [each for each in verdict.files.different if each.ranks]

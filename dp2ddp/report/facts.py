@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dp2ddp.comparison.aligned import Aligned, unlike_text
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.result_document import Fact, Judged
@@ -39,8 +39,7 @@ def _all(verdict: Verdict) -> Iterator[Fact]:
             ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
             counts = verdict.single_only or single.first is None
             yield _or_shown("float32", _float32(single) + ordered, not verdict.single_only, not counts)
-    prints_the_same = verdict.stdout.same and not verdict.printing_ranks
-    yield _or_shown("stdout", _stdout(verdict.stdout, verdict.printing_ranks), prints_the_same, shown)
+    yield _or_shown("stdout", _stdout(verdict), verdict.prints_the_same, shown)
     others = (_unlike_lines(*each) for each in verdict.stdout.others)
     yield from _more(others, shown)
     first, *files = _files(verdict.files)
@@ -90,9 +89,9 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
 
 def _still(aligned: Aligned) -> Iterator[str]:
     """What is printed and left behind otherwise with the same random numbers, too."""
-    if aligned.stdout is not None and not aligned.prints_the_same:
-        yield _stdout(aligned.stdout, aligned.printing_ranks)
-    if aligned.files is not None and not aligned.files.same:
+    if not aligned.prints_the_same:
+        yield _stdout(aligned)
+    if not aligned.files.same:
         yield from _files(aligned.files)
 
 
@@ -244,9 +243,10 @@ def _beside(comparison: Comparison) -> Iterator[str]:
         yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
 
 
-def _stdout(text: TextComparison, printing_ranks: Sequence[int]) -> str:
-    if printing_ranks:
-        ranks = listed([str(rank) for rank in printing_ranks])
+def _stdout(outside: Outside) -> str:
+    text = outside.stdout
+    if outside.printing_ranks:
+        ranks = listed([str(rank) for rank in outside.printing_ranks])
         return f"rank {ranks} prints as well; under DataParallel one process prints"
     if text.first is not None:
         return "the same lines in another order; " * text.only_order + _unlike_lines(*text.first)

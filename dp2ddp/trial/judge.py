@@ -11,7 +11,7 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference
-from dp2ddp.comparison.output_comparison import FilesComparison
+from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.report.facts import difference_text
@@ -20,7 +20,7 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.file_writers import written_outside
-from dp2ddp.trial.outside import Outside
+from dp2ddp.trial.outside import PairOutside
 from dp2ddp.trial.pair import GROSS, Pair
 from dp2ddp.trial.subject import Subject
 from dp2ddp.words import counted, names_text
@@ -43,7 +43,7 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
     stage = pair.reference.stage
     _check_devices(pair, stage)
     drawn = own_draws(Path(stage.aligned)) if stage.aligned else OwnDraws()
-    outside, as_started = (Outside(subject, each, server, scratch) for each in (pair, free))
+    outside, as_started = (PairOutside(subject, each, server, scratch) for each in (pair, free))
     verdict = Verdict(
         world=stage.world,
         only_gradients=subject.options.only_gradients,
@@ -143,10 +143,7 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
             reference=reference,
             ranks=ranks,
             comparison=verdict.float64,
-            stdout=verdict.stdout,
-            printing_ranks=verdict.printing_ranks,
-            files=verdict.files,
-            codes=verdict.codes,
+            outside=verdict,
             random_only=verdict.random_only if aligned else not_tried,
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
@@ -159,12 +156,13 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
 
 def aligned_pair(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Aligned:
     """What a pair of aligned runs says, with the causes of what still differs."""
-    outside = Outside(subject, pair, server, scratch)
+    seen = PairOutside(subject, pair, server, scratch)
     reference, ranks = pair.traces
-    compared = outside.stdout, outside.printing_ranks, outside.files
-    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *compared, random_only=False)
+    outside = Outside(stdout=seen.stdout, printing_ranks=seen.printing_ranks, files=seen.files)
+    evidence = Evidence(len(ranks), reference, ranks, pair.compared, outside, random_only=False)
     drawn = own_draws(Path(str(pair.reference.stage.aligned)))
-    return Aligned(pair.compared, drawn.unshared, diagnose(evidence), drawn.unlike, drawn.taken, *compared)
+    causes = diagnose(evidence)
+    return Aligned(pair.compared, drawn.unshared, causes, drawn.unlike, drawn.taken, **vars(outside))
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ _LAST_LINES = 5
 
 
 @dataclass(frozen=True)
-class Outside:
+class PairOutside:
     """What a pair prints and leaves, each read once."""
 
     subject: Subject

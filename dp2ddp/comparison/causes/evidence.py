@@ -11,7 +11,7 @@ import numpy as np
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
 from dp2ddp.comparison.matching import in_order_of, matched_steps
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
 
@@ -99,10 +99,7 @@ class Evidence:
     reference: Trace
     ranks: tuple[Trace, ...]
     comparison: Comparison
-    stdout: TextComparison = TextComparison(0, None)
-    printing_ranks: tuple[int, ...] = ()
-    files: FilesComparison = FilesComparison(0, ())
-    codes: tuple[int, int] = (0, 0)
+    outside: Outside = Outside()
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
