@@ -59,12 +59,8 @@ def headline(benchmark: Benchmark, measured: Measured) -> str:
     return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
 
 
-def rows(measured: Measured) -> tuple[doc.Row, ...]:
+def rows(measured: Measured) -> Iterator[doc.Row]:
     """Everything that is known of both."""
-    return tuple(_rows(measured))
-
-
-def _rows(measured: Measured) -> Iterator[doc.Row]:
     dp, ddp = measured.dp, measured.ddp
 
     def row(label: str, words: Callable[[Figures], str]) -> doc.Row:

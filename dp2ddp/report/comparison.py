@@ -117,7 +117,7 @@ def _next(report: Report) -> Iterator[doc.Block]:
 
 
 def _found(verdict: Verdict) -> Iterator[doc.Block]:
-    yield doc.Facts("What was compared", facts(verdict))
+    yield doc.Facts("What was compared", tuple(facts(verdict)))
     if verdict.causes:
         cards = (
             _card(cause, is_minor=number > 0) for number, cause in enumerate(verdict.causes[:_MOST_CAUSES])

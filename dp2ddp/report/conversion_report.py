@@ -48,7 +48,7 @@ def conversion_report(
         for file in conversion.changed_files
         for each in ((file.before.name, file.before.data), (f"{file.before.name} (converted)", file.data))
     ]
-    return ConversionReport(conversion, written, surroundings(sys.argv, digests), requested)
+    return ConversionReport(conversion, written, tuple(surroundings(sys.argv, digests)), requested)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:

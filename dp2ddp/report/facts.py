@@ -17,12 +17,8 @@ _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_FILES = 4
 
 
-def facts(verdict: Verdict) -> tuple[Fact, ...]:
+def facts(verdict: Verdict) -> Iterator[Fact]:
     """One for each line of the report."""
-    return tuple(_all(verdict))
-
-
-def _all(verdict: Verdict) -> Iterator[Fact]:
     double, shown = verdict.float64, verdict.only_gradients
     yield from (Fact("original", sentence, Judged.SHOWN) for sentence in verdict.unshared)
     yield Fact("steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps}))

@@ -135,7 +135,7 @@ def _(block: doc.Changes) -> Iterator[str]:
     if block.note:
         yield from (plain(block.note), "")
     for change in block.files[:_MOST_CHANGES]:
-        yield from _folded_diff(f"What changed in {change.name}", diff_lines(change))
+        yield from _folded_diff(f"What changed in {change.name}", list(diff_lines(change)))
     if len(block.files) > _MOST_CHANGES:
         names = ", ".join(change.name for change in block.files[_MOST_CHANGES:])
         yield from _folded("Other files that changed: see the HTML report", [plain(names[:_MOST_LETTERS])])

@@ -18,22 +18,16 @@ from dp2ddp.report.result_document import Block, Fact, Facts
 _PACKAGES = ("torch", "numpy")
 
 
-def surroundings(
-    command: Sequence[str], files: Sequence[tuple[str, bytes]], seed: int | None = None
-) -> tuple[tuple[str, str], ...]:
-    """(label, words); `files` by name, before and after; `seed`: of runs, where something has run."""
-    return tuple(_all(command, files, seed))
-
-
 def surroundings_facts(caption: str, rows: Sequence[tuple[str, str]]) -> tuple[Block, ...]:
     """As a document shows them; none where there are none."""
     facts = tuple(Fact(label, words) for label, words in rows)
     return (Facts(caption, facts),) if facts else ()
 
 
-def _all(
-    command: Sequence[str], files: Sequence[tuple[str, bytes]], seed: int | None
+def surroundings(
+    command: Sequence[str], files: Sequence[tuple[str, bytes]], seed: int | None = None
 ) -> Iterator[tuple[str, str]]:
+    """(label, words); `files` by name, before and after; `seed`: of runs, where something has run."""
     name, machine = Path(command[0]).name, f"{platform.system()} {platform.release()}, {platform.machine()}"
     yield "command", shlex.join(["dp2ddp" if name == "__main__.py" else name, *masked(command[1:])])
     yield "finished", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -42,6 +42,7 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
     free, pair = runs.free, runs.lockstep or runs.free
     stage = pair.reference.stage
     _check_devices(pair, stage)
+    unseeded = unseeded_places(Path(stage.run_folder))
     drawn = own_draws(Path(stage.aligned)) if stage.aligned else OwnDraws()
     outside, as_started = (PairOutside(subject, each, server, scratch) for each in (pair, free))
     verdict = Verdict(
@@ -62,7 +63,7 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
         hidden=drawn.faults,
         # whether ranks make a wrapper that meets, or call a collective
         met=any(read_calls(Path(free.other.stage.run_folder), rank) for rank in free.other.stage.ranks),
-        unshared=tuple(_unseeded(stage)),
+        unshared=(_UNSEEDED.format(names_text(unseeded)),) if unseeded else (),
         unsteady=runs.unsteady,
         by_hashes=_by_hashes(subject, runs),
     )
@@ -82,6 +83,11 @@ def _check_devices(pair: Pair, stage: Stage) -> None:
 
 # ---- what is told beside the verdict
 
+_UNSEEDED = (
+    "random numbers begin without a seed at {}: each run draws others, DataParallel's too; here both versions were "
+    "given the same"
+)
+
 
 def _remarks(
     subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparison, taken: int
@@ -100,14 +106,6 @@ def _remarks(
     yield from written_outside((pair.left[0], pair.right[0]))
     if files.of_libraries:
         yield f"not judged, as it only says how a library was started: {'; '.join(files.of_libraries)}"
-
-
-def _unseeded(stage: Stage) -> Iterator[str]:
-    if places := unseeded_places(Path(stage.run_folder)):
-        yield (
-            f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
-            "here both versions were given the same"
-        )
 
 
 def _by_hashes(subject: Subject, runs: TrialRuns) -> bool:

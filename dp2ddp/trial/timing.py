@@ -127,7 +127,6 @@ class _Bencher:
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
-    _fails_alone: bool = False
     _rooms: int = 0
     _made: int = 0  # runs
     _rest_is_known: bool = False  # on this number of devices
@@ -142,8 +141,9 @@ class _Bencher:
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
-            if ask_one and (readings := self._time_alone(subject, number)):
-                alone.append(readings)
+            if ask_one:
+                alone += self._time_alone(subject, number)
+                ask_one = bool(alone)
             for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
@@ -184,29 +184,6 @@ class _Bencher:
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
         which = f"{counted(world, 'device')}, {NAMES[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
-        timed = self._timed(subject, mode, world)
-        median = spread(timed[0].seconds).median
-        self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        left = self.count - self._made
-        if left and not self._rest_is_known:
-            self._rest_is_known = True
-            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
-        return timed
-
-    def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
-        """On one device, where the script can: one that names its devices cannot."""
-        if self._fails_alone:
-            return None
-        try:
-            return self._time(subject, "dp", 1, number)
-        except RunError as error:
-            first = str(error).splitlines()[0]
-            self._fails_alone = True
-            self.count -= self.options.rounds
-            self.remarks.append(f"No figures of one device, where it does not run: {first}")
-            return None
-
-    def _timed(self, subject: Subject, mode: Mode, world: int) -> tuple[Timed, ...]:
         warm_up = self.options.warm_up
         run, timed = self._measured(subject, mode, world, Timed, warm_up, self.options.steps - warm_up)
         if any(not reading.seconds for reading in timed):
@@ -215,7 +192,23 @@ class _Bencher:
                 f"{run.stage.name}: {_where(run)} it takes {taken}, and the first {warm_up} are dropped; "
                 "lower --warm-up, or give it more to train on"
             )
+        median = spread(timed[0].seconds).median
+        self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
+        left = self.count - self._made
+        if left and not self._rest_is_known:
+            self._rest_is_known = True
+            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
+
+    def _time_alone(self, subject: Subject, number: int) -> list[tuple[Timed, ...]]:
+        """On one device, where the script can: one that names its devices cannot."""
+        try:
+            return [self._time(subject, "dp", 1, number)]
+        except RunError as error:
+            first = str(error).splitlines()[0]
+            self.count -= self.options.rounds
+            self.remarks.append(f"No figures of one device, where it does not run: {first}")
+            return []
 
     def _measured(
         self, subject: Subject, mode: Mode, world: int, kind: type[Reading], warm_up: int, steps: int

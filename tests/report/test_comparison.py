@@ -50,7 +50,7 @@ def test_the_first_word_is_the_verdict() -> None:
 
 
 def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
-    marked = facts(dataclasses.replace(SAME, float64=PARTED))
+    marked = tuple(facts(dataclasses.replace(SAME, float64=PARTED)))
     texts = [fact.words for fact in marked if fact.judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts

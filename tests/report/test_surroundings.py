@@ -20,7 +20,12 @@ def test_the_command_is_shown_without_secrets() -> None:
 
 def test_no_form_of_a_report_has_them() -> None:
     report = Report(
-        "train.py", (), "torchrun", 1.0, surroundings=surroundings(COMMAND, (), 0), failure="train.py: fails"
+        "train.py",
+        (),
+        "torchrun",
+        1.0,
+        surroundings=tuple(surroundings(COMMAND, (), 0)),
+        failure="train.py: fails",
     )
     for text in (page(report), markdown(report), json.dumps(as_text(report))):
         assert "SECRET" not in text
