@@ -33,7 +33,7 @@ _ONE_WRITES = (
 _OF_CONVERSIONS = "a conversion of ours must not do this: please report it, with this text"
 
 
-def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure | None:
+def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure:
     """For ranks that wait for each other for ever, of which one failed since another was gone, or that write one file.
 
     `reference`: DataParallel's run in the same precision, over or not.
@@ -41,12 +41,13 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
     failure = run.failure
     several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
     if failure is None or not several:
-        return None
+        return BeforeFailure()
     if failure.kind == "crash" and not failure.misses_a_rank:
         shared = tuple(shared_files(run.stage))
-        return BeforeFailure(shared[:_MOST], _ONE_WRITES if port else _OF_CONVERSIONS) if shared else None
+        advice = _ONE_WRITES if port else _OF_CONVERSIONS
+        return BeforeFailure(shared[:_MOST], advice) if shared else BeforeFailure()
     if failure.kind != "hang" and not failure.misses_a_rank:
-        return None
+        return BeforeFailure()
     steps = _steps(run)
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []

@@ -10,7 +10,7 @@ from pathlib import Path
 from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
-from dp2ddp.report.failure_text import Original, failure_document, failure_text
+from dp2ddp.report.failure_text import BeforeFailure, Original, failure_document, failure_text
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Look, Process, Run, Running
 from dp2ddp.runtime.process.server import Server
@@ -120,7 +120,7 @@ def raise_or_report(
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        before = before_failure(run, reference, subject.rows_by_rank) if subject else None
+        before = before_failure(run, reference, subject.rows_by_rank) if subject else BeforeFailure()
         text = failure_text(run, original, before)
         if about:
             text = text.rstrip(".") + about

@@ -86,9 +86,9 @@ def test_steps_that_are_the_same_are_no_reason(tmp_path: Path) -> None:
 def test_a_rank_that_fails_by_itself_waits_for_nobody(tmp_path: Path, misses_a_rank: bool) -> None:
     failure = Failure("crash", 0, "ValueError: no data", misses_a_rank=misses_a_rank)
     run, reference = hanging(tmp_path, (1, 0), failure)
-    assert (before_failure(run, reference, port=True) is not None) == misses_a_rank
+    assert bool(before_failure(run, reference, port=True).advice) == misses_a_rank
     single = dataclasses.replace(run, stage=dataclasses.replace(run.stage, mode="dp"))
-    assert before_failure(single, reference, port=True) is None
+    assert before_failure(single, reference, port=True) == BeforeFailure()
 
 
 def test_the_first_step_is_on_disk_before_a_run_can_hang(tmp_path: Path) -> None:
