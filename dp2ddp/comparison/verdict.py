@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
@@ -16,10 +19,10 @@ _NUMBERS = ("initial state", "gradient")
 
 @dataclass(frozen=True)
 class HeldMemory:
-    """The most that a run's processes were seen to hold of their own; what they share is left out."""
+    """The most that a run's processes were seen to hold of their own, without workers of loaders."""
 
-    run: str  # "dp in float64"
-    bytes: int  # 0: it was over before anybody looked
+    run: Annotated[str, Meta(description="dp in float64, or the like")]
+    bytes: Annotated[int, Meta(description="0: it was over before anybody looked", ge=0)]
 
 
 @dataclass(frozen=True)

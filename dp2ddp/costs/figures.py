@@ -15,7 +15,7 @@ NAMES: dict[Mode, str] = {"dp": "DataParallel", "ddp": "DDP"}
 
 @dataclass(frozen=True)
 class Spread:
-    """How the time of a step is distributed, in seconds."""
+    """Seconds of a step, on rank 0."""
 
     median: float
     p10: float

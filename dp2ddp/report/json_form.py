@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -41,6 +42,8 @@ _DOCUMENTS: dict[type, type[Struct]] = {Report: VerifyDocument, Benchmark: Bench
 
 
 def _as_plain(value: Any) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     return value.value if isinstance(value, Enum) else value.item()  # of numpy
 
 

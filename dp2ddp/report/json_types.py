@@ -11,6 +11,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.verdict import HeldMemory
+from dp2ddp.costs.figures import Spread
+from dp2ddp.costs.readings import Sent
+from dp2ddp.costs.result import Setting
+
 
 def said(text: str, **limits: Any) -> Meta:
     """What a key means, and what its numbers may be."""
@@ -24,7 +30,6 @@ def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:
 
 
 Count = Annotated[int, Meta(ge=0)]
-Code = Annotated[str, said("its entry in dp2ddp/comparison/causes/entries")]
 Convert = Annotated[
     str | None, said("the command that writes our conversion; null for a version of the user's own")
 ]
@@ -181,24 +186,6 @@ class FilesJson(Struct):
     different: list[DifferentFileJson]
 
 
-class MemoryJson(Struct):
-    """The most that a run's processes were seen to hold of their own, without workers of loaders."""
-
-    run: Annotated[str, said("dp in float64, or the like")]
-    bytes: Annotated[Count, said("0: it was over before anybody looked")]
-
-
-class CauseJson(Struct):
-    """Why the two differ."""
-
-    code: Code
-    title: str
-    evidence: list[str]
-    advice: str
-    weight: Annotated[float, said("how well the signature fits", ge=0, le=1)]
-    edits: Annotated[list[str], said("of a conversion of ours: rule and line")]
-
-
 class VerdictJson(Struct):
     """Both runs on one number of devices, compared."""
 
@@ -228,8 +215,8 @@ class VerdictJson(Struct):
     last_words: Annotated[list[str], said("of DataParallel's stderr, where its exit code is not 0")]
     seconds: Annotated[tuple[float, float], said("of the two float64 runs")]
     in_turn: Annotated[bool, said("not all runs went at once, as there was not memory enough")]
-    memory: Annotated[list[MemoryJson], said("of each run, in the order in which they ended well")]
-    causes: Annotated[list[CauseJson], said("likely causes, the likeliest first")]
+    memory: Annotated[list[HeldMemory], said("of each run, in the order in which they ended well")]
+    causes: Annotated[list[Cause], said("likely causes, the likeliest first")]
     unchecked: Annotated[list[str], said("what the script asks for, and virtual devices leave out")]
     remarks: Annotated[list[str], said("sentences")]
 
@@ -312,28 +299,12 @@ class VerifyDocument(Struct):
     verdicts: Annotated[list[VerdictJson], said("one for each number of devices")]
 
 
-class SpreadJson(Struct):
-    """Seconds of a step, on rank 0."""
-
-    median: float
-    p10: float
-    p90: float
-    mean: float
-
-
-class SentJson(Struct):
-    """What one kind of collective or copy weighs in a step."""
-
-    calls: float
-    bytes: Annotated[float, said("the larger of what a rank gives and gets")]
-
-
 class CountedJson(Struct):
     """What a step sends, moves and waits for."""
 
-    collectives: Annotated[Mapping[str, SentJson], said("by kind, of the rank with the most bytes")]
+    collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
     copies: Annotated[
-        Mapping[str, SentJson], said("between DataParallel's devices: weights, inputs, outputs, gradients")
+        Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
     ]
     moved: Annotated[float, said("from the host to devices, of all ranks")] = field(name="moved_bytes")
     synchronisations: Annotated[
@@ -351,7 +322,7 @@ class FiguresJson(Struct):
     virtual: Annotated[bool, said("on virtual devices: no time is a GPU's")]
     steps: Annotated[int, said("measured, of all rounds")]
     left_out: Annotated[int, said("steps with an evaluation in them")]
-    step: SpreadJson
+    step: Spread
     seconds: Annotated[list[float], said("of each measured step")] = field(name="step_seconds")
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
     rate: Annotated[float, said("rows / mean step")] = field(name="samples_per_second")
@@ -391,15 +362,6 @@ class MeasuredJson(Struct):
     ] = field(name="one")
 
 
-class SettingJson(Struct):
-    """How it was measured."""
-
-    warm_up: Annotated[int, said("steps dropped at the beginning of each run")]
-    steps: Annotated[int, said("of a run, warm-up included")]
-    rounds: Annotated[int, said("timed runs of each version")]
-    processors: int
-
-
 class BenchDocument(Struct):
     """What `dp2ddp bench --json` prints: what was measured."""
 
@@ -408,7 +370,7 @@ class BenchDocument(Struct):
     port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
     launch: Launch
     convert: Convert
-    setting: SettingJson
+    setting: Setting
     measured: Annotated[list[MeasuredJson], said("one for each number of devices")]
     seconds: Seconds
     remarks: Annotated[list[str], said("what a reader of the figures has to know")]

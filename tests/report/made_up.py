@@ -116,7 +116,7 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
                 0.93,
                 ("DDP401 train_ddp.py:88",),
             ),
-            Cause("other-batches", "The ranks see other rows.", ("3 rows come twice",), "Call set_epoch.", 0.2),
+            Cause("other-batches", "The ranks see other rows.", ("3 rows come twice",), "Call set_epoch.", 0.2, ()),
         ),
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
 
 def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
     """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
-    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9)
+    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9, ())
     later = dataclasses.replace(HALF, step=3, name="head.bias")
     told = Aligned(dataclasses.replace(PARTED, first=later), ())
     verdict = dataclasses.replace(SAME, float64=PARTED, causes=(order,), aligned=told)
@@ -105,7 +105,7 @@ def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their
     first = Cause(
         "mean-for-sum", "Too small.", ("0.5 times: 1/W",), "Multiply by 2.", 0.9, ("DDP201 line 3",)
     )
-    other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5)
+    other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5, ())
     text = report_text(report(dataclasses.replace(SAME, causes=(first, other))))
     lines = text.partition("  likely  ")[2].splitlines()[:5]
     assert [line.split(maxsplit=1) for line in (f"likely {lines[0]}", *lines[1:])] == [

@@ -147,7 +147,7 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
         ("rank1.pt is written by DDP only",),
     ]
     training = [
-        Cause(code, "", ("figures",), "", weight)
+        Cause(code, "", ("figures",), "", weight, ())
         for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
     ]
     codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside))]
@@ -159,8 +159,8 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     reference = trace(tmp_path / "dp", FIRST)
     ranks = [trace(tmp_path / "ddp", [OTHER, OTHER], rank=rank) for rank in range(2)]
     apart = compare(reference, ranks, FLOAT64, port=True)
-    order = Cause("other-order", "", ("figures",), "", 0.9)
-    guess = Cause("other-computation", "", ("same rows",), "", 0.6)
+    order = Cause("other-order", "", ("figures",), "", 0.9, ())
+    guess = Cause("other-computation", "", ("same rows",), "", 0.6, ())
     told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
     assert [cause.code for cause in told] == ["other-order", "other-computation"]
     seen = "seen with DataParallel's random numbers, where"
