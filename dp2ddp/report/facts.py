@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dp2ddp.comparison.aligned import Aligned, unlike_text
+from dp2ddp.comparison.aligned import unlike_text
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
 from dp2ddp.comparison.output_comparison import FilesComparison, Outside
@@ -80,20 +80,18 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
     yield Fact("aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same))
     yield from _more((*aligned.unshared, *[unlike_text(aligned.unlike)] * bool(aligned.unlike)))
     if aligned.comparison.same:  # else they show what training makes of them
-        yield from _more((f"with them, too, {text}" for text in _still(aligned)), verdict.only_gradients)
-
-
-def _still(aligned: Aligned) -> Iterator[str]:
-    """What is printed and left behind otherwise with the same random numbers, too."""
-    if not aligned.prints_the_same:
-        yield _stdout(aligned)
-    if not aligned.files.same:
-        yield from _files(aligned.files)
+        still = [_stdout(aligned)] * (not aligned.prints_the_same)
+        still += _files(aligned.files) if not aligned.files.same else []
+        yield from _more((f"with them, too, {text}" for text in still), verdict.only_gradients)
 
 
 def _steps(comparison: Comparison) -> str:
     if not comparison.stepped:
-        return _passes(comparison)
+        counts = {comparison.steps, *comparison.rank_steps}
+        what = "gradients" if "gradient" in comparison.parts else "losses"
+        passes = "backward pass" if counts == {1} else "backward passes"
+        count = " or ".join(map(str, sorted(counts)))
+        return f"no optimizer takes one: the {what} of {count} {passes} are compared"
     if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
         return (
             "no optimizer takes one: what models hold at the end is compared"
@@ -106,15 +104,6 @@ def _steps(comparison: Comparison) -> str:
         return f"{comparison.steps} on every rank"
     ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(comparison.rank_steps))
     return f"{comparison.steps} under DataParallel; {ranks}"
-
-
-def _passes(comparison: Comparison) -> str:
-    """The fact on steps, for a script whose optimizers take none."""
-    counts = {comparison.steps, *comparison.rank_steps}
-    what = "gradients" if "gradient" in comparison.parts else "losses"
-    count = " or ".join(map(str, sorted(counts)))
-    passes = "backward pass" if counts == {1} else "backward passes"
-    return f"no optimizer takes one: the {what} of {count} {passes} are compared"
 
 
 def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:

@@ -17,6 +17,8 @@ from markupsafe import Markup
 from dp2ddp.report.result_document import Code, Document, Facts, Words, parts
 from dp2ddp.report.shown_change import hunks
 
+_SAFE = ",.+-:()[]/ "  # in the address of a text
+
 
 def page(document: Document, data: Any) -> str:
     """The whole file; `data`, the result as JSON, is its last element."""
@@ -31,7 +33,7 @@ def page(document: Document, data: Any) -> str:
     environment.globals |= {
         "words": _words,
         "hunks": hunks,
-        "data_url": _data_url,
+        "data_url": lambda text: f"data:text/csv;charset=utf-8,{urllib.parse.quote(text, safe=_SAFE)}",
         # labels of facts that other parts of the page lead to
         "linked": frozenset(row.label for each in linked for row in each.rows),
     }
@@ -56,7 +58,3 @@ def _words(words: Words) -> Markup:
 def _text_of(name: str) -> str:
     """The text of a file in this package."""
     return files("dp2ddp.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _data_url(text: str) -> str:
-    return "data:text/csv;charset=utf-8," + urllib.parse.quote(text, safe=",.+-:()[]/ ")

@@ -25,7 +25,10 @@ _GENERATOR = '<meta name="generator" content="dp2ddp">'  # report/page.html.j2
 _HEAD = 4096  # bytes of a page, in which that stands
 # What each kind of result is made into: a document, and JSON. Loaded when it is needed: converting has no numpy.
 _MAKERS = {
-    "ConversionReport": (("conversion_report", "conversion_document"), ("conversion_json", "report_data")),
+    "ConversionReport": (
+        ("conversion_report", "conversion_document"),
+        ("conversion_json", "conversion_data"),
+    ),
     "Report": (("comparison", "comparison_document"), ("json_form", "as_data")),
     "Benchmark": (("bench_report", "bench_document"), ("json_form", "as_data")),
 }

@@ -48,7 +48,9 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
         return BeforeFailure(shared[:_MOST], advice) if shared else BeforeFailure()
     if failure.kind != "hang" and not failure.misses_a_rank:
         return BeforeFailure()
-    steps = _steps(run)
+    folder = Path(run.stage.run_folder)
+    beats = read_heartbeats(folder) if (folder / "heartbeats").exists() else ()  # nobody counted
+    steps = tuple(taken for _, taken in beats)[: run.stage.world]
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []
     return BeforeFailure(tuple(lines), _what_now(steps, port, failure.positions))
@@ -68,13 +70,6 @@ def _what_now(steps: Sequence[int], port: bool, positions: Sequence[RankPosition
         takes = "takes" if len(idle) == 1 else "take"
         return f"{ranks_text(idle)} {takes} no optimizer step while others do; {_SAME_CALLS}"
     return _SAME_CALLS
-
-
-def _steps(run: Run) -> tuple[int, ...]:
-    """Optimizer steps of each rank; () where nobody counted."""
-    if not (Path(run.stage.run_folder) / "heartbeats").exists():
-        return ()
-    return tuple(steps for _, steps in read_heartbeats(Path(run.stage.run_folder)))[: run.stage.world]
 
 
 def _steps_text(steps: Sequence[int]) -> str:

@@ -275,18 +275,14 @@ def _busy() -> Iterator[str]:
 
 def unwritten_readings(readings: Path, run: Run) -> str:
     """Which ranks came to their end and left no reading, and why; "" where there are none."""
-    failures = read_failures(readings, run.stage.ranks)
-    ended = (rank for rank in run.stage.ranks if _left_no_reading(readings, run, rank))
-    reasons = {rank: failures.get(rank) or "nor could the reason be: is the disk full?" for rank in ended}
-    return "; ".join(
-        f"what was measured on rank {rank} could not be written ({why})" for rank, why in reasons.items()
-    )
-
-
-def _left_no_reading(readings: Path, run: Run, rank: int) -> bool:
-    status = read_status(Path(run.stage.run_folder), rank)
-    over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
-    return over and not (readings / RANK.format(rank)).exists()
+    failures, texts = read_failures(readings, run.stage.ranks), []
+    for rank in run.stage.ranks:
+        status = read_status(Path(run.stage.run_folder), rank)
+        over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
+        if over and not (readings / RANK.format(rank)).exists():
+            why = failures.get(rank) or "nor could the reason be: is the disk full?"
+            texts.append(f"what was measured on rank {rank} could not be written ({why})")
+    return "; ".join(texts)
 
 
 def _where(run: Run) -> str:
