@@ -36,7 +36,9 @@ class Aligned(Outside):
     unshared: tuple[str, ...]  # where the ranks' own orders do not share out an epoch, one sentence each
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
     unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
-    taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
+    weights_taken: int = (
+        0  # tensors that ranks began with as DataParallel did, and would not have by themselves
+    )
 
     @property
     def same(self) -> bool:

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2ddp.comparison.casts import cast_differences
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
 from dp2ddp.comparison.noise import Noise
-from dp2ddp.comparison.script_facts import number_differences
+from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
@@ -43,7 +42,7 @@ class Comparison:
     identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
     identical_buffers: bool
     so_far: SoFar = SoFar()  # of what is nothing but rounding
-    agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
+    ranks_that_agree: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     rank_rows: tuple[tuple[int, ...], ...] = ()  # of each forward in training, where their sums differ
     remarks: tuple[str, ...] = ()
@@ -160,7 +159,7 @@ def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) 
         also=tuple(causes[1:]),
         identical_steps=findings.identical_steps,
         identical_buffers=False,
-        agreeing_ranks=findings.agreeing,
+        ranks_that_agree=findings.agreeing,
         matched=tuple(matching.steps for matching in matchings),
     )
 

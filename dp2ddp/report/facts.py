@@ -76,7 +76,7 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
         return
     aligned = verdict.aligned
     text = _float64(aligned.comparison) if aligned.comparison.steps else "no step to compare"
-    given = "random numbers and initial weights" if aligned.taken else "random numbers"
+    given = "random numbers and initial weights" if aligned.weights_taken else "random numbers"
     yield Fact("aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same))
     yield from _more((*aligned.unshared, *[unlike_text(aligned.unlike)] * bool(aligned.unlike)))
     if aligned.comparison.same:  # else they show what training makes of them
@@ -221,10 +221,10 @@ def _beside(comparison: Comparison) -> Iterator[str]:
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
-    if len(comparison.agreeing_ranks) == 1:
+    if len(comparison.ranks_that_agree) == 1:
         yield "at that step all ranks have the same gradients and parameters"
-    elif comparison.agreeing_ranks:
-        groups = (listed([str(rank) for rank in group]) for group in comparison.agreeing_ranks)
+    elif comparison.ranks_that_agree:
+        groups = (listed([str(rank) for rank in group]) for group in comparison.ranks_that_agree)
         yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
 
 

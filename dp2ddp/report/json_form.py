@@ -95,7 +95,7 @@ def _of_measured(measured: Measured) -> Mapping[str, object]:
     return {
         "dp": _figures(measured, measured.dp),
         "ddp": _figures(measured, measured.ddp),
-        "on_one_device": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
+        "one": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
     }
 
 

@@ -124,9 +124,7 @@ class ComparisonJson(Struct):
     largest: DifferenceJson | None
     first: Annotated[DifferenceJson | None, said("the first one that is not allowed")]
     also: Annotated[list[DifferenceJson], said("others of that step")]
-    agreeing_ranks: Annotated[
-        list[list[Count]], said("at the first difference: ranks with the same bits")
-    ] = field(name="ranks_that_agree")
+    ranks_that_agree: Annotated[list[list[Count]], said("at the first difference: ranks with the same bits")]
     so_far: NoisyJson = field(name="noisy")
     worst: Annotated[DifferenceJson | None, said("the largest one in terms of natural noise")]
     natural_noise: Annotated[
@@ -143,9 +141,7 @@ class AlignedJson(Struct):
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
-    taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")] = field(
-        name="weights_taken"
-    )
+    weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
     comparison: ComparisonJson = field(name="float64")
     stdout: Annotated[StdoutJson | None, said("null: not looked at")]
     printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
@@ -357,9 +353,9 @@ class MeasuredJson(Struct):
     sameness: SamenessJson
     dp: FiguresJson
     ddp: FiguresJson
-    on_one_device: Annotated[
+    one: Annotated[
         FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ] = field(name="one")
+    ]
 
 
 class BenchDocument(Struct):

@@ -145,7 +145,7 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
             random_only=verdict.random_only if aligned else not_tried,
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
-            other_draw=aligned is not None and aligned.taken > 0 and not aligned.unlike,
+            other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
             edits=_edits(subject),
         )
     )

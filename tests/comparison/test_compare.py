@@ -165,7 +165,7 @@ def test_a_rank_that_parts_from_the_others_is_named(tmp_path: Path) -> None:
     assert found.first is not None
     assert (found.first.rank, found.first.step) == (1, 1)
     assert found.first.ratio == pytest.approx(3)
-    assert found.agreeing_ranks == ((0, 2), (1,))
+    assert found.ranks_that_agree == ((0, 2), (1,))
 
 
 def test_float32_has_an_ulp_of_its_own(tmp_path: Path) -> None:

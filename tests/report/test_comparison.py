@@ -24,7 +24,7 @@ GOOD = Comparison(
     rows=((5, 5), (5, 5), (5, 5), (3, 3)),
 )  # fmt: skip
 HALF = Difference("gradient", 0.5, step=1, rank=0, name="conv.weight", reference_norm=2.0, norm=1.0)
-PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, agreeing_ranks=((0,), (1,)))
+PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, ranks_that_agree=((0,), (1,)))
 SAME = Verdict(
     world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None),
     printing_ranks=(), files=FilesComparison(1, ()),
