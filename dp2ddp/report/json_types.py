@@ -16,6 +16,7 @@ from dp2ddp.comparison.verdict import HeldMemory
 from dp2ddp.costs.figures import Spread
 from dp2ddp.costs.readings import Sent
 from dp2ddp.costs.result import Setting
+from dp2ddp.runtime.hang.stacks import Frame
 
 
 def said(text: str, **limits: Any) -> Meta:
@@ -217,14 +218,6 @@ class VerdictJson(Struct):
     remarks: Annotated[list[str], said("sentences")]
 
 
-class FrameJson(Struct):
-    """A line of the script's stack."""
-
-    file: str
-    line: int
-    function: str
-
-
 class PositionJson(Struct):
     """Where a rank stood."""
 
@@ -233,7 +226,7 @@ class PositionJson(Struct):
     collective: Annotated[str | None, said("what it waits in")]
     doing: Annotated[str, said("what else it does: a function that its line called")]
     source: Annotated[str, said("its line")]
-    frames: Annotated[list[FrameJson], said("of the script, innermost first")]
+    frames: Annotated[list[Frame], said("of the script, innermost first")]
     ended: Annotated[str, said("how, if it is no longer there")]
     worker: Annotated[str, said("where a worker of its loader stands, if it waits for one")]
 
