@@ -60,7 +60,7 @@ def _part(kind: Any, value: Any) -> Any:
     if get_origin(kind) is Mapping:
         return {key: _part(get_args(kind)[1], each) for key, each in dict(value).items()}
     of = next((each for each in (kind, *get_args(kind)) if isinstance(each, type(Struct))), None)
-    if of is None or value is None or isinstance(value, dict):
+    if of is None or value is None or isinstance(value, Mapping):
         return None if value == "" and type(None) in get_args(kind) else value
     if get_origin(kind) is list:
         return [_part(of, each) for each in value]
@@ -72,14 +72,14 @@ def _part(kind: Any, value: Any) -> Any:
 # ---- keys that are made of more than one value
 
 
+_NOISES = {"gradients": "gradient", "parameters": "parameter", "losses": "loss"}
+
+
 def _of_comparison(comparison: Comparison) -> Mapping[str, object]:
-    kinds, natural = (
-        {"gradients": "gradient", "parameters": "parameter", "losses": "loss"},
-        comparison.natural,
-    )
+    natural = comparison.natural
     if natural is None:
         return {"natural_noise": None}
-    at_end = {key: natural.of(kind, LAST) for key, kind in kinds.items()}
+    at_end = {key: natural.of(kind, LAST) for key, kind in _NOISES.items()}
     ratios = {"ratio": comparison.noise_ratio, "allowed_ratio": FACTOR, "hides_from": comparison.hides_from}
     return {"natural_noise": {**at_end, **ratios}}
 
@@ -95,7 +95,7 @@ def _of_measured(measured: Measured) -> Mapping[str, object]:
     return {
         "dp": _figures(measured, measured.dp),
         "ddp": _figures(measured, measured.ddp),
-        "one": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
+        "on_one_device": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
     }
 
 

@@ -346,9 +346,9 @@ class MeasuredJson(Struct):
     sameness: SamenessJson
     dp: FiguresJson
     ddp: FiguresJson
-    one: Annotated[
+    on_one_device: Annotated[
         FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ]
+    ] = field(name="one")
 
 
 class BenchDocument(Struct):
