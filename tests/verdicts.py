@@ -13,7 +13,7 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.comparison_json import document
+from dp2ddp.report.json_form import as_data
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.subject import Subject, Version, subject_of
 from dp2ddp.trial.trial import run_trial
@@ -35,7 +35,7 @@ def forked_verdicts(
     subject = replace(subject, folder=script.parent, torchrun=False, float32=float32)
     with tempfile.TemporaryDirectory() as folder:
         verdicts = [run_trial(subject, world, server, Path(folder).resolve(), SILENT) for world in worlds]
-    said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
+    said: list[Document] = as_data(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
     return said
 
 

@@ -29,15 +29,15 @@ def command(options: BenchOptions, results: Results) -> None:
 
     results.check_targets()  # not after an hour
     ready_to_run("bench", options.script, options.as_module, options.port)
-    from dp2ddp.report.bench_json import as_document
     from dp2ddp.report.bench_report import bench_document
+    from dp2ddp.report.json_form import as_text
     from dp2ddp.report.text_form import print_document
     from dp2ddp.trial.timing import bench
 
     with shown() as progress:
         benchmark, failure = bench(replace(options, progress=progress))
     if results.as_json:
-        click.echo(as_document(benchmark))
+        click.echo(as_text(benchmark))
     elif benchmark.measured:  # what was found before a failure is worth knowing
         print_document(bench_document(benchmark))
     results.write_reports(benchmark, "bench")

@@ -217,7 +217,7 @@ def _converted_beside(job: Job, options: LaunchOptions, wrapped: str) -> Job:
 
 def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[str]:
     """What the script's owner should know before it starts."""
-    from dp2ddp.trial.launcher import starts_its_ranks
+    from dp2ddp.trial.scripts import starts_its_ranks
 
     if ready.visible_devices and place.is_cluster:
         yield f"sets {DEVICES}={ready.visible_devices}; a cluster gives out GPUs itself: take that line out"

@@ -15,7 +15,7 @@ from dp2ddp.cli._options import options
 from dp2ddp.cli._progress import is_terminal
 from dp2ddp.errors import Dp2DdpError, RunError
 from dp2ddp.options import RunOptions
-from dp2ddp.report.counting import counted
+from dp2ddp.words import counted
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.plans.acceptance import AcceptOption

@@ -29,13 +29,13 @@ def command(options: VerifyOptions, results: Results) -> None:
     results.check_targets()  # not after a month
     ready_to_run("verify", options.script, options.as_module, options.port)
     from dp2ddp.report.comparison import print_report
-    from dp2ddp.report.comparison_json import as_document
+    from dp2ddp.report.json_form import as_text
     from dp2ddp.trial.all_trials import verify
 
     with shown() as progress:
         report, failure = verify(replace(options, progress=progress))
     if results.as_json:
-        click.echo(as_document(report))
+        click.echo(as_text(report))
     elif report.verdicts:  # what was found before a failure is worth knowing
         print_report(report)
     results.write_reports(report, "verify")

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.comparison.causes.cause import Cause
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Comparison
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.aligned_orders import (
-    Dataset,
     Epoch,
     Order,
     Weights,
@@ -27,35 +25,25 @@ from dp2ddp.trace.aligned_orders import (
     read_taken,
     read_trained,
 )
+from dp2ddp.words import names_text
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Aligned(Outside):
     """The comparison with the same random numbers on both sides."""
 
     comparison: Comparison
     unshared: tuple[str, ...]  # where the ranks' own orders do not share out an epoch, one sentence each
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
     unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
-    taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
-    stdout: TextComparison | None = None  # None: not looked at
-    printing_ranks: tuple[int, ...] = ()
-    files: FilesComparison | None = None
+    weights_taken: int = (
+        0  # tensors that ranks began with as DataParallel did, and would not have by themselves
+    )
 
     @property
     def same(self) -> bool:
         """Whether nothing differs but the random numbers that the port draws."""
         return self.comparison.same and not self.unshared and not self.unlike
-
-    @property
-    def prints_the_same(self) -> bool:
-        """Whether rank 0 alone prints, and DataParallel's lines."""
-        return (self.stdout is None or self.stdout.same) and not self.printing_ranks
-
-    @property
-    def leaves_the_same(self) -> bool:
-        """Whether the files are DataParallel's."""
-        return self.files is None or self.files.same
 
 
 _FEW = 30  # numbers, of which any two sets may go together
@@ -116,13 +104,11 @@ def unshared(folder: Path) -> tuple[str, ...]:
         fault
         for epoch in sorted(epochs)
         for fault in _faults(
-            epochs[epoch], tuple(itertools.chain(*batches.get(epoch, ()))), _is_of(trained, epoch)
+            epochs[epoch],
+            tuple(itertools.chain(*batches.get(epoch, ()))),
+            not trained or epoch[:2] in trained,
         )
     )
-
-
-def _is_of(trained: frozenset[Dataset], epoch: Epoch) -> bool:
-    return not trained or epoch[:2] in trained
 
 
 def _faults(orders: list[Order], reference: tuple[int, ...], trained: bool) -> Iterator[str]:
@@ -149,7 +135,8 @@ def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]], trained: b
     added = added if expected.total() >= actual.total() else []
     if len(missing) > spare or len(added) > spare:
         yield (
-            f"the ranks leave out {_listed(missing)} of DataParallel's samples, and take beside them {_listed(added)} "
+            f"the ranks leave out {names_text(missing) or 'none'} of DataParallel's samples, and take beside them "
+            f"{names_text(added) or 'none'} "
             "(a sampler with weights, another subset, ranks that do not share it out?)"
         )
     if not trained:
@@ -171,7 +158,3 @@ def _without_padding(parts: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 def _is_in_order(samples: Sequence[int]) -> bool:
     return list(samples) == sorted(samples)
-
-
-def _listed(samples: Sequence[int]) -> str:
-    return names_text(samples) or "none"

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from dp2ddp.comparison.clock_texts import without_clock, without_times
+from dp2ddp.comparison.differences import distances_between, largest
 from dp2ddp.comparison.libraries_own import LibraryFile, library_file
 from dp2ddp.comparison.pickles import Thing, read
 from dp2ddp.comparison.spelling import Spelling
 
 _DICTS = {dict, OrderedDict}  # what state_dict() gives, and what a comprehension makes of it: both load alike
 
+_COMPLEX = (complex, np.complexfloating)
+_INEXACT = (float, complex, np.inexact)
 _PREFIX = "module."
 
 
@@ -65,13 +71,12 @@ class _Content:
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
-        import numpy as np
-        import torch
-
-        a, b = (torch.from_numpy(x) if _is_numeric(x) else x for x in (a, b))
+        a, b = (torch.from_numpy(x) if _is_numbers(x) else x for x in (a, b))
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
             yield from self._tensor_differences(a, b, at)
-        elif _is_inexact(a) and _is_inexact(b) and _is_complex(a) == _is_complex(b):
+        elif all(isinstance(x, _INEXACT) for x in (a, b)) and isinstance(a, _COMPLEX) == isinstance(
+            b, _COMPLEX
+        ):
             if _are_apart(a, b, self.allowed):
                 yield f"{at} is {b} instead of {a}"
         elif type(a) is not type(b) and not {type(a), type(b)} <= _DICTS:
@@ -103,8 +108,6 @@ class _Content:
                 yield from self.differences(x, y, f"{at}[{index}]")
 
     def _dict_differences(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[str]:
-        import torch
-
         # such keys are equal to themselves alone
         if any(isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)):
             yield from self.differences(list(a.items()), list(b.items()), at)
@@ -122,11 +125,10 @@ class _Content:
             return
         if not a.numel():
             return
-        x, y = _as_doubles(a), _as_doubles(b)
-        largest = (x - y).abs().masked_fill_((x == y) | (x.isnan() & y.isnan()), 0).max().item()
-        sizes = x.abs()  # beside an inf that both have, all the other differences would be nothing
-        size = largest / max(sizes[sizes.isfinite()].max().item() if sizes.isfinite().any() else 0.0, 1e-300)
-        if not (size <= self.allowed or largest <= self.floor):
+        x, y = (_as_doubles(each).numpy() for each in (a, b))
+        apart = distances_between(x, y).max()
+        size = apart / largest(x)
+        if not (size <= self.allowed or apart <= self.floor):
             yield f"{at} differs by {size:.1e}"
 
 
@@ -151,22 +153,8 @@ def _only(held: list[Any]) -> Any:
     return held[0] if len(held) == 1 else held
 
 
-def _is_numeric(value: Any) -> bool:
-    import numpy as np
-
+def _is_numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "fiubc" and value.dtype.isnative
-
-
-def _is_inexact(value: Any) -> bool:
-    import numpy as np
-
-    return isinstance(value, (float, complex, np.inexact))
-
-
-def _is_complex(value: Any) -> bool:
-    import numpy as np
-
-    return isinstance(value, (complex, np.complexfloating))
 
 
 def _are_apart(a: Any, b: Any, allowed: float) -> bool:
@@ -178,7 +166,5 @@ def _are_apart(a: Any, b: Any, allowed: float) -> bool:
 
 def _as_doubles(tensor: Any) -> Any:
     """Its numbers in double precision; complex ones as pairs: a cast would leave their imaginary parts out."""
-    import torch
-
     plain = tensor.detach().resolve_conj()
     return (torch.view_as_real(plain) if plain.is_complex() else plain).double()

@@ -84,7 +84,10 @@ def without_clock(line: str) -> str:
     if _TIME_METER.search(line):
         line = _DATA_METER.sub("<time>", line)
     line = _TIME_AND_DATA.sub(r"\1<time>", line)
-    line = _NAMED_NUMBER.sub(_without_number, _CLOCK.sub("<time>", without_times(line)))
+    line = _NAMED_NUMBER.sub(
+        lambda named: f"{named['name']}{named['sign']}<time>" if is_time(named["name"]) else named[0],
+        _CLOCK.sub("<time>", without_times(line)),
+    )
     return _BAR.sub("━", " ".join(line.split())) if "<time>" in line else line
 
 
@@ -96,7 +99,3 @@ def without_redrawn(text: str) -> str:
 def without_times(name: str) -> str:
     """The name of a file."""
     return _CLOCK_IN_NAME.sub("<time>", name)
-
-
-def _without_number(named: re.Match[str]) -> str:
-    return f"{named['name']}{named['sign']}<time>" if is_time(named["name"]) else named[0]

@@ -11,23 +11,21 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from dp2ddp.comparison.casts import cast_differences
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
 from dp2ddp.comparison.noise import Noise
-from dp2ddp.comparison.script_facts import number_differences
+from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_table import StepRow, StepTable
+from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
+from dp2ddp.words import names_text, ranks_text
 
 __all__ = ["Comparison", "Difference", "compare"]
 
@@ -43,10 +41,8 @@ class Comparison:
     also: tuple[Difference, ...]  # what else differs at that step
     identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
     identical_buffers: bool
-    noisy: int = 0  # elements whose gradient is nothing but rounding
-    noise: float = 0.0  # how far apart such parameters came
-    noise_floor: float = 0.0  # the largest such gradient or difference, as it is
-    agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
+    so_far: SoFar = SoFar()  # of what is nothing but rounding
+    ranks_that_agree: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     rank_rows: tuple[tuple[int, ...], ...] = ()  # of each forward in training, where their sums differ
     remarks: tuple[str, ...] = ()
@@ -108,7 +104,10 @@ def compare(
     casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
     rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
-    _compare_counts(findings, len(reference), counts, reference.unstepped)
+    for rank, count in enumerate(counts):
+        if count != len(reference) and not findings.bad:
+            words = f"{count} instead of {len(reference)}" + " backward passes" * reference.unstepped
+            findings.bad.append(Difference("steps", np.inf, min(len(reference), count), rank, words))
     if not findings.bad:
         findings.add(*casts)
     buffers = _compare_buffers(findings, reference, ranks[0], port)
@@ -117,14 +116,11 @@ def compare(
         _found(findings, reference, matchings),
         rank_steps=counts,
         identical_buffers=buffers and ending,
-        noisy=findings.so_far.noisy,
-        noise=findings.so_far.noise,
-        noise_floor=findings.so_far.noise_floor,
+        so_far=findings.so_far,
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=(
-            *_matching_remarks(reference, ranks, matchings),
-            *_remarks(reference, ranks),
+            *_remarks(reference, ranks, matchings),
             *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
         ),
         series=_series(reference, ranks, rows, natural),
@@ -163,7 +159,7 @@ def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) 
         also=tuple(causes[1:]),
         identical_steps=findings.identical_steps,
         identical_buffers=False,
-        agreeing_ranks=findings.agreeing,
+        ranks_that_agree=findings.agreeing,
         matched=tuple(matching.steps for matching in matchings),
     )
 
@@ -195,20 +191,15 @@ def _judged_rows(
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     """What the same verdict is about; losses of a port's ranks are their own."""
     kinds = () if reference.final is None else reference.final.kinds.tolist()
-    lines = (*reference.lines, *reference.last_line)
-    without_gradients = reference.unstepped and not all(_names(reference, line) for line in reference.lines)
+    have_gradients = [bool(reference.layouts[line["layout"]].names) for line in reference.lines]
+    has_losses = any(line["losses"] for line in (*reference.lines, *reference.last_line))
     parts = {
-        "gradient": any(_names(reference, line) for line in reference.lines),
+        "gradient": any(have_gradients),
         "parameter": any(kind != FinalKind.BUFFER for kind in kinds) or bool(len(reference)),
-        "loss": any(line["losses"] for line in lines) and (not port or without_gradients),
+        "loss": has_losses and (not port or (reference.unstepped and not all(have_gradients))),
         "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
     }
     return tuple(part for part, is_compared in parts.items() if is_compared)
-
-
-def _names(reference: Trace, line: dict[str, Any]) -> tuple[str, ...]:
-    layout: int = line["layout"]
-    return reference.layouts[layout].names
 
 
 def _series(
@@ -231,13 +222,6 @@ def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace
         name, size = named_difference(expected, own, together=False, only=parameters)
         if size:
             findings.add(Difference("initial state", size, 0, rank, name))
-
-
-def _compare_counts(findings: Findings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
-    for rank, count in enumerate(counts):
-        if count != steps and not findings.bad:
-            words = f"{count} instead of {steps}" + " backward passes" * unstepped
-            findings.bad.append(Difference("steps", np.inf, min(steps, count), rank, words))
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
@@ -270,8 +254,11 @@ def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace]
     room = tolerance.room_behind(so_far.noise)
     floor = tolerance.with_noise(so_far.noise, so_far.noise_floor).floor
     for rank in ranks:
-        losses = _last_loss_differences(reference, rank, so_far.loss_scale)
-        findings.add(*(dataclasses.replace(each, judged=not port) for each in losses))
+        if reference.end is not None and rank.end is not None:
+            expected, steps = reference.end.losses, len(reference)
+            scale = max([so_far.loss_scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
+            losses = number_differences("loss", expected, rank.end.losses, steps, rank.rank, scale)
+            findings.add(*(dataclasses.replace(each, judged=not port) for each in losses))
     tensors = [
         each
         for rank in (ranks[:1] if len(reference) else ranks)
@@ -286,22 +273,13 @@ def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace]
     return not any(each.size for each in tensors)
 
 
-def _last_loss_differences(reference: Trace, rank: Trace, scale: float) -> Iterator[Difference]:
-    if reference.end is not None and rank.end is not None:
-        expected, actual = reference.end.losses, rank.end.losses
-        largest_loss = max([scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
-        yield from number_differences("loss", expected, actual, len(reference), rank.rank, largest_loss)
-
-
 def _parameter_names(trace: Trace) -> set[str]:
     return {plain_name(name) for layout in trace.layouts for name in layout.names}
 
 
-def _matching_remarks(
-    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
-) -> Iterator[str]:
-    left_out = max(matching.left_out for matching in matchings)
-    if left_out:
+def _remarks(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[str]:
+    """What a reader of the verdict has to know, a sentence each."""
+    if left_out := max(matching.left_out for matching in matchings):
         yield (
             f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
             "(the shards of ZeroRedundancyOptimizer?)"
@@ -312,6 +290,22 @@ def _matching_remarks(
             f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
             "large as DataParallel's whole one"
         )
+    for who, trace in [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]:
+        if not trace.end:
+            yield f"{who}: the script ended without a word; its record may be short"
+    expected, *actual = (_first_rows(trace) for trace in (reference, *ranks))
+    if len(ranks) > 1 and expected and all(each == expected for each in actual):  # right, and no faster
+        yield f"each rank trains on the whole batch ({len(expected)} rows): none is faster than one process alone"
+    if (first := lost_from(reference)) is not None:
+        yield (
+            f"from step {first} on DataParallel's losses are NaN or infinite: from there on no difference can be seen"
+        )
+    if names := without_partner(reference.final, ranks[0].final):
+        yield (
+            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
+            f"({names[0]}, ...)"
+        )
+    yield from _other_limits(reference, ranks[0])
 
 
 def lost_from(reference: Trace) -> int | None:
@@ -323,25 +317,12 @@ def lost_from(reference: Trace) -> int | None:
     return first if first < len(known) else None
 
 
-def _lost(reference: Trace) -> Iterator[str]:
-    if (first := lost_from(reference)) is not None:
-        yield (
-            f"from step {first} on DataParallel's losses are NaN or infinite: from there on no difference can be seen"
-        )
-
-
-def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
-    traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
-    missing = [
-        f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
-    ]
-    others = (*_lost(reference), *_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
-    return (*missing, *_whole_everywhere(reference, ranks), *others)
-
-
 def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
     """The rows of each rank in each forward in training, if steps have other sums of rows than DataParallel's."""
-    expected, *actual = (_training_rows(trace) for trace in (reference, *ranks))
+    expected, *actual = (
+        [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
+        for trace in (reference, *ranks)
+    )
     # of bare modules nothing is known
     steps = [step for step in zip(expected, *actual, strict=False) if all(step)]
     if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
@@ -349,11 +330,6 @@ def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int,
     return tuple(
         together for _, *own in steps if len({*map(len, own)}) == 1 for together in zip(*own, strict=True)
     )
-
-
-def _training_rows(trace: Trace) -> list[tuple[int, ...]]:
-    """For each step the rows of each of its forwards in training."""
-    return [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
 
 
 def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
@@ -368,13 +344,6 @@ def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
             f"{' (which no optimizer steps)' * unstepped}: "
             "rank 0's were compared, so rank 0 alone is to use and save them"
         )
-
-
-def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:
-    """A port that is right and no faster."""
-    expected, *actual = (_first_rows(trace) for trace in (reference, *ranks))
-    if len(ranks) > 1 and expected and all(each == expected for each in actual):
-        yield f"each rank trains on the whole batch ({len(expected)} rows): none is faster than one process alone"
 
 
 def _first_rows(trace: Trace) -> list[int]:
@@ -394,13 +363,4 @@ def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:
         yield (
             f"torch's clip_grad_* is given {next(texts)} as its limit, under DataParallel {next(texts)}; "
             "gradients that neither touches do not show what that changes"
-        )
-
-
-def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:
-    names = without_partner(reference.final, rank0.final)
-    if names:
-        yield (
-            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
-            f"({names[0]}, ...)"
         )

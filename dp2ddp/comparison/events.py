@@ -27,12 +27,12 @@ def event_lines(path: Path) -> list[str]:
     """One line an event; a record that was cut off ends the file."""
     events = list(_events(path.read_bytes()))
     tags = {tag for tag, _, _ in events}
-    return [f"{tag}, step {step}: {'<time>' if _is_clock(tag, tags) else text}" for tag, step, text in events]
-
-
-def _is_clock(tag: str, tags: set[str]) -> bool:
-    """Whether a tag names a time: also `train/data` beside `train/time`, the time that loading took."""
-    return is_time(tag) or (tag.endswith("data") and f"{tag.removesuffix('data')}time" in tags)
+    # `train/data` beside `train/time` is the time that loading took
+    loading = {tag for tag in tags if tag.endswith("data") and f"{tag.removesuffix('data')}time" in tags}
+    return [
+        f"{tag}, step {step}: {'<time>' if tag in loading or is_time(tag) else text}"
+        for tag, step, text in events
+    ]
 
 
 def _events(data: bytes) -> Iterator[tuple[str, int, str]]:
@@ -60,16 +60,12 @@ def _text_of(value: bytes) -> tuple[str, str]:
                 str(size) for _, size in _fields(content) if isinstance(size, int)
             )
         elif number == _HISTOGRAM:
-            text = "histogram " + _doubles(content)
+            # its smallest and largest value, count and sum; 5: squares; 6, 7: the buckets
+            doubles = (each for number, each in _fields(content) if number <= 4 and isinstance(each, bytes))
+            text = " ".join(["histogram", *(repr(struct.unpack("<d", each)[0]) for each in doubles)])
         elif number == _TENSOR:
             text = _tensor(content)
     return tag, text
-
-
-def _doubles(histogram: bytes) -> str:
-    """Its smallest and largest value, count and sum."""
-    numbers = (field for number, field in _fields(histogram) if number <= 4)  # 5: squares; 6, 7: the buckets
-    return " ".join(repr(struct.unpack("<d", number)[0]) for number in numbers if isinstance(number, bytes))
 
 
 def _tensor(tensor: bytes) -> str:

@@ -39,8 +39,11 @@ class Noise:
         """What two runs of DataParallel leave, of which one is moved by an ulp; their steps are added as rows."""
         a, b = reference.buffers(), nudged.buffers()
         buffers = [array_difference(a[name], b[name]) for name in a.keys() & b.keys()]
+        both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
+        losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
+        tensors = (each.size for each in tensor_differences(reference.final, nudged.final))
         last = min(len(reference), len(nudged)) - 1
-        return cls(epsilon, _ending_noise(reference, nudged), left=(last, _largest(buffers)))
+        return cls(epsilon, _largest([*tensors, *losses]), left=(last, _largest(buffers)))
 
     def add(self, row: StepRow) -> None:
         """A step of both, if both still go on."""
@@ -77,14 +80,6 @@ class Noise:
     def allowed(self, kind: str, step: int) -> float:
         """How large a difference of this kind may be at a step, relative: FACTOR times the noise."""
         return FACTOR * self.of(kind, step)
-
-
-def _ending_noise(reference: Trace, nudged: Trace) -> float:
-    """The largest of tensors and losses."""
-    tensors = (each.size for each in tensor_differences(reference.final, nudged.final))
-    both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
-    losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
-    return _largest([*tensors, *losses])
 
 
 def _largest(sizes: Sequence[float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -145,6 +146,21 @@ class FilesComparison:
         return not self.different
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What the outside sees of two runs, compared."""
+
+    stdout: TextComparison = TextComparison(0, None)
+    printing_ranks: tuple[int, ...] = ()  # ranks other than 0 that printed something
+    files: FilesComparison = FilesComparison(0, ())
+    codes: tuple[int, int] = (0, 0)  # exit codes: DataParallel, torchrun
+
+    @property
+    def prints_the_same(self) -> bool:
+        """Whether rank 0 alone prints, and DataParallel's lines."""
+        return self.stdout.same and not self.printing_ranks
+
+
 @dataclass(frozen=True)
 class OwnCode:
     """What was converted: a run that keeps a copy of its code keeps the converted one, under its new name."""
@@ -248,23 +264,19 @@ def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -
 def _compare_events(expected: FilesLeft, actual: FilesLeft, tolerance: Tolerance) -> Iterator[FileDifference]:
     """TensorBoard's: the name holds a time, the host and a process id, so they are compared folder by folder."""
     single = replace(tolerance, number=max(tolerance.number, _SINGLE))
-    folders = [_event_folders(each) for each in (expected, actual)]
+    folders: list[dict[str, list[Path]]] = [defaultdict(list), defaultdict(list)]
+    for each, paths in zip((expected, actual), folders, strict=True):
+        for path in sorted(filter(is_event_file, each.written)):
+            paths[without_times(str(Path(path).parent))].append(each.place(path))
     for folder in sorted({*folders[0], *folders[1]}):
-        a, b = (files.get(folder, []) for files in folders)
+        a, b = (files[folder] for files in folders)
         if len(a) != len(b):
             yield FileDifference(folder, f"has {len(b)} TensorBoard files, {len(a)} under DataParallel")
         else:
             here, there = (
-                "\n".join(line for path in paths for line in event_lines(path)) for paths in (a, b)
+                "\n".join(line for path in files for line in event_lines(path)) for files in (a, b)
             )
             yield from _compare_lines(folder, here, there, single)
-
-
-def _event_folders(each: FilesLeft) -> dict[str, list[Path]]:
-    folders: dict[str, list[Path]] = {}
-    for path in sorted(filter(is_event_file, each.written)):
-        folders.setdefault(without_times(str(Path(path).parent)), []).append(each.place(path))
-    return folders
 
 
 def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[FileDifference]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+import torch
+
 from dp2ddp.comparison.contents import opened
 from dp2ddp.comparison.value_files import READERS
 
@@ -74,19 +76,14 @@ def thing_class(module: str, name: str) -> type[Thing]:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if name in _BUILDERS.get(module, ()) or _is_dtype(module, name):
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if is_dtype or name in _BUILDERS.get(module, ()):
             return super().find_class(module, name)
         if (module, name) == ("torch.storage", "_load_from_bytes"):  # what pickle makes of a storage
             return lambda data: _load(io.BytesIO(data))
         if name == "_reconstructor" and module in ("copyreg", "copy_reg"):  # another way to say NEWOBJ
             return lambda kind, base, state: kind.__new__(kind)
         return thing_class(module, name)
-
-
-def _is_dtype(module: str, name: str) -> bool:
-    import torch
-
-    return module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
 
 
 _PICKLE = SimpleNamespace(
@@ -107,14 +104,10 @@ def read(path: Path) -> Any:
 
 
 def _load(file: IO[bytes]) -> Any:
-    import torch
-
     loaded = torch.load(file, map_location="cpu", pickle_module=_PICKLE, weights_only=False)
-    return _content_of_archive(loaded) if isinstance(loaded, torch.jit.ScriptModule) else loaded
-
-
-def _content_of_archive(program: Any) -> dict[str, Any]:
-    """What each part of a TorchScript archive computes, and with which tensors. Any: torch is not imported here."""
-    texts = {name: getattr(part, "code", "") for name, part in program.named_modules()}
+    if not isinstance(loaded, torch.jit.ScriptModule):
+        return loaded
+    # of an archive of TorchScript: what each part computes, and with which tensors
+    texts = {name: getattr(part, "code", "") for name, part in loaded.named_modules()}
     plain = {name: re.sub(r"___torch_mangle_\d+", "", text) for name, text in texts.items()}
-    return {"code": plain, "tensors": dict(program.state_dict())}
+    return {"code": plain, "tensors": dict(loaded.state_dict())}

@@ -151,7 +151,10 @@ class StepTable:
         for rank, (own, other) in enumerate(zip(ranks, others, strict=True)):
             in_order = in_order_of(own, step.layout) is not None
             if not in_order or (not self.port and own.optimizer != step.optimizer):
-                words = _layout_words(step, own, in_order)
+                counts = f"{len(own.layout.shapes)} parameters instead of {len(step.layout.shapes)}"
+                words = f"optimizer {step.optimizer} has {counts}"
+                if in_order:
+                    words = f"optimizer {own.optimizer} steps where optimizer {step.optimizer} did"
                 yield Difference("layout", np.inf, step.number, rank, words)
                 return
             yield from rate_differences(step, other, rank, self.port)
@@ -337,9 +340,3 @@ def is_put_together(step: Step, ranks: Sequence[Step], tolerance: Tolerance) -> 
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan, and nan is not allowed
         joined = np.mean(actual, axis=0), np.sum(actual, axis=0)
         return any(np.abs(each - expected).max(initial=0.0) <= allowed for each in joined)
-
-
-def _layout_words(step: Step, other: Step, in_order: bool) -> str:
-    if in_order:
-        return f"optimizer {other.optimizer} steps where optimizer {step.optimizer} did"
-    return f"optimizer {step.optimizer} has {len(other.layout.shapes)} parameters instead of {len(step.layout.shapes)}"

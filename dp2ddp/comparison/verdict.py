@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
 from dp2ddp.comparison.compare import Comparison, Difference
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import Outside
 
 # Not its losses: each rank of a port has its own. Not its parameters: where a gradient is nothing but rounding, RMSprop
 # makes a full step of it, and one of the other sign of the other rounding.
@@ -16,14 +19,14 @@ _NUMBERS = ("initial state", "gradient")
 
 @dataclass(frozen=True)
 class HeldMemory:
-    """The most that a run's processes were seen to hold of their own; what they share is left out."""
+    """The most that a run's processes were seen to hold of their own, without workers of loaders."""
 
-    run: str  # "dp in float64"
-    bytes: int  # 0: it was over before anybody looked
+    run: Annotated[str, Meta(description="dp in float64, or the like")]
+    bytes: Annotated[int, Meta(description="0: it was over before anybody looked", ge=0)]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Outside):
     """Both runs of a script, compared.
 
     float64 is judged at every point, float32 by the numbers of its first step alone: what doubles hide, half precision
@@ -34,10 +37,6 @@ class Verdict:
     world: int
     float64: Comparison
     float32: Comparison | None  # None: was not trained in it
-    stdout: TextComparison
-    printing_ranks: tuple[int, ...]  # ranks other than 0 that printed something
-    files: FilesComparison
-    codes: tuple[int, int]  # exit codes: DataParallel, torchrun
     seconds: tuple[float, float]  # of the two float64 runs
     remarks: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()  # likeliest first
@@ -57,12 +56,7 @@ class Verdict:
     @property
     def same(self) -> bool:
         """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
-        outside = (
-            self.stdout.same
-            and not self.printing_ranks
-            and self.files.same
-            and self.codes[0] == self.codes[1]
-        )
+        outside = self.prints_the_same and self.files.same and self.codes[0] == self.codes[1]
         return self.trains_the_same and (self.float64.steps > 0 if self.only_gradients else outside)
 
     @property

@@ -10,11 +10,12 @@ from typing import Literal
 from dp2ddp.costs.readings import Counted, Sent, Timed
 
 Mode = Literal["dp", "ddp"]
+NAMES: dict[Mode, str] = {"dp": "DataParallel", "ddp": "DDP"}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How the time of a step is distributed, in seconds."""
+    """Seconds of a step, on rank 0."""
 
     median: float
     p10: float

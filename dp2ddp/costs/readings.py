@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Sent:
     """What one kind of collective or copy weighs in a step."""
 
     calls: float  # a step
-    bytes: float  # a step
+    bytes: Annotated[float, msgspec.Meta(description="the larger of what a rank gives and gets")]  # a step
 
 
 @dataclass(frozen=True)

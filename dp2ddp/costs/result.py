@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from dp2ddp.costs.figures import Figures
 
@@ -56,9 +58,9 @@ class Measured:
 class Setting:
     """How it was measured."""
 
-    warm_up: int  # steps
-    steps: int  # of a run, warm-up included
-    rounds: int
+    warm_up: Annotated[int, Meta(description="steps dropped at the beginning of each run")]
+    steps: Annotated[int, Meta(description="of a run, warm-up included")]
+    rounds: Annotated[int, Meta(description="timed runs of each version")]
     processors: int
 
 

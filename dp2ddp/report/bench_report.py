@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dp2ddp.costs.figures import Figures
+from dp2ddp.costs.figures import NAMES, Figures
 from dp2ddp.costs.result import Benchmark, Measured
 from dp2ddp.report import result_document as doc
-from dp2ddp.report.counting import counted
-from dp2ddp.report.quantities import NAMES, duration, size
 from dp2ddp.report.surroundings import surroundings_facts
+from dp2ddp.words import counted, duration, size
 
 _PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified": doc.Judged.SHOWN}
 
@@ -60,12 +59,8 @@ def headline(benchmark: Benchmark, measured: Measured) -> str:
     return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
 
 
-def rows(measured: Measured) -> tuple[doc.Row, ...]:
+def rows(measured: Measured) -> Iterator[doc.Row]:
     """Everything that is known of both."""
-    return tuple(_rows(measured))
-
-
-def _rows(measured: Measured) -> Iterator[doc.Row]:
     dp, ddp = measured.dp, measured.ddp
 
     def row(label: str, words: Callable[[Figures], str]) -> doc.Row:

@@ -9,7 +9,7 @@ Lines keep their width however the square is stretched (vector-effect), and word
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,62 +18,61 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from dp2ddp.comparison.series import Doubles
-from dp2ddp.report.result_document import Chart, Row, Table
-from dp2ddp.report.scales import SIDE, Scale, step_ticks
+from dp2ddp.report.result_document import Chart, Row, Table, Tick
 
 COLUMNS = 360  # about one for each two pixels on a screen
 TABLE_ROWS = 40
+SIDE = 1000  # a chart is a square of so many units, 0 at its top
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Columns of a chart; `starts` are the indexes of their first steps."""
+class Scale:
+    """From values to heights in a chart, and which values stand beside it, from the top on."""
 
-    steps: npt.NDArray[np.int64]  # the number of each step
-    starts: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.starts)
+    height: Callable[[float], float]
+    values: tuple[tuple[float, str], ...]
 
     @property
-    def whole(self) -> bool:
-        """Whether each step has a column of its own."""
-        return len(self.starts) == len(self.steps)
-
-    def highs(self, values: npt.NDArray[Any]) -> Doubles:
-        """The largest value of each column, (columns,) or (columns, n); nan only where there is no other."""
-        largest: Doubles = np.fmax.reduceat(values.astype(np.float64), self.starts, axis=0)
-        return largest
-
-    def lows(self, values: npt.NDArray[Any]) -> Doubles:
-        """The smallest value of each column; nan only where there is no other."""
-        smallest: Doubles = np.fmin.reduceat(values.astype(np.float64), self.starts, axis=0)
-        return smallest
-
-    def means(self, values: Doubles) -> Doubles:
-        """The mean of each column's numbers; nan only where there is none."""
-        known = np.isfinite(values)
-        with np.errstate(invalid="ignore"):
-            sums = np.add.reduceat(np.where(known, values, 0.0), self.starts)
-            means: Doubles = sums / np.add.reduceat(known.astype(np.float64), self.starts)
-        return np.where(np.isnan(means), self.highs(values), means)
-
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """The first and the last index of each column."""
-        yield from zip(
-            self.starts.tolist(), [*(self.starts[1:] - 1).tolist(), len(self.steps) - 1], strict=True
-        )
-
-    def names(self) -> list[str]:
-        """`12`, or `12-15` for a column of four steps."""
-        pairs = ((int(self.steps[first]), int(self.steps[last])) for first, last in self.spans())
-        return [str(first) if first == last else f"{first}\N{EN DASH}{last}" for first, last in pairs]
+    def ticks(self) -> tuple[Tick, ...]:
+        """The words beside the chart."""
+        return tuple(Tick(self.height(value) / SIDE * 100, label) for value, label in self.values)
 
 
-def bins_of(steps: npt.NDArray[np.int64], most: int) -> Bins:
-    """At most so many columns, as even as can be."""
-    count = min(len(steps), most)
-    return Bins(steps, np.arange(count, dtype=np.int64) * len(steps) // max(count, 1))
+def linear(low: float, high: float) -> Scale:
+    """Evenly, with some air; numbers that are all the same lie in the middle, and what is no number at the edge."""
+    air = (high - low) * 0.06 or abs(high) * 0.5 or 1.0
+    is_known = math.isfinite(low) and math.isfinite(high)
+    bottom, top = (low - air, high + air) if is_known else (0.0, 1.0)
+
+    def height(value: float) -> float:
+        share = (value - bottom) / (top - bottom) if math.isfinite(value) else float(value > 0)
+        return SIDE * (1 - min(max(share, 0.0), 1.0))
+
+    step = _round_step((top - bottom) / 4)
+    numbers = range(math.ceil(bottom / step - 1e-9), math.floor(top / step + 1e-9) + 1)
+    return Scale(height, tuple((number * step, f"{number * step:.10g}") for number in numbers))
+
+
+def differences(largest: float, endless: bool) -> Scale:
+    """Decades from 1e-17 to the largest; below them a place for 0 (the same bits), and above them, where anything is
+    `endless`, one for what has no number."""
+    top = max(0, min(math.ceil(math.log10(largest)) if largest > 0 else 0, 300))
+    roof, ground = (120.0 if endless else 30.0), 880.0
+
+    def height(value: float) -> float:
+        if value == 0 or not math.isfinite(value):
+            return 45.0 if value else 960.0
+        share = (math.log10(max(value, 1e-300)) + 17) / (top + 17)
+        return ground - (ground - roof) * min(max(share, 0.0), 1.0)
+
+    decades = [(10.0**decade, f"1e{decade}" if decade else "1") for decade in range(-16, top + 1, 4)]
+    beyond = [(math.inf, "\N{INFINITY}")] * endless
+    return Scale(height, (*beyond, *reversed(decades), (0.0, "0")))
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
 
 
 @dataclass(frozen=True)
@@ -104,28 +103,6 @@ class Plot:
     words: tuple[str, Sequence[str]] | None = None  # a name, and a word for each step of the last curve
 
 
-def chart(plot: Plot) -> Chart:
-    """The picture and its figures."""
-    bins, rough = bins_of(plot.steps, COLUMNS), bins_of(plot.steps, TABLE_ROWS)
-    lines = [_columns(curve, bins, plot.peaks) for curve in plot.curves]
-    column = _column(plot, bins)
-    legend = [(curve.style, curve.name) for curve in plot.curves]
-    legend += [(plot.band.style, plot.band.name)] if plot.band else []
-    legend += [("parted", plot.mark[1])] if plot.mark and column is not None else []
-    points: dict[str, Any] = {"steps": bins.names(), "lines": list(map(list, _texts(plot, bins)))}
-    return Chart(
-        key=plot.key,
-        title=plot.title,
-        note=plot.note,
-        svg=_svg(plot, list(_drawn(plot, bins, lines, column))),
-        heights=plot.scale.ticks(),
-        steps=step_ticks(bins.steps.tolist()),
-        legend=tuple(legend),
-        table=_table(plot, rough),
-        points=points if column is None else {**points, "start": column},
-    )
-
-
 @dataclass(frozen=True)
 class _Columns:
     """A curve where it goes in each column, and between which values the column's steps lie."""
@@ -136,103 +113,161 @@ class _Columns:
     highs: Doubles
 
 
-def _columns(curve: Curve, bins: Bins, peaks: bool) -> _Columns:
-    highs = bins.highs(curve.values)
-    if peaks:
-        return _Columns(curve.style, highs, highs, highs)
-    return _Columns(curve.style, bins.means(curve.values), bins.lows(curve.values), highs)
+@dataclass(frozen=True)
+class _Bins:
+    """A plot in columns; `starts` are the indexes of their first steps."""
+
+    plot: Plot
+    starts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plot: Plot, most: int) -> _Bins:
+        """At most so many columns, as even as can be."""
+        count = min(len(plot.steps), most)
+        return cls(plot, np.arange(count, dtype=np.int64) * len(plot.steps) // max(count, 1))
+
+    def highs(self, values: Doubles) -> Doubles:
+        """The largest value of each column; nan only where there is no other."""
+        largest: Doubles = np.fmax.reduceat(values, self.starts)
+        return largest
+
+    def columns(self, curve: Curve) -> _Columns:
+        """The means of the columns' numbers, or their peaks."""
+        values, highs = curve.values, self.highs(curve.values)
+        if self.plot.peaks:
+            return _Columns(curve.style, highs, highs, highs)
+        known = np.isfinite(values)
+        with np.errstate(invalid="ignore"):
+            sums = np.add.reduceat(np.where(known, values, 0.0), self.starts)
+            means = sums / np.add.reduceat(known.astype(np.float64), self.starts)
+        lows = np.fmin.reduceat(values, self.starts)
+        return _Columns(curve.style, np.where(np.isnan(means), highs, means), lows, highs)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The first and the last index of each column."""
+        lasts = [*(self.starts[1:] - 1).tolist(), len(self.plot.steps) - 1]
+        yield from zip(self.starts.tolist(), lasts, strict=True)
+
+    def names(self) -> list[str]:
+        """`12`, or `12-15` for a column of four steps."""
+        pairs = (self.plot.steps[[first, last]].tolist() for first, last in self.spans())
+        return [str(first) if first == last else f"{first}\N{EN DASH}{last}" for first, last in pairs]
+
+    def texts(self) -> Iterator[tuple[str, list[str]]]:
+        """(name, a text for each column)."""
+        plot = self.plot
+        for curve in plot.curves:
+            line = self.columns(curve)
+            values = zip(line.values.tolist(), line.lows.tolist(), line.highs.tolist(), strict=True)
+            yield curve.name, [_text(plot.form, *each) for each in values]
+        if plot.words:
+            name, words = plot.words
+            sizes = np.nan_to_num(plot.curves[-1].values, nan=-1.0)
+            peaks = (first + int(sizes[first : last + 1].argmax()) for first, last in self.spans())
+            yield name, [words[at] or "-" for at in peaks]
+
+    @property
+    def marked(self) -> int | None:
+        """The column of the marked step, if it is one of these."""
+        steps, mark = self.plot.steps, self.plot.mark
+        if mark is None or not steps[0] <= mark[0] <= steps[-1]:
+            return None
+        return int(np.searchsorted(steps[self.starts], mark[0], side="right")) - 1
 
 
-def _column(plot: Plot, bins: Bins) -> int | None:
-    """The column of the marked step, if it is one of these."""
-    if plot.mark is None or not plot.steps[0] <= plot.mark[0] <= plot.steps[-1]:
-        return None
-    return int(np.searchsorted(bins.steps[bins.starts], plot.mark[0], side="right")) - 1
+def chart(plot: Plot) -> Chart:
+    """The picture and its figures."""
+    bins = _Bins.of(plot, COLUMNS)
+    legend = [(curve.style, curve.name) for curve in (*plot.curves, *filter(None, [plot.band]))]
+    points: dict[str, Any] = {"steps": bins.names(), "lines": list(map(list, bins.texts()))}
+    if plot.mark and bins.marked is not None:
+        legend.append(("parted", plot.mark[1]))
+        points["start"] = bins.marked
+    return Chart(
+        key=plot.key,
+        title=plot.title,
+        note=plot.note,
+        svg=_svg(bins),
+        heights=plot.scale.ticks,
+        steps=_step_ticks(plot.steps.tolist()),
+        legend=tuple(legend),
+        table=_table(_Bins.of(plot, TABLE_ROWS)),
+        points=points,
+    )
 
 
-def _texts(plot: Plot, bins: Bins) -> Iterator[tuple[str, list[str]]]:
-    """(name, a text for each column)."""
-    for curve in plot.curves:
-        line = _columns(curve, bins, plot.peaks)
-        values = zip(line.values.tolist(), line.lows.tolist(), line.highs.tolist(), strict=True)
-        yield curve.name, [_text(plot.form, *each) for each in values]
-    if plot.words:
-        name, words = plot.words
-        sizes = np.nan_to_num(plot.curves[-1].values, nan=-1.0)
-        peaks = (first + int(sizes[first : last + 1].argmax()) for first, last in bins.spans())
-        yield name, [words[at] or "-" for at in peaks]
+def _step_ticks(steps: list[int]) -> tuple[Tick, ...]:
+    """Round numbers of steps along the bottom."""
+    distance = max(int(_round_step(max((steps[-1] - steps[0]) / 5, 1))), 1)
+    places = [index for index, step in enumerate(steps) if step % distance == 0]
+    return tuple(Tick((index + 0.5) / len(steps) * 100, str(steps[index])) for index in places[:9])
 
 
 def _text(form: str, value: float, low: float, high: float) -> str:
-    """With the range, where a column has several values."""
-    text = _number(form, value)
-    return f"{text} ({_number(form, low)} to {_number(form, high)})" if low < high else text
+    """With the range, where a column has several values; `-` for what there is not."""
+    text, *ends = (
+        "-" if math.isnan(each) else form.format(each) if each else "0" for each in (value, low, high)
+    )
+    return f"{text} ({' to '.join(ends)})" if low < high else text
 
 
-def _number(form: str, value: float) -> str:
-    """`-` for what there is not."""
-    return "-" if math.isnan(value) else "0" if value == 0 else form.format(value)
-
-
-def _table(plot: Plot, bins: Bins) -> Table:
-    names, texts = zip(*_texts(plot, bins), strict=True)
+def _table(bins: _Bins) -> Table:
+    names, texts = zip(*bins.texts(), strict=True)
     cells = zip(*texts, strict=True)
     rows = tuple(Row(name, each) for name, each in zip(bins.names(), cells, strict=True))
-    return Table(plot.title, names, rows, of="step" if bins.whole else "steps")
+    return Table(bins.plot.title, names, rows, of="step" if len(rows) == len(bins.plot.steps) else "steps")
 
 
-def _svg(plot: Plot, parts: Sequence[Markup]) -> Markup:
+def _svg(bins: _Bins) -> Markup:
     """A picture with a name and a description."""
+    plot = bins.plot
     head = Markup(
         '<svg role="img" aria-labelledby="{0}-t {0}-d" viewBox="0 0 {3} {3}" preserveAspectRatio="none">'
         '<title id="{0}-t">{1}</title><desc id="{0}-d">{2}</desc>'
     )
-    return head.format(plot.key, plot.title, plot.summary, SIDE) + Markup("").join(parts) + Markup("</svg>")
+    paths = (Markup('<path class="{}" d="{}"/>').format(style, path) for style, path in _paths(bins) if path)
+    return head.format(plot.key, plot.title, plot.summary, SIDE) + Markup("").join(paths) + Markup("</svg>")
 
 
-def _drawn(plot: Plot, bins: Bins, lines: Sequence[_Columns], column: int | None) -> Iterator[Markup]:
-    scale, count = plot.scale, len(bins)
+def _paths(bins: _Bins) -> Iterator[tuple[str, str]]:
+    """(style, what is drawn), from the back to the front."""
+    plot, count = bins.plot, len(bins.starts)
+    lines = [bins.columns(curve) for curve in plot.curves]
     if plot.band:
-        yield _path(plot.band.style, _below(bins.highs(plot.band.values), scale))
-    yield _path("grid", "".join(f"M0 {_short(tick.place * 10)}h1000" for tick in scale.ticks()))
-    if column is not None:
-        yield _path("parted", f"M{_across(column, count)} 0V1000")
+        yield plot.band.style, _below(_places(bins.highs(plot.band.values), plot.scale))
+    yield "grid", "".join(f"M0 {_short(tick.place * 10)}h1000" for tick in plot.scale.ticks)
+    if bins.marked is not None:
+        yield "parted", f"M{_short((bins.marked + 0.5) / count * SIDE)} 0V1000"
     for line in lines:
-        yield _path(f"area {line.style}", "".join(_spans(line, scale)))
+        ends = zip(_places(line.lows, plot.scale), _places(line.highs, plot.scale), strict=True)
+        apart = (line.lows < line.highs).tolist()
+        spans = (
+            f"M{low}V{high.split()[1]}" for (low, high), is_apart in zip(ends, apart, strict=True) if is_apart
+        )
+        yield f"area {line.style}", "".join(spans)
     for line in lines:
-        yield _path(f"line {line.style}", "".join(_strokes(line.values, scale)))
+        yield f"line {line.style}", "".join(_strokes(_places(line.values, plot.scale)))
 
 
-def _path(style: str, path: str) -> Markup:
-    return Markup('<path class="{}" d="{}"/>').format(style, path) if path else Markup("")
+def _places(values: Doubles, scale: Scale) -> list[str]:
+    """`x y` of each column; "" where there is no value."""
+    across = ((column + 0.5) / len(values) * SIDE for column in range(len(values)))
+    return [
+        "" if math.isnan(value) else f"{_short(x)} {_short(scale.height(value))}"
+        for x, value in zip(across, values.tolist(), strict=True)
+    ]
 
 
-def _strokes(values: Doubles, scale: Scale) -> Iterator[str]:
+def _strokes(places: Sequence[str]) -> Iterator[str]:
     """`M` begins after a gap, `L` goes on; `h0` makes a dot of a point that stands alone."""
-    drawn = False
-    for column, value in enumerate(values.tolist()):
-        if not math.isnan(value):
-            yield f"{'L' if drawn else 'M'}{_across(column, len(values))} {_short(scale.height(value))}h0"
-        drawn = not math.isnan(value)
+    for before, place in zip(["", *places], places, strict=False):
+        if place:
+            yield f"{'L' if before else 'M'}{place}h0"
 
 
-def _spans(line: _Columns, scale: Scale) -> Iterator[str]:
-    """From the lowest to the highest value of each column; nothing where each has one."""
-    for column, (low, high) in enumerate(zip(line.lows.tolist(), line.highs.tolist(), strict=True)):
-        if low < high:
-            across = _across(column, len(line.highs))
-            yield f"M{across} {_short(scale.height(low))}V{_short(scale.height(high))}"
-
-
-def _below(tops: Doubles, scale: Scale) -> str:
+def _below(places: Sequence[str]) -> str:
     """Everything under a curve, from edge to edge."""
-    heights = [_short(scale.height(top)) for top in tops.tolist()]
-    path = "".join(f"L{_across(column, len(heights))} {height}" for column, height in enumerate(heights))
-    return f"M0 1000V{heights[0]}{path}H1000V1000z"
-
-
-def _across(column: int, count: int) -> str:
-    return _short((column + 0.5) / count * SIDE)
+    return f"M0 1000V{places[0].split()[1]}{''.join(f'L{place}' for place in places)}H1000V1000z"
 
 
 def _short(number: float) -> str:

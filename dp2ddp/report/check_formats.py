@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,18 @@ def check_json(result: CheckResult) -> str:
 
 def check_github(result: CheckResult) -> str:
     """Lines that GitHub Actions shows beside the code (https://docs.github.com/actions, workflow commands)."""
-    return "".join(f"{line}\n" for line in _annotations(result))
-
-
-def _annotations(result: CheckResult) -> Iterator[str]:
+    lines = []
     for problem in result.problems:
         where = f"file={_property(problem.file)}"
         if problem.cell is None:
             where += f",line={problem.line},col={problem.column}"
         text = _escaped(f"{_place_in_notebook(problem)}{problem.message}\n{problem.advice}")
-        yield f"::{COMMANDS[problem.level]} {where},title={problem.code}::{text}"
-    for file in result.unread:
-        yield f"::warning file={_property(file.file)}::{_escaped(f'not read: {file.why}')}"
+        lines.append(f"::{COMMANDS[problem.level]} {where},title={problem.code}::{text}\n")
+    lines += [
+        f"::warning file={_property(file.file)}::{_escaped(f'not read: {file.why}')}\n"
+        for file in result.unread
+    ]
+    return "".join(lines)
 
 
 def _escaped(text: str) -> str:

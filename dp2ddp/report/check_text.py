@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dp2ddp.review.checking import CheckResult
 from dp2ddp.review.problems import Level, PlacedProblem
+from dp2ddp.words import counted
 
 
 def check_text(result: CheckResult, each: bool = False) -> str:
@@ -23,7 +24,7 @@ def _lines(result: CheckResult, each: bool) -> Iterator[str]:
         yield f"    {problem.advice}"
         if others:
             files = len({problem.file for problem in same})
-            yield f"    ... and {len(others):,} more like it, {_count(files, 'file')} in all: --all lists them"
+            yield f"    ... and {len(others):,} more like it, {counted(files, 'file')} in all: --all lists them"
     for file in result.unread:
         yield f"not read: {file.why}"
     yield summary(result)
@@ -47,19 +48,15 @@ def summary(result: CheckResult) -> str:
     """One line: how many problems in how many files; a note is none."""
     notes = sum(problem.level is Level.NOTE for problem in result.problems)
     problems = len(result.problems) - notes
-    parts = [_count(problems, "problem")] if problems else ["no problems" if notes else "nothing found"]
+    parts = [counted(problems, "problem")] if problems else ["no problems" if notes else "nothing found"]
     if fixable := sum(problem.fixable for problem in result.problems):
         parts.append(f"{fixable} of them --fix mends")
     if notes:
-        parts.append(_count(notes, "note"))
+        parts.append(counted(notes, "note"))
     if result.unread:
         parts.append(f"{len(result.unread)} not read")
     if result.known:
         parts.append(f"{result.known} known by the baseline")
     if result.gone:
         parts.append(f"{result.gone} of the baseline no longer there (--write-baseline forgets them)")
-    return f"{_count(result.files, 'file')}: {', '.join(parts)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(result.files, 'file')}: {', '.join(parts)}"

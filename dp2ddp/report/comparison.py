@@ -10,11 +10,11 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report import result_document as doc
-from dp2ddp.report.counting import counted, listed
 from dp2ddp.report.facts import difference_text, facts, thing_of, when_of
 from dp2ddp.report.script_changes import ScriptChange, printed_diff, text_diff
 from dp2ddp.report.surroundings import surroundings_facts
 from dp2ddp.report.text_form import document_text, print_document
+from dp2ddp.words import counted, listed
 
 _MOST_CAUSES, _MOST_EDITS = 4, 4
 _MOST_FILES = 30
@@ -70,6 +70,10 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
     causes = next((verdict.causes for verdict in report.verdicts if verdict.causes), ())
     remarks = [f"Likely cause: {causes[0].title}"] if causes else []
     remarks += [f"It ended early: {report.failure.splitlines()[0]}"] if report.failure else []
+    columns = ("verdict", "float64, at most", "float32, at most", "stdout", "files")
+    rows = tuple(map(_glance, report.verdicts))
+    glance = doc.Table("Each number of devices", columns, rows, of="devices")
+    changes = (doc.Changes(report.changes),) if report.changes else ()
     what_failed = "Where each rank stands" if _hangs(report) else "The run that failed"
     sections = doc.filled(
         doc.Fold(
@@ -79,10 +83,18 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
             "Ranks" if _hangs(report) else "Failure",
             is_open=True,
         ),
-        doc.Fold("At a glance", _at_a_glance(report.verdicts), "glance"),
-        *(_section(verdict, whole) for verdict in report.verdicts),
+        doc.Fold("At a glance", (glance,) if len(report.verdicts) > 1 else (), "glance"),
+        *(
+            doc.Section(
+                counted(verdict.world, "device"),
+                (*_found(verdict), *(_behind(verdict) if whole else ())),
+                f"w{verdict.world}",
+                judged=doc.Judged.GOOD if verdict.same else doc.Judged.BAD,
+            )
+            for verdict in report.verdicts
+        ),
         doc.Section("What to do next", tuple(_next(report)), "next", first=True),
-        doc.Fold("What changed in the script", _changes(report), "script", "Script", is_open=True),
+        doc.Fold("What changed in the script", changes, "script", "Script", is_open=True),
         doc.Fold(
             "Environment",
             surroundings_facts("Where and how it was verified", report.surroundings),
@@ -97,28 +109,15 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
 def _next(report: Report) -> Iterator[doc.Block]:
     if report.accepted:
         yield doc.Items(tuple(str(answer["text"]) for answer in report.accepted), label="accepted")
-    convert = [doc.Command("write it with", report.convert, "Writes the version that was compared.")] * bool(
-        report.convert
-    )
+    convert = doc.Command("write it with", report.convert, "Writes the version that was compared.")
     start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
-    if commands := (*convert, *[start] * (not report.failure)):
+    if commands := (*[convert] * bool(report.convert), *[start] * (not report.failure)):
         yield doc.Commands(commands)
     yield doc.Paragraph(f"verified in {report.seconds:.1f} s", is_remark=True)
 
 
-def _changes(report: Report) -> tuple[doc.Block, ...]:
-    return (doc.Changes(report.changes),) if report.changes else ()
-
-
-def _section(verdict: Verdict, whole: bool) -> doc.Section:
-    """What is said about one number of devices."""
-    judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
-    blocks = (*_found(verdict), *(_behind(verdict) if whole else ()))
-    return doc.Section(counted(verdict.world, "device"), blocks, f"w{verdict.world}", judged=judged)
-
-
 def _found(verdict: Verdict) -> Iterator[doc.Block]:
-    yield doc.Facts("What was compared", facts(verdict))
+    yield doc.Facts("What was compared", tuple(facts(verdict)))
     if verdict.causes:
         cards = (
             _card(cause, is_minor=number > 0) for number, cause in enumerate(verdict.causes[:_MOST_CAUSES])
@@ -137,15 +136,9 @@ def _card(cause: Cause, is_minor: bool) -> doc.Card:
 
 def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
-    from dp2ddp.report.table import furthest_parameters, steps_csv
-    from dp2ddp.report.verdict_charts import charts, rates_text
+    from dp2ddp.report.step_figures import step_figures
 
-    yield from charts(verdict)
-    yield from furthest_parameters(verdict)
-    if rate := rates_text(verdict):
-        yield doc.Paragraph(rate, is_remark=True)
-    if csv := steps_csv(verdict):
-        yield doc.Attachment("All steps as CSV", f"steps-on-{verdict.world}.csv", csv)
+    yield from step_figures(verdict)
     printed = printed_diff(verdict, before=_BEFORE, most=_MOST_LINES)
     if printed:
         around = "Lines of DataParallel (−) and of DDP (+) around the first line that is not the same."
@@ -198,19 +191,12 @@ def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, doc.Words]]:
         yield "", f"a worker of its loader is at {position['worker']}"
 
 
-def _at_a_glance(verdicts: Sequence[Verdict]) -> tuple[doc.Block, ...]:
-    if len(verdicts) < 2:
-        return ()
-    columns = ("verdict", "float64, at most", "float32, at most", "stdout", "files")
-    return (doc.Table("Each number of devices", columns, tuple(map(_glance, verdicts)), of="devices"),)
-
-
 def _glance(verdict: Verdict) -> doc.Row:
     cells = (
         "same" if verdict.same else "different",
         _amount(verdict.float64),
         _amount(verdict.float32) if verdict.float32 else "not run",
-        "same" if verdict.stdout.same and not verdict.printing_ranks else "different",
+        "same" if verdict.prints_the_same else "different",
         "same" if verdict.files.same else "different",
     )
     judged = doc.Judged.GOOD if verdict.same else doc.Judged.BAD
@@ -230,7 +216,8 @@ def headline(report: Report) -> str:
 
 def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     """The verdict in a word or two, the sentence behind it, and how it counts."""
-    who, on = report.port or report.script, _devices(report.verdicts)
+    who, worlds = report.port or report.script, listed([str(verdict.world) for verdict in report.verdicts])
+    on = f"on {worlds} {'device' if worlds == '1' else 'devices'}" if worlds else ""
     if report.outcome == "nothing compared":
         lost = any(verdict.lost for verdict in report.verdicts)
         nothing = (
@@ -250,12 +237,6 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
     bad = next(verdict for verdict in report.verdicts if not verdict.same)
     other = f"{report.script} under DataParallel" if report.port else "DataParallel"
     return "DIFFERENT", f"{who} {_parting(bad, other)}, on {counted(bad.world, 'device')}", doc.Judged.BAD
-
-
-def _devices(verdicts: Sequence[Verdict]) -> str:
-    """`on 2 and 3 devices`; "" for none."""
-    worlds = listed([str(verdict.world) for verdict in verdicts])
-    return f"on {worlds} {'device' if worlds == '1' else 'devices'}" if worlds else ""
 
 
 def _does(verdicts: Sequence[Verdict]) -> str:
@@ -278,7 +259,7 @@ def _but(verdict: Verdict) -> str:
     aligned = verdict.aligned
     if aligned is None or verdict.only_gradients:
         return ""
-    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.leaves_the_same}
+    parts = {"prints other lines": aligned.prints_the_same, "writes other files": aligned.files.same}
     others = [part for part, same in parts.items() if not same]
     return f", but {listed(others)}" if others else ""
 
@@ -305,7 +286,7 @@ def _parting(verdict: Verdict, other: str) -> str:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
         return "takes no optimizer step, so there is no gradient to compare"
-    if not verdict.stdout.same or verdict.printing_ranks:
+    if not verdict.prints_the_same:
         return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
     if not verdict.files.same:
         shared = [each for each in verdict.files.different if each.ranks]

@@ -18,16 +18,12 @@ VERSION = 1
 
 def conversion_json(conversion: Conversion, written: str | None) -> str:
     """The whole report, for eyes too."""
-    return json.dumps(conversion_data(conversion, written), indent=2) + "\n"
+    return json.dumps(conversion_data(ConversionReport(conversion, written)), indent=2) + "\n"
 
 
-def report_data(report: ConversionReport) -> dict[str, object]:
-    """What a page holds."""
-    return conversion_data(report.conversion, report.written)
-
-
-def conversion_data(conversion: Conversion, written: str | None) -> dict[str, object]:
+def conversion_data(report: ConversionReport) -> dict[str, object]:
     """The report as plain data."""
+    conversion, written = report.conversion, report.written
     return {
         "version": VERSION,
         "file": conversion.before.name,

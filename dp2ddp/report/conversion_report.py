@@ -14,14 +14,13 @@ from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plans.acceptance import option_text
 from dp2ddp.codemod.plans.planned import Planned, listed
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.report import result_document as doc
-from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import changes_of
-from dp2ddp.report.surroundings import conversion_surroundings, surroundings_facts
+from dp2ddp.report.surroundings import surroundings, surroundings_facts
 from dp2ddp.report.text_form import document_text
 from dp2ddp.source.entries import OtherEntry
 from dp2ddp.styles import EXACT
+from dp2ddp.words import counted, names_text
 
 OF_MISSING = (
     "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "
@@ -44,16 +43,12 @@ def conversion_report(
     conversion: Conversion, written: str | None = None, requested: bool = False
 ) -> ConversionReport:
     """With the command, versions, and digests of all files before and after."""
-    digests = (
-        (name, data)
+    digests = [
+        each
         for file in conversion.changed_files
-        for name, data in (
-            (file.before.name, file.before.data),
-            (f"{file.before.name} (converted)", file.data),
-        )
-    )
-    rows = conversion_surroundings(sys.argv, list(digests))
-    return ConversionReport(conversion, written, rows, requested)
+        for each in ((file.before.name, file.before.data), (f"{file.before.name} (converted)", file.data))
+    ]
+    return ConversionReport(conversion, written, tuple(surroundings(sys.argv, digests)), requested)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:
@@ -65,9 +60,10 @@ def conversion_document(report: ConversionReport) -> doc.Document:
     """All of it: what needs somebody and what to do next is first."""
     conversion = report.conversion
     word, judged = _outcome(conversion)
+    steps = tuple(next_steps(report))
     sections = doc.filled(
         doc.Section("Hazards", tuple(_hazards(conversion)), "hazards", first=True),
-        doc.Section("What to do next", _steps(report), "next", first=True),
+        doc.Section("What to do next", (doc.Commands(steps),) if steps else (), "next", first=True),
         doc.Section("What is not the same", tuple(_differences(conversion)), "differences"),
         doc.Section("What changed", tuple(_changes(conversion)), "script"),
         doc.Section("Notes", tuple(_notes(conversion)), "notes"),
@@ -222,25 +218,18 @@ def _of_users(conversion: Conversion) -> str:
     )
 
 
-def _steps(report: ConversionReport) -> tuple[doc.Block, ...]:
-    steps = tuple(next_steps(report))
-    return (doc.Commands(steps),) if steps else ()
-
-
 def next_steps(report: ConversionReport) -> Iterator[doc.Command]:
     """In the order in which they are done."""
     conversion, written = report.conversion, report.written
     if conversion.hazards:
         yield doc.Command(
-            "",
-            "",
-            "Look at each hazard: change the script, or answer it where it is harmless; then convert again.",
+            purpose="Look at each hazard: change the script, or answer it where it is harmless; then convert again."
         )
         return
     if not conversion.changed:
         return
     if not written:
-        yield doc.Command("", "", "Nothing was written yet: convert without --check, --diff and -o -.")
+        yield doc.Command(purpose="Nothing was written yet: convert without --check, --diff and -o -.")
     yield from _verifying(report)
     note = " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else ""
     purpose = "Trains on the GPUs, one process each."
@@ -252,41 +241,27 @@ def _verifying(report: ConversionReport) -> Iterator[doc.Command]:
     conversion, written = report.conversion, report.written or ""
     if written == conversion.before.name or conversion.before.path is None:
         return
-    options = "".join(f" --accept {shlex.quote(option_text(each))}" for each in _by_option(conversion))
+    # answers that are not in the script: the next command needs them, too
+    answers = [each for each in conversion.accepted if each.acceptance and each.acceptance.by != "comment"]
+    options = "".join(f" --accept {shlex.quote(option_text(each))}" for each in answers)
     if report.requested or conversion.style != EXACT or conversion.helpers and conversion.helpers.kept:
         if not written.endswith(".py"):
             return  # verify would convert it otherwise
         options = f" --converted {shlex.quote(written)}"
     devices = conversion.world if conversion.world and conversion.world > 1 else 2
+    module = conversion.entry_module
+    script = f"-m {shlex.quote(module)}" if module else shlex.quote(conversion.before.name)
     yield doc.Command(
         "verify it with",
-        f"dp2ddp verify {_original(conversion)}{options} -n {devices}",
+        f"dp2ddp verify {script}{options} -n {devices}",
         f"Trains both versions on {devices} devices and compares every optimizer step. No GPU is needed.",
     )
 
 
-def _original(conversion: Conversion) -> str:
-    """The script as a command names it."""
-    module = conversion.entry_module
-    return f"-m {shlex.quote(module)}" if module else shlex.quote(conversion.before.name)
-
-
-def _by_option(conversion: Conversion) -> Iterator[Planned]:
-    """Hazards whose answers are not in the script: the next command needs them, too."""
-    return (each for each in conversion.accepted if each.acceptance and each.acceptance.by != "comment")
-
-
 def _rules(conversion: Conversion) -> tuple[doc.Block, ...]:
-    rows = tuple(doc.Fact(code, summary) for code, summary in rules_of(conversion))
-    return (
-        (doc.Facts("What was at work here; dp2ddp rules CODE says more", rows, is_linked=True),)
-        if rows
-        else ()
-    )
-
-
-def rules_of(conversion: Conversion) -> list[tuple[str, str]]:
-    """(code, summary) of each rule that had something to say."""
+    """Each that had something to say."""
     all_planned = (*conversion.edits, *conversion.notes, *conversion.hazards, *conversion.accepted)
     codes = {planned.code for planned in all_planned}
-    return [(rule.code, rule.summary()) for rule in all_rules() if rule.code in codes]
+    rows = tuple(doc.Fact(rule.code, rule.summary()) for rule in all_rules() if rule.code in codes)
+    caption = "What was at work here; dp2ddp rules CODE says more"
+    return (doc.Facts(caption, rows, is_linked=True),) if rows else ()

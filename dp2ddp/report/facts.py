@@ -2,115 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from dp2ddp.comparison.aligned import Aligned, unlike_text
+from dp2ddp.comparison.aligned import unlike_text
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.report.counting import counted, listed
 from dp2ddp.report.result_document import Fact, Judged
+from dp2ddp.words import counted, listed
 
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_FILES = 4
 
 
-_Found = tuple[str, str, Judged]  # a fact
-
-
-def facts(verdict: Verdict) -> tuple[Fact, ...]:
+def facts(verdict: Verdict) -> Iterator[Fact]:
     """One for each line of the report."""
-    return tuple(Fact(*each) for each in _all(verdict))
-
-
-def _all(verdict: Verdict) -> Iterator[_Found]:
-    double = verdict.float64
-    yield from (("original", sentence, Judged.SHOWN) for sentence in verdict.unshared)
-    yield "steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps})
+    double, shown = verdict.float64, verdict.only_gradients
+    yield from (Fact("original", sentence, Judged.SHOWN) for sentence in verdict.unshared)
+    yield Fact("steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps}))
     if double.rows:
         rows = rows_text(double.rows, verdict.world)
         if double.rank_rows:
             rows += f" under DataParallel; the ranks have {rows_text(double.rank_rows, verdict.world)}"
-        yield "rows", rows, _judged(double.same or not double.rank_rows)
+        yield Fact("rows", rows, _judged(double.same or not double.rank_rows))
     if verdict.trained:
-        yield "float64", _float64(double), _judged(double.same)
-        yield from (("", text, Judged.BAD) for text in _beside(double))
-        yield from (("", sentence, Judged.BAD) for sentence in verdict.hidden)
+        yield Fact("float64", _float64(double), _judged(double.same))
+        yield from _more((*_beside(double), *verdict.hidden))
         yield from _aligned(verdict)
         if single := verdict.float32:
             ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
-            yield _or_shown(
-                "float32",
-                _float32(single) + ordered,
-                not verdict.single_only,
-                shown=single.first is not None and not verdict.single_only,
-            )
-    shown = verdict.only_gradients
-    yield _or_shown(
-        "stdout",
-        _stdout(verdict.stdout, verdict.printing_ranks),
-        verdict.stdout.same and not verdict.printing_ranks,
-        shown,
-    )
-    yield from (
-        (
-            "",
-            f"line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}",
-            Judged.SHOWN if shown else Judged.BAD,
-        )
-        for number, expected, actual in verdict.stdout.others
-    )
-    first, *others = _files(verdict.files)
+            counts = verdict.single_only or single.first is None
+            yield _or_shown("float32", _float32(single) + ordered, not verdict.single_only, not counts)
+    yield _or_shown("stdout", _stdout(verdict), verdict.prints_the_same, shown)
+    others = (_unlike_lines(*each) for each in verdict.stdout.others)
+    yield from _more(others, shown)
+    first, *files = _files(verdict.files)
     yield _or_shown("files", first, verdict.files.same, shown)
-    yield from (("", text, Judged.SHOWN if shown else Judged.BAD) for text in others)
+    yield from _more(files, shown)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
-    yield from (("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
+    yield from (Fact("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
     seconds = "DataParallel {:.1f} s, torchrun {:.1f} s".format(*verdict.seconds)
     beside = "not all runs at once, for lack of memory" if verdict.in_turn else "both at once"
-    yield "time", f"{seconds} (float64, {beside})", Judged.SHOWN
+    yield Fact("time", f"{seconds} (float64, {beside})", Judged.SHOWN)
     if double.unchecked:
-        yield "note", "not checked: " + ", ".join(each.value for each in double.unchecked), Judged.SHOWN
-    yield from (("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
+        unchecked = ", ".join(each.value for each in double.unchecked)
+        yield Fact("note", f"not checked: {unchecked}", Judged.SHOWN)
+    yield from (Fact("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
 
 
 def _judged(good: bool) -> Judged:
     return Judged.GOOD if good else Judged.BAD
 
 
-def _or_shown(label: str, text: str, good: bool, shown: bool) -> _Found:
-    return (label, f"{text} (shown, not judged)", Judged.SHOWN) if shown else (label, text, _judged(good))
+def _or_shown(label: str, text: str, good: bool, shown: bool) -> Fact:
+    return (
+        Fact(label, f"{text} (shown, not judged)", Judged.SHOWN)
+        if shown
+        else Fact(label, text, _judged(good))
+    )
 
 
-def _aligned(verdict: Verdict) -> Iterator[_Found]:
+def _more(texts: Iterable[str], shown: bool = False) -> Iterator[Fact]:
+    """What is wrong with the thing above, beside what is said there."""
+    return (Fact("", text, Judged.SHOWN if shown else Judged.BAD) for text in texts)
+
+
+def _aligned(verdict: Verdict) -> Iterator[Fact]:
     """What became of a port with DataParallel's batches and dropout."""
     if verdict.aligned is None:
         return
     aligned = verdict.aligned
     text = _float64(aligned.comparison) if aligned.comparison.steps else "no step to compare"
-    given = "random numbers and initial weights" if aligned.taken else "random numbers"
-    yield "aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same)
-    yield from (("", sentence, Judged.BAD) for sentence in aligned.unshared)
-    if aligned.unlike:
-        yield "", unlike_text(aligned.unlike), Judged.BAD
+    given = "random numbers and initial weights" if aligned.weights_taken else "random numbers"
+    yield Fact("aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same))
+    yield from _more((*aligned.unshared, *[unlike_text(aligned.unlike)] * bool(aligned.unlike)))
     if aligned.comparison.same:  # else they show what training makes of them
-        judged = Judged.SHOWN if verdict.only_gradients else Judged.BAD
-        yield from (("", f"with them, too, {text}", judged) for text in _still(aligned))
-
-
-def _still(aligned: Aligned) -> Iterator[str]:
-    """What is printed and left behind otherwise with the same random numbers, too."""
-    if aligned.stdout is not None and not aligned.prints_the_same:
-        yield _stdout(aligned.stdout, aligned.printing_ranks)
-    if aligned.files is not None and not aligned.files.same:
-        yield from _files(aligned.files)
+        still = [_stdout(aligned)] * (not aligned.prints_the_same)
+        still += _files(aligned.files) if not aligned.files.same else []
+        yield from _more((f"with them, too, {text}" for text in still), verdict.only_gradients)
 
 
 def _steps(comparison: Comparison) -> str:
     if not comparison.stepped:
-        return _passes(comparison)
+        counts = {comparison.steps, *comparison.rank_steps}
+        what = "gradients" if "gradient" in comparison.parts else "losses"
+        passes = "backward pass" if counts == {1} else "backward passes"
+        count = " or ".join(map(str, sorted(counts)))
+        return f"no optimizer takes one: the {what} of {count} {passes} are compared"
     if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
         return (
             "no optimizer takes one: what models hold at the end is compared"
@@ -123,15 +104,6 @@ def _steps(comparison: Comparison) -> str:
         return f"{comparison.steps} on every rank"
     ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(comparison.rank_steps))
     return f"{comparison.steps} under DataParallel; {ranks}"
-
-
-def _passes(comparison: Comparison) -> str:
-    """The fact on steps, for a script whose optimizers take none."""
-    counts = {comparison.steps, *comparison.rank_steps}
-    what = "gradients" if "gradient" in comparison.parts else "losses"
-    count = " or ".join(map(str, sorted(counts)))
-    passes = "backward pass" if counts == {1} else "backward passes"
-    return f"no optimizer takes one: the {what} of {count} {passes} are compared"
 
 
 def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
@@ -151,24 +123,20 @@ def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
         return _found(comparison.first, comparison)
     if comparison.identical and comparison.parts:
-        exact, rounded = _exact_parts(comparison)
+        largest = comparison.largest  # of what is not the same to the last bit
+        inexact = {largest.kind} if largest is not None and largest.size else set()
+        exact = [part for part in comparison.parts if part not in inexact]
+        rounded = [part for part in comparison.parts if part in inexact]
         text = f"every {listed(exact)} is the same to the last bit"
         return f"{text}, each {listed(rounded)} up to rounding" if rounded else text
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
-    if comparison.noisy and comparison.noise:
+    rounding = comparison.so_far
+    if rounding.noisy and rounding.noise:
         text += (
-            f". {counted(comparison.noisy, 'number')} with a gradient of pure rounding"
-            f" (a bias in front of a normalisation?) came {comparison.noise:.0e} apart"
+            f". {counted(rounding.noisy, 'number')} with a gradient of pure rounding"
+            f" (a bias in front of a normalisation?) came {rounding.noise:.0e} apart"
         )
     return text
-
-
-def _exact_parts(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """What was compared: to the last bit the same; but for rounding."""
-    largest = comparison.largest
-    inexact = {largest.kind} if largest is not None and largest.size else set()
-    exact = [part for part in comparison.parts if part not in inexact]
-    return exact, [part for part in comparison.parts if part in inexact]
 
 
 def _float32(comparison: Comparison) -> str:
@@ -228,8 +196,13 @@ def _on_rank(difference: Difference) -> str:
 
 def _found(difference: Difference, comparison: Comparison) -> str:
     """What differs, where, and how far; a fact is no number."""
-    text = f"{thing_of(difference)} {when_of(difference, comparison)}"
-    return text if difference.kind in FACTS else f"{text}: {_amount(difference)}"
+    text, size = f"{thing_of(difference)} {when_of(difference, comparison)}", difference.size
+    if difference.kind in FACTS:
+        return text
+    if size == float("inf"):
+        return f"{text}: missing on one side"
+    far = f"{size:.1e} apart ({difference.ulps:.2g} ulps), {difference.noise_ratio:.2g} x natural noise"
+    return f"{text}: {far}"
 
 
 def difference_text(difference: Difference) -> str:
@@ -237,14 +210,6 @@ def difference_text(difference: Difference) -> str:
     text = f"{thing_of(difference)} {when_of(difference)}"
     exact = difference.kind in FACTS or difference.size == float("inf")
     return text if exact else f"{text}, {difference.size:.1e} apart"
-
-
-def _amount(difference: Difference) -> str:
-    return (
-        "missing on one side"
-        if difference.size == float("inf")
-        else f"{difference.size:.1e} apart ({difference.ulps:.2g} ulps), {difference.noise_ratio:.2g} x natural noise"
-    )
 
 
 def _beside(comparison: Comparison) -> Iterator[str]:
@@ -256,21 +221,20 @@ def _beside(comparison: Comparison) -> Iterator[str]:
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
-    if len(comparison.agreeing_ranks) == 1:
+    if len(comparison.ranks_that_agree) == 1:
         yield "at that step all ranks have the same gradients and parameters"
-    elif comparison.agreeing_ranks:
-        groups = (listed([str(rank) for rank in group]) for group in comparison.agreeing_ranks)
+    elif comparison.ranks_that_agree:
+        groups = (listed([str(rank) for rank in group]) for group in comparison.ranks_that_agree)
         yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
 
 
-def _stdout(text: TextComparison, printing_ranks: Sequence[int]) -> str:
-    if printing_ranks:
-        ranks = listed([str(rank) for rank in printing_ranks])
+def _stdout(outside: Outside) -> str:
+    text = outside.stdout
+    if outside.printing_ranks:
+        ranks = listed([str(rank) for rank in outside.printing_ranks])
         return f"rank {ranks} prints as well; under DataParallel one process prints"
     if text.first is not None:
-        number, expected, actual = text.first
-        order = "the same lines in another order; " if text.only_order else ""
-        return f"{order}line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}"
+        return "the same lines in another order; " * text.only_order + _unlike_lines(*text.first)
     details = [f"{text.rounded} up to rounding"] * bool(text.rounded) + [
         f"{text.masked} apart from times"
     ] * bool(text.masked)
@@ -297,5 +261,6 @@ def _paths(paths: Sequence[str]) -> str:
     return f"{paths[0]} (and {', '.join(paths[1:_MOST_FILES])}{more})"
 
 
-def _shown(line: str) -> str:
-    return repr(line if len(line) <= 70 else line[:67] + "...")
+def _unlike_lines(number: int, expected: str, actual: str) -> str:
+    lines = (repr(line if len(line) <= 70 else line[:67] + "...") for line in (actual, expected))
+    return f"line {number} is {', under DataParallel '.join(lines)}"

@@ -8,17 +8,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.report.counting import counted
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Failure, Run
+from dp2ddp.words import counted
 
-_NO_INPUT = "EOFError: EOF when reading a line"
-_OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now
-    "invalid index of a 0-dim tensor": "`loss.data[0]` is `loss.item()` since torch 0.5",
-    "Iter' object has no attribute 'next'": "`iterator.next()` is `next(iterator)`",
-    "module 'collections' has no attribute": "it is in collections.abc since Python 3.10",
-    "has no attribute 'clip_grad_norm'": "it is clip_grad_norm_ now",
-    "module 'torch.nn.init' has no attribute": "its functions end with an underscore now: xavier_uniform_",
+_WHAT = {
+    "crash": "failed",
+    "hang": "hangs",
+    "memory": "runs out of memory",
+    "space": "runs out of disk space",
+}
+_ADVICE = {  # of what Python says, and today's torch and Python of old code
+    "EOFError: EOF when reading a line": (
+        "The script asks for input(), and stdin is empty here: pass the answer as an argument"
+    ),
+    "invalid index of a 0-dim tensor": "Old code: `loss.data[0]` is `loss.item()` since torch 0.5",
+    "Iter' object has no attribute 'next'": "Old code: `iterator.next()` is `next(iterator)`",
+    "module 'collections' has no attribute": "Old code: it is in collections.abc since Python 3.10",
+    "has no attribute 'clip_grad_norm'": "Old code: it is clip_grad_norm_ now",
+    "module 'torch.nn.init' has no attribute": (
+        "Old code: its functions end with an underscore now: xavier_uniform_"
+    ),
 }
 
 
@@ -42,20 +52,20 @@ class Original:
 class BeforeFailure:
     """What is known of the time before a failure, and what to do about it."""
 
-    sentences: tuple[str, ...]
-    advice: str
+    sentences: tuple[str, ...] = ()
+    advice: str = ""
 
 
-def failure_text(run: Run, original: Original | None = None, before: BeforeFailure | None = None) -> str:
+def failure_text(run: Run, original: Original | None = None, before: BeforeFailure = BeforeFailure()) -> str:
     """One line; where there are others, one more for each rank, where they part, what was before, what to do now."""
     assert run.failure is not None
     failure = run.failure
-    lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
-    parting = [f"  {failure.parting}"] if failure.parting else []
-    positions = [f"  {_position_text(position, original)}" for position in failure.positions]
-    behind = [f"  before that: {sentence}" for sentence in before.sentences] if before else []
-    behind += [f"  what now: {before.advice}"] if before else []
-    return "\n".join([*lines, *positions, *parting, *behind])
+    advice = next((f". {advice}" for said, advice in _ADVICE.items() if said in failure.text), "")
+    first = f"{run.stage.name}: {_WHAT[failure.kind]} {_where(run, failure)}: {failure.text}{advice}"
+    positions = [_position_text(position, original) for position in failure.positions]
+    behind = [f"before that: {sentence}" for sentence in before.sentences]
+    now = f"what now: {before.advice}" if before.advice else ""
+    return "\n  ".join([first, *positions, *filter(None, [failure.parting]), *behind, *filter(None, [now])])
 
 
 def _position_text(position: RankPosition, original: Original | None) -> str:
@@ -68,7 +78,7 @@ def _position_text(position: RankPosition, original: Original | None) -> str:
 
 
 def failure_document(
-    run: Run, output: str = "", original: Original | None = None, before: BeforeFailure | None = None
+    run: Run, output: str = "", original: Original | None = None, before: BeforeFailure = BeforeFailure()
 ) -> dict[str, Any]:
     """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None
@@ -82,8 +92,8 @@ def failure_document(
         "rank": failure.rank,
         "error": failure.text,
         "parting": failure.parting,
-        "before": list(before.sentences) if before else [],
-        "advice": before.advice if before else "",
+        "before": list(before.sentences),
+        "advice": before.advice,
         "ranks": [_position(position, original) for position in failure.positions],
         "output": output,
     }
@@ -98,24 +108,8 @@ def _position(position: RankPosition, original: Original | None) -> dict[str, An
     }
 
 
-def _what(failure: Failure) -> str:
-    return {
-        "crash": "failed",
-        "hang": "hangs",
-        "memory": "runs out of memory",
-        "space": "runs out of disk space",
-    }[failure.kind]
-
-
 def _where(run: Run, failure: Failure) -> str:
     if run.stage.mode == "dp":
         return f"in dp mode on {counted(run.stage.world, 'device')}"
     rank = "" if failure.rank is None else f"on rank {failure.rank} of "
     return f"in ddp mode {rank or 'on '}{counted(run.stage.world, 'rank') if not rank else run.stage.world}"
-
-
-def _advice(failure: Failure) -> str:
-    if failure.text == _NO_INPUT:
-        return ". The script asks for input(), and stdin is empty here: pass the answer as an argument"
-    advice = next((now for said, now in _OLD_CODE.items() if said in failure.text), None)
-    return f". Old code: {advice}" if advice else ""

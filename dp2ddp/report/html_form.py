@@ -17,10 +17,14 @@ from markupsafe import Markup
 from dp2ddp.report.result_document import Code, Document, Facts, Words, parts
 from dp2ddp.report.shown_change import hunks
 
+_SAFE = ",.+-:()[]/ "  # in the address of a text
+
 
 def page(document: Document, data: Any) -> str:
     """The whole file; `data`, the result as JSON, is its last element."""
     script = _text_of("page.js")
+    blocks = (block for section in document.sections for block in section.blocks)
+    linked = [block for block in blocks if isinstance(block, Facts) and block.is_linked]
     environment = Environment(
         loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -29,8 +33,9 @@ def page(document: Document, data: Any) -> str:
     environment.globals |= {
         "words": _words,
         "hunks": hunks,
-        "data_url": _data_url,
-        "linked": _linked(document),
+        "data_url": lambda text: f"data:text/csv;charset=utf-8,{urllib.parse.quote(text, safe=_SAFE)}",
+        # labels of facts that other parts of the page lead to
+        "linked": frozenset(row.label for each in linked for row in each.rows),
     }
     macros = environment.get_template("blocks.html.j2").module
     return environment.get_template("page.html.j2").render(
@@ -50,18 +55,6 @@ def _words(words: Words) -> Markup:
     )
 
 
-def _linked(document: Document) -> frozenset[str]:
-    """Labels of facts that other parts of the page lead to."""
-    blocks = (block for section in document.sections for block in section.blocks)
-    return frozenset(
-        row.label for block in blocks if isinstance(block, Facts) and block.is_linked for row in block.rows
-    )
-
-
 def _text_of(name: str) -> str:
     """The text of a file in this package."""
     return files("dp2ddp.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _data_url(text: str) -> str:
-    return "data:text/csv;charset=utf-8," + urllib.parse.quote(text, safe=",.+-:()[]/ ")

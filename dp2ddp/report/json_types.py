@@ -5,47 +5,23 @@ Seconds and bytes. New keys may come at any time; none changes its meaning, or g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-_Kind = TypeVar("_Kind", bound=Struct)
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.verdict import HeldMemory
+from dp2ddp.costs.figures import Spread
+from dp2ddp.costs.readings import Sent
+from dp2ddp.costs.result import Setting
+from dp2ddp.runtime.hang.stacks import Frame
 
 
 def said(text: str, **limits: Any) -> Meta:
     """What a key means, and what its numbers may be."""
     return Meta(description=text, **limits)
-
-
-def filled(kind: type[_Kind], source: object, **own: Any) -> _Kind:
-    """Makes one of what `source` has under the same names, its parts likewise, and of what it has not."""
-    types = get_type_hints(kind).items()
-    return kind(**{name: _part(of, getattr(source, name)) for name, of in types if name not in own}, **own)
-
-
-def _part(kind: Any, value: Any) -> Any:
-    """A plain value, a mapping too, as it is; a list has its parts, and a tuple those of one part in their order."""
-    of = next((each for each in (kind, *get_args(kind)) if isinstance(each, type(Struct))), None)
-    if of is None or value is None or isinstance(value, Mapping):
-        return value
-    if get_origin(kind) is list:
-        return [_part(of, each) for each in value]
-    return of(*value) if isinstance(value, tuple) else filled(of, value)
-
-
-def plain(kind: type[Struct], source: object, **own: Any) -> dict[str, Any]:
-    """What is `filled`, as plain data; JSON has no infinity: null says that one side is missing, or not a number."""
-    written = json.dumps(msgspec.to_builtins(filled(kind, source, **own), enc_hook=_of_numpy))
-    data: dict[str, Any] = json.loads(written, parse_constant=lambda constant: None)
-    return data
-
-
-def text(document: dict[str, Any]) -> str:
-    """For eyes, too."""
-    return json.dumps(document, indent=2)
 
 
 def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:
@@ -54,12 +30,7 @@ def schema(of: type[VerifyDocument] | type[BenchDocument]) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
-def _of_numpy(number: Any) -> object:
-    return number.item()
-
-
 Count = Annotated[int, Meta(ge=0)]
-Code = Annotated[str, said("its entry in dp2ddp/comparison/causes/entries")]
 Convert = Annotated[
     str | None, said("the command that writes our conversion; null for a version of the user's own")
 ]
@@ -98,8 +69,8 @@ class NaturalNoiseJson(Struct):
 class NoisyJson(Struct):
     """Elements whose gradient is nothing but rounding."""
 
-    elements: Count
-    largest: float
+    noisy: Count = field(name="elements")
+    noise: float = field(name="largest")
 
 
 class PeakJson(Struct):
@@ -144,7 +115,7 @@ class ComparisonJson(Struct):
     parts: Annotated[
         list[Literal["gradient", "parameter", "loss", "buffer"]],
         said("what there was of each to compare and to judge"),
-    ] = msgspec.field(name="compared")
+    ] = field(name="compared")
     identical_steps: Count
     identical_buffers: bool
     rows: Annotated[list[list[Count]], said("of each forward under DataParallel: rows on each device")]
@@ -154,10 +125,8 @@ class ComparisonJson(Struct):
     largest: DifferenceJson | None
     first: Annotated[DifferenceJson | None, said("the first one that is not allowed")]
     also: Annotated[list[DifferenceJson], said("others of that step")]
-    agreeing_ranks: Annotated[
-        list[list[Count]], said("at the first difference: ranks with the same bits")
-    ] = msgspec.field(name="ranks_that_agree")
-    noisy: NoisyJson
+    ranks_that_agree: Annotated[list[list[Count]], said("at the first difference: ranks with the same bits")]
+    so_far: NoisyJson = field(name="noisy")
     worst: Annotated[DifferenceJson | None, said("the largest one in terms of natural noise")]
     natural_noise: Annotated[
         NaturalNoiseJson | None, said("null where no difference asked for a second DataParallel run")
@@ -173,10 +142,8 @@ class AlignedJson(Struct):
         list[str], said("where the ranks' own orders do not share out an epoch, a sentence each")
     ]
     unlike: Annotated[list[str], said("tensors that began with no other draw of DataParallel's distribution")]
-    taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")] = (
-        msgspec.field(name="weights_taken")
-    )
-    comparison: ComparisonJson = msgspec.field(name="float64")
+    weights_taken: Annotated[Count, said("tensors that ranks were given as DataParallel began with them")]
+    comparison: ComparisonJson = field(name="float64")
     stdout: Annotated[StdoutJson | None, said("null: not looked at")]
     printing_ranks: Annotated[list[Count], said("ranks other than 0 that printed")]
     files: Annotated[FilesJson | None, said("null: not looked at")]
@@ -212,26 +179,8 @@ class FilesJson(Struct):
     """What both left behind."""
 
     same: bool
-    files: Count = msgspec.field(name="count")
+    files: Count = field(name="count")
     different: list[DifferentFileJson]
-
-
-class MemoryJson(Struct):
-    """The most that a run's processes were seen to hold of their own, without workers of loaders."""
-
-    run: Annotated[str, said("dp in float64, or the like")]
-    bytes: Annotated[Count, said("0: it was over before anybody looked")]
-
-
-class CauseJson(Struct):
-    """Why the two differ."""
-
-    code: Code
-    title: str
-    evidence: list[str]
-    advice: str
-    weight: Annotated[float, said("how well the signature fits", ge=0, le=1)]
-    edits: Annotated[list[str], said("of a conversion of ours: rule and line")]
 
 
 class VerdictJson(Struct):
@@ -263,18 +212,10 @@ class VerdictJson(Struct):
     last_words: Annotated[list[str], said("of DataParallel's stderr, where its exit code is not 0")]
     seconds: Annotated[tuple[float, float], said("of the two float64 runs")]
     in_turn: Annotated[bool, said("not all runs went at once, as there was not memory enough")]
-    memory: Annotated[list[MemoryJson], said("of each run, in the order in which they ended well")]
-    causes: Annotated[list[CauseJson], said("likely causes, the likeliest first")]
+    memory: Annotated[list[HeldMemory], said("of each run, in the order in which they ended well")]
+    causes: Annotated[list[Cause], said("likely causes, the likeliest first")]
     unchecked: Annotated[list[str], said("what the script asks for, and virtual devices leave out")]
     remarks: Annotated[list[str], said("sentences")]
-
-
-class FrameJson(Struct):
-    """A line of the script's stack."""
-
-    file: str
-    line: int
-    function: str
 
 
 class PositionJson(Struct):
@@ -285,7 +226,7 @@ class PositionJson(Struct):
     collective: Annotated[str | None, said("what it waits in")]
     doing: Annotated[str, said("what else it does: a function that its line called")]
     source: Annotated[str, said("its line")]
-    frames: Annotated[list[FrameJson], said("of the script, innermost first")]
+    frames: Annotated[list[Frame], said("of the script, innermost first")]
     ended: Annotated[str, said("how, if it is no longer there")]
     worker: Annotated[str, said("where a worker of its loader stands, if it waits for one")]
 
@@ -347,35 +288,21 @@ class VerifyDocument(Struct):
     verdicts: Annotated[list[VerdictJson], said("one for each number of devices")]
 
 
-class SpreadJson(Struct):
-    """Seconds of a step, on rank 0."""
-
-    median: float
-    p10: float
-    p90: float
-    mean: float
-
-
-class SentJson(Struct):
-    """What one kind of collective or copy weighs in a step."""
-
-    calls: float
-    bytes: Annotated[float, said("the larger of what a rank gives and gets")]
-
-
 class CountedJson(Struct):
     """What a step sends, moves and waits for."""
 
-    collectives: Annotated[Mapping[str, SentJson], said("by kind, of the rank with the most bytes")]
+    collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
     copies: Annotated[
-        Mapping[str, SentJson], said("between DataParallel's devices: weights, inputs, outputs, gradients")
+        Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
     ]
-    moved_bytes: Annotated[float, said("from the host to devices, of all ranks")]
+    moved: Annotated[float, said("from the host to devices, of all ranks")] = field(name="moved_bytes")
     synchronisations: Annotated[
         Mapping[str, float],
         said("after which the host knows what a device has computed, of the rank with the most"),
     ]
-    parameter_bytes: Annotated[float, said("of the parameters that the first optimizer steps")]
+    parameters: Annotated[float, said("of the parameters that the first optimizer steps")] = field(
+        name="parameter_bytes"
+    )
 
 
 class FiguresJson(Struct):
@@ -384,16 +311,22 @@ class FiguresJson(Struct):
     virtual: Annotated[bool, said("on virtual devices: no time is a GPU's")]
     steps: Annotated[int, said("measured, of all rounds")]
     left_out: Annotated[int, said("steps with an evaluation in them")]
-    step: SpreadJson
-    step_seconds: Annotated[list[float], said("of each measured step")]
+    step: Spread
+    seconds: Annotated[list[float], said("of each measured step")] = field(name="step_seconds")
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
-    samples_per_second: Annotated[float, said("rows / mean step")]
+    rate: Annotated[float, said("rows / mean step")] = field(name="samples_per_second")
     over_one_device: Annotated[float | None, said("mean step on one device / mean step")]
     efficiency: Annotated[float | None, said("over_one_device / world")]
-    waiting_seconds: Annotated[float, said("a step, in loaders, on the rank that waits longest")]
-    cpu_seconds: Annotated[float, said("a step, of all processes and loader workers")]
-    resident_bytes: Annotated[list[int], said("the most that each process held in memory; 0: not known")]
-    device_bytes: Annotated[list[int], said("the most that lived on each device; empty: not counted")]
+    waiting: Annotated[float, said("a step, in loaders, on the rank that waits longest")] = field(
+        name="waiting_seconds"
+    )
+    cpu: Annotated[float, said("a step, of all processes and loader workers")] = field(name="cpu_seconds")
+    resident: Annotated[list[int], said("the most that each process held in memory; 0: not known")] = field(
+        name="resident_bytes"
+    )
+    devices: Annotated[list[int], said("the most that lived on each device; empty: not counted")] = field(
+        name="device_bytes"
+    )
     counted: Annotated[CountedJson | None, said("null: of a run that was only timed")]
 
 
@@ -415,16 +348,7 @@ class MeasuredJson(Struct):
     ddp: FiguresJson
     on_one_device: Annotated[
         FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ] = msgspec.field(name="one")
-
-
-class SettingJson(Struct):
-    """How it was measured."""
-
-    warm_up: Annotated[int, said("steps dropped at the beginning of each run")]
-    steps: Annotated[int, said("of a run, warm-up included")]
-    rounds: Annotated[int, said("timed runs of each version")]
-    processors: int
+    ] = field(name="one")
 
 
 class BenchDocument(Struct):
@@ -435,7 +359,7 @@ class BenchDocument(Struct):
     port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
     launch: Launch
     convert: Convert
-    setting: SettingJson
+    setting: Setting
     measured: Annotated[list[MeasuredJson], said("one for each number of devices")]
     seconds: Seconds
     remarks: Annotated[list[str], said("what a reader of the figures has to know")]

@@ -135,7 +135,7 @@ def _(block: doc.Changes) -> Iterator[str]:
     if block.note:
         yield from (plain(block.note), "")
     for change in block.files[:_MOST_CHANGES]:
-        yield from _folded_diff(f"What changed in {change.name}", diff_lines(change))
+        yield from _folded_diff(f"What changed in {change.name}", list(diff_lines(change)))
     if len(block.files) > _MOST_CHANGES:
         names = ", ".join(change.name for change in block.files[_MOST_CHANGES:])
         yield from _folded("Other files that changed: see the HTML report", [plain(names[:_MOST_LETTERS])])
@@ -178,13 +178,12 @@ def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _words(words: doc.Words) -> str:
     return "".join(
-        _code(part.text) if isinstance(part, doc.Code) else _spaced(part) for part in doc.parts(words)
+        # with the blanks that part it from code
+        _code(part.text)
+        if isinstance(part, doc.Code)
+        else f"{' ' * part[:1].isspace()}{plain(part)}{' ' * part[-1:].isspace()}"
+        for part in doc.parts(words)
     ).strip()
-
-
-def _spaced(text: str) -> str:
-    """With the blanks that part it from code."""
-    return f"{' ' * text[:1].isspace()}{plain(text)}{' ' * text[-1:].isspace()}"
 
 
 def plain(text: str) -> str:

@@ -25,9 +25,12 @@ _GENERATOR = '<meta name="generator" content="dp2ddp">'  # report/page.html.j2
 _HEAD = 4096  # bytes of a page, in which that stands
 # What each kind of result is made into: a document, and JSON. Loaded when it is needed: converting has no numpy.
 _MAKERS = {
-    "ConversionReport": (("conversion_report", "conversion_document"), ("conversion_json", "report_data")),
-    "Report": (("comparison", "comparison_document"), ("comparison_json", "document")),
-    "Benchmark": (("bench_report", "bench_document"), ("bench_json", "document")),
+    "ConversionReport": (
+        ("conversion_report", "conversion_document"),
+        ("conversion_json", "conversion_data"),
+    ),
+    "Report": (("comparison", "comparison_document"), ("json_form", "as_data")),
+    "Benchmark": (("bench_report", "bench_document"), ("json_form", "as_data")),
 }
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from dp2ddp.report.scales import Tick
     from dp2ddp.report.script_changes import DiffLine, ScriptChange
 
 
@@ -128,8 +127,8 @@ class Cards:
 class Command:
     """Something to do now, and what it does."""
 
-    how: str  # "start it with"
-    command: str
+    how: str = ""  # "start it with"
+    command: str = ""
     purpose: str = ""
     note: str = ""  # behind the command
 
@@ -198,6 +197,14 @@ class Fold(Section):
 def filled(*sections: Section) -> tuple[Section, ...]:
     """Those that hold something."""
     return tuple(section for section in sections if section.blocks)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A word beside an axis; `place` in per cent from the top or the left."""
+
+    place: float
+    label: str
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,6 @@ def _places(reasons: Sequence[ReasonOfLine]) -> str:
     )
 
 
-def diff_lines(change: ScriptChange) -> tuple[DiffLine, ...]:
-    """Empty if nothing changed."""
-    return tuple(_reasoned(change))
-
-
 def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ...]:
     """The diff of stdout around the first line that is not the same, `most` lines of each; () where all are the
     same."""
@@ -107,10 +102,11 @@ def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ..
 
 def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:
     """The diff of two texts, without reasons."""
-    return diff_lines(ScriptChange("", "", before, after))
+    return tuple(diff_lines(ScriptChange("", "", before, after)))
 
 
-def _reasoned(change: ScriptChange) -> Iterator[DiffLine]:
+def diff_lines(change: ScriptChange) -> Iterator[DiffLine]:
+    """Lines with their reasons behind them; none if nothing changed."""
     a, b = change.before.splitlines(), change.after.splitlines()
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
     edges = [(i1, i2) for kind, i1, i2, _, _ in matcher.get_opcodes() if kind != "equal"]
@@ -121,23 +117,17 @@ def _reasoned(change: ScriptChange) -> Iterator[DiffLine]:
         if number or group[0][1]:
             yield DiffLine("gap", "", group[0][1] + 1, group[0][3] + 1)
         for kind, i1, i2, j1, j2 in group:
-            yield from _block(kind, a[i1:i2], b[j1:j2], i1 + 1, j1 + 1)
-            if kind != "equal":
-                yield from (_reason(each) for each in reasons_at.get((i1, i2), ()))
+            if kind == "equal":
+                yield from (DiffLine("same", a[at], at + 1, at + 1 - i1 + j1) for at in range(i1, i2))
+            else:
+                yield from (DiffLine("gone", a[at], old=at + 1) for at in range(i1, i2))
+                yield from (DiffLine("new", b[at], new=at + 1) for at in range(j1, j2))
+                yield from (
+                    DiffLine("reason", f"{each.place}: {each.because} ({each.code})", reason=each)
+                    for each in reasons_at.get((i1, i2), ())
+                )
 
 
 def _far(line: int, edge: tuple[int, int]) -> int:
     """How many lines from a changed block; 0 inside of it and at its rims."""
     return max(edge[0] - line - 1, line - edge[1], 0)
-
-
-def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
-    if kind == "equal":
-        yield from (DiffLine("same", line, old + at, new + at) for at, line in enumerate(a))
-        return
-    yield from (DiffLine("gone", line, old=old + at) for at, line in enumerate(a))
-    yield from (DiffLine("new", line, new=new + at) for at, line in enumerate(b))
-
-
-def _reason(reason: ReasonOfLine) -> DiffLine:
-    return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})", reason=reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from markupsafe import Markup, escape
@@ -13,46 +13,31 @@ from pygments.lexers.python import PythonLexer
 
 from dp2ddp.report.script_changes import DiffLine, ReasonOfLine, ScriptChange, diff_lines
 
-_KINDS = {"gone": "changed", "new": "changed", "reason": "reason"}
-
-
-@dataclass(frozen=True)
-class ShownLine:
-    """A line of a difference; `old` and `new` are its numbers, 0 where it is not."""
-
-    kind: str  # same, gone, new, gap
-    text: Markup
-    old: int
-    new: int
-
 
 @dataclass(frozen=True)
 class Hunk:
     """Lines that belong together, and why they changed."""
 
-    lines: tuple[ShownLine, ...]
+    lines: tuple[DiffLine, ...]  # whose text is Markup
     reasons: tuple[ReasonOfLine, ...] = ()
 
 
 def hunks(change: ScriptChange) -> Iterator[Hunk]:
     """In colours; none where nothing changed."""
     old, new = coloured(change.before), coloured(change.after)
-    blocks = [(kind, list(block)) for kind, block in groupby(diff_lines(change), _kind)]
+    kinds = {"gone": "changed", "new": "changed", "reason": "reason"}
+    lines = groupby(diff_lines(change), lambda line: kinds.get(line.kind, "same"))
+    blocks = [(kind, list(block)) for kind, block in lines]
     for (kind, block), (_, following) in zip(blocks, [*blocks[1:], ("", [])], strict=True):
         if kind != "reason":
             reasons = tuple(line.reason for line in following if line.reason)
-            yield Hunk(tuple(_shown(line, old, new) for line in block), reasons)
+            yield Hunk(tuple(replace(line, text=_coloured(line, old, new)) for line in block), reasons)
 
 
-def _kind(line: DiffLine) -> str:
-    return _KINDS.get(line.kind, "same")
-
-
-def _shown(line: DiffLine, old: Sequence[Markup], new: Sequence[Markup]) -> ShownLine:
+def _coloured(line: DiffLine, old: Sequence[Markup], new: Sequence[Markup]) -> Markup:
     if line.kind == "gap":
-        return ShownLine("gap", Markup(""), line.old, line.new)
-    text = new[line.new - 1] if line.new else old[line.old - 1]
-    return ShownLine(line.kind, text, line.old, line.new)
+        return Markup("")
+    return new[line.new - 1] if line.new else old[line.old - 1]
 
 
 def coloured(text: str) -> list[Markup]:

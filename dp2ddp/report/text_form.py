@@ -113,7 +113,8 @@ def _(block: doc.Facts) -> Iterator[_Styled]:
 @_block.register
 def _(block: doc.Table) -> Iterator[_Styled]:
     label = max(len(row.name) + 2 * row.depth for row in block.rows) + 2
-    wide = [max(map(len, column)) + 2 for column in zip(block.columns, *_whole_rows(block), strict=True)][:-1]
+    whole_rows = (row.cells for row in block.rows if len(row.cells) == len(block.columns))
+    wide = [max(map(len, column)) + 2 for column in zip(block.columns, *whole_rows, strict=True)][:-1]
     yield ((" " * label + _aligned(block.columns, wide), "dim"),)
     for row in block.rows:
         name = f"{'  ' * row.depth}{row.name}"
@@ -121,11 +122,6 @@ def _(block: doc.Table) -> Iterator[_Styled]:
             (f"{name:<{label}}", "bold"),
             (_aligned(row.cells, wide), _HEADS[row.judged] if row.judged else ""),
         )
-
-
-def _whole_rows(table: doc.Table) -> Iterator[tuple[str, ...]]:
-    """Those with a cell in each column."""
-    return (row.cells for row in table.rows if len(row.cells) == len(table.columns))
 
 
 def _aligned(cells: Sequence[str], wide: Sequence[int]) -> str:

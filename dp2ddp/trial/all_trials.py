@@ -13,7 +13,6 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within, clock
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.conversion_json import accepted_data
-from dp2ddp.report.counting import counted
 from dp2ddp.report.script_changes import ScriptChange, changes_of
 from dp2ddp.report.surroundings import surroundings
 from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
@@ -23,6 +22,7 @@ from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.prepare import SEED
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject, subject_of
+from dp2ddp.words import counted
 
 _LOST = (
     "nothing was compared: DataParallel's losses are NaN or infinite from the first step on, and so is all that "
@@ -91,6 +91,11 @@ def report_on(
 ) -> Report:
     """`script` as the user named it; `failure` is why there is no further verdict."""
     made = subject.version.conversion
+    changes = changes_of(made) if made else ()
+    if not made:  # a version of the user's own: what differs, without reasons
+        after = subject.version.data.decode("utf-8", "replace")
+        before = read_source(subject.script).text
+        changes = (ScriptChange(subject.name, subject.version.name, before, after),)
     return Report(
         script=script,
         verdicts=tuple(verdicts),
@@ -98,7 +103,7 @@ def report_on(
         convert=subject.convert,
         seconds=seconds,
         port=str(subject.port or ""),
-        changes=changes_of(made) if made else (_by_hand(subject),),
+        changes=changes,
         accepted=_accepted(subject),
         surroundings=surroundings_of(subject),
         failure=str(failure or ""),
@@ -106,17 +111,11 @@ def report_on(
     )
 
 
-def _by_hand(subject: Subject) -> ScriptChange:
-    """A version of the user's own: what differs, without reasons."""
-    after = subject.version.data.decode("utf-8", "replace")
-    return ScriptChange(subject.name, subject.version.name, read_source(subject.script).text, after)
-
-
 def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
     """Where and how it was verified, as (name, value); with the hazards that were accepted."""
     files = [(subject.name, subject.script.read_bytes()), (subject.version.name, subject.version.data)]
     accepted = "; ".join(str(answer["text"]) for answer in _accepted(subject))
-    return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())
+    return *surroundings(sys.argv, files, SEED), *((("accepted hazards", accepted),) if accepted else ())
 
 
 def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:

@@ -8,18 +8,17 @@ from pathlib import Path
 
 from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import ranks_text
-from dp2ddp.comparison.compare import Comparison, compare_known_steps
+from dp2ddp.comparison.compare import compare_known_steps
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
-from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import Trace, read_trace
+from dp2ddp.trace.records import read_trace
 from dp2ddp.trial.file_writers import shared_files
+from dp2ddp.words import counted, ranks_text
 
 _MOST = 3  # files
 _SAME_CALLS = (
@@ -34,7 +33,7 @@ _ONE_WRITES = (
 _OF_CONVERSIONS = "a conversion of ours must not do this: please report it, with this text"
 
 
-def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure | None:
+def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure:
     """For ranks that wait for each other for ever, of which one failed since another was gone, or that write one file.
 
     `reference`: DataParallel's run in the same precision, over or not.
@@ -42,13 +41,16 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
     failure = run.failure
     several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
     if failure is None or not several:
-        return None
+        return BeforeFailure()
     if failure.kind == "crash" and not failure.misses_a_rank:
         shared = tuple(shared_files(run.stage))
-        return BeforeFailure(shared[:_MOST], _ONE_WRITES if port else _OF_CONVERSIONS) if shared else None
+        advice = _ONE_WRITES if port else _OF_CONVERSIONS
+        return BeforeFailure(shared[:_MOST], advice) if shared else BeforeFailure()
     if failure.kind != "hang" and not failure.misses_a_rank:
-        return None
-    steps = _steps(run)
+        return BeforeFailure()
+    folder = Path(run.stage.run_folder)
+    beats = read_heartbeats(folder) if (folder / "heartbeats").exists() else ()  # nobody counted
+    steps = tuple(taken for _, taken in beats)[: run.stage.world]
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []
     return BeforeFailure(tuple(lines), _what_now(steps, port, failure.positions))
@@ -68,13 +70,6 @@ def _what_now(steps: Sequence[int], port: bool, positions: Sequence[RankPosition
         takes = "takes" if len(idle) == 1 else "take"
         return f"{ranks_text(idle)} {takes} no optimizer step while others do; {_SAME_CALLS}"
     return _SAME_CALLS
-
-
-def _steps(run: Run) -> tuple[int, ...]:
-    """Optimizer steps of each rank; () where nobody counted."""
-    if not (Path(run.stage.run_folder) / "heartbeats").exists():
-        return ()
-    return tuple(steps for _, steps in read_heartbeats(Path(run.stage.run_folder)))[: run.stage.world]
 
 
 def _steps_text(steps: Sequence[int]) -> str:
@@ -97,11 +92,8 @@ def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
         first = comparison.first
         if first is not None and not first.size <= HIDING:
             yield f"that run had parted from DataParallel's already: {difference_text(first)}"
-            yield from _likely(expected, ranks, comparison)
+            for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
+                evidence = "; ".join(cause.evidence[:1])
+                yield f"its likely cause: {cause.title} [{cause.code}] {evidence}"
     except Exception:  # of a run that was killed, records may be torn
         return
-
-
-def _likely(expected: Trace, ranks: tuple[Trace, ...], comparison: Comparison) -> Iterator[str]:
-    for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
-        yield f"its likely cause: {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}"

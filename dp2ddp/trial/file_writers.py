@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.output_comparison import FileDifference
 from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.runtime.process.writes import Write, read_writes
 from dp2ddp.runtime.run_folder import LAUNCHER
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.prepare import Prepared
+from dp2ddp.words import names_text, ranks_text
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/")
 _CACHES = (
@@ -76,7 +76,7 @@ def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
         {
             _name_outside(prepared, write.path)
             for rank in (LAUNCHER, *prepared.stage.ranks)
-            for write in _writes(prepared, rank)
+            for write in read_writes(Path(prepared.stage.run_folder), rank)
             if _is_outside(prepared, write)
         }
         for prepared in pair
@@ -100,21 +100,13 @@ def _name_outside(prepared: Prepared, path: str) -> tuple[str, bool]:
     return os.path.normpath(first.original / os.path.relpath(path, first.folder)), True
 
 
-def _writes(prepared: Prepared, rank: int) -> tuple[Write, ...]:
-    return read_writes(Path(prepared.stage.run_folder), rank)
-
-
 def _is_outside(prepared: Prepared, write: Write) -> bool:
     """A file that is still there, and no cache, device or note of ours."""
     path = write.path
-    inside = any(path.startswith(root + os.sep) for root in _own_folders(prepared))
+    stage = prepared.stage
+    # of Python, of the run, and of what it shares with the other of its pair
+    own = (sys.prefix, stage.run_folder, stage.trace, *stage.owned, stage.aligned, stage.lockstep)
+    roots = [root for folder in own if folder for root in (folder, os.path.realpath(folder))]
+    inside = any(path.startswith(root + os.sep) for root in roots)
     hidden = path.startswith(_OF_THE_SYSTEM) or any(word in path.lower() for word in _CACHES)
     return not inside and not hidden and Path(path).is_file()
-
-
-def _own_folders(prepared: Prepared) -> Iterator[str]:
-    """Folders of Python, of the run, and of what it shares with the other of its pair."""
-    stage = prepared.stage
-    for folder in (sys.prefix, stage.run_folder, stage.trace, *stage.owned, stage.aligned, stage.lockstep):
-        if folder:
-            yield from (folder, os.path.realpath(folder))

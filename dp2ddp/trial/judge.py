@@ -10,22 +10,20 @@ from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import names_text
 from dp2ddp.comparison.compare import Difference
-from dp2ddp.comparison.output_comparison import FilesComparison
+from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
-from dp2ddp.report.counting import counted
 from dp2ddp.report.facts import difference_text
 from dp2ddp.runtime.hang.collectives import read_calls
-from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.file_writers import written_outside
-from dp2ddp.trial.outside import Outside
+from dp2ddp.trial.outside import PairOutside
 from dp2ddp.trial.pair import GROSS, Pair
 from dp2ddp.trial.subject import Subject
+from dp2ddp.words import counted, names_text
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,9 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
     free, pair = runs.free, runs.lockstep or runs.free
     stage = pair.reference.stage
     _check_devices(pair, stage)
+    unseeded = unseeded_places(Path(stage.run_folder))
     drawn = own_draws(Path(stage.aligned)) if stage.aligned else OwnDraws()
-    outside, as_started = (Outside(subject, each, server, scratch) for each in (pair, free))
+    outside, as_started = (PairOutside(subject, each, server, scratch) for each in (pair, free))
     verdict = Verdict(
         world=stage.world,
         only_gradients=subject.options.only_gradients,
@@ -62,8 +61,9 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
         printed=outside.printed,
         aligned=runs.aligned,
         hidden=drawn.faults,
-        met=_met(free.other),
-        unshared=tuple(_unseeded(stage)),
+        # whether ranks make a wrapper that meets, or call a collective
+        met=any(read_calls(Path(free.other.stage.run_folder), rank) for rank in free.other.stage.ranks),
+        unshared=(_UNSEEDED.format(names_text(unseeded)),) if unseeded else (),
         unsteady=runs.unsteady,
         by_hashes=_by_hashes(subject, runs),
     )
@@ -83,6 +83,11 @@ def _check_devices(pair: Pair, stage: Stage) -> None:
 
 # ---- what is told beside the verdict
 
+_UNSEEDED = (
+    "random numbers begin without a seed at {}: each run draws others, DataParallel's too; here both versions were "
+    "given the same"
+)
+
 
 def _remarks(
     subject: Subject, runs: TrialRuns, pair: Pair, files: FilesComparison, taken: int
@@ -101,19 +106,6 @@ def _remarks(
     yield from written_outside((pair.left[0], pair.right[0]))
     if files.of_libraries:
         yield f"not judged, as it only says how a library was started: {'; '.join(files.of_libraries)}"
-
-
-def _unseeded(stage: Stage) -> Iterator[str]:
-    if places := unseeded_places(Path(stage.run_folder)):
-        yield (
-            f"random numbers begin without a seed at {names_text(places)}: each run draws others, DataParallel's too; "
-            "here both versions were given the same"
-        )
-
-
-def _met(run: Run) -> bool:
-    """Whether ranks make a wrapper that meets, or call a collective."""
-    return any(read_calls(Path(run.stage.run_folder), rank) for rank in run.stage.ranks)
 
 
 def _by_hashes(subject: Subject, runs: TrialRuns) -> bool:
@@ -149,14 +141,11 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
             reference=reference,
             ranks=ranks,
             comparison=verdict.float64,
-            stdout=verdict.stdout,
-            printing_ranks=verdict.printing_ranks,
-            files=verdict.files,
-            codes=verdict.codes,
+            outside=verdict,
             random_only=verdict.random_only if aligned else not_tried,
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
-            other_draw=aligned is not None and aligned.taken > 0 and not aligned.unlike,
+            other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
             edits=_edits(subject),
         )
     )
@@ -165,12 +154,13 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
 
 def aligned_pair(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Aligned:
     """What a pair of aligned runs says, with the causes of what still differs."""
-    outside = Outside(subject, pair, server, scratch)
+    seen = PairOutside(subject, pair, server, scratch)
     reference, ranks = pair.traces
-    compared = outside.stdout, outside.printing_ranks, outside.files
-    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *compared, random_only=False)
+    outside = Outside(stdout=seen.stdout, printing_ranks=seen.printing_ranks, files=seen.files)
+    evidence = Evidence(len(ranks), reference, ranks, pair.compared, outside, random_only=False)
     drawn = own_draws(Path(str(pair.reference.stage.aligned)))
-    return Aligned(pair.compared, drawn.unshared, diagnose(evidence), drawn.unlike, drawn.taken, *compared)
+    causes = diagnose(evidence)
+    return Aligned(pair.compared, drawn.unshared, causes, drawn.unlike, drawn.taken, **vars(outside))
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:

@@ -106,7 +106,10 @@ def try_with_launch(
     verdict, failure = _tried(subject, world, server, scratch, progress)
     alone = verdict is not None and world > 1 and subject.port is not None and not verdict.met
     remark = _ALONE if alone else ""
-    launch = _launch_of_port(subject) if alone or _is_of_port(subject, failure) else None
+    details = (failure and failure.details) or {}
+    # another start helps neither the original nor a machine that has too little
+    its_own = details.get("mode") == "ddp" and details.get("kind") not in ("memory", "space")
+    launch = _launch_of_port(subject) if subject.port and (alone or its_own) else None
     if launch:
         first = str(failure).splitlines()[0] if failure else f"{subject.port}: {_ALONE}"
         progress.say(f"{first}; once more with {launch.words}")
@@ -142,13 +145,6 @@ def _tried(
 
 
 _ALONE = "its ranks never meet in a process group: each trains by itself"
-
-
-def _is_of_port(subject: Subject, failure: RunError | None) -> bool:
-    """Another start helps neither the original nor a machine that has too little."""
-    details = (failure and failure.details) or {}
-    its_own = details.get("mode") == "ddp" and details.get("kind") not in ("memory", "space")
-    return subject.port is not None and its_own
 
 
 def _launch_of_port(subject: Subject) -> Launch | None:

@@ -2,9 +2,8 @@
 
 Nobody knows beforehand what a script needs. All runs of a trial start at once where there is room for as many
 processes with torch and an empty script in them, so small scripts lose nothing. While they run, the free memory is
-looked at: below a reserve the last ones are ended, and are run again when the others are over, now by what was seen:
-as many at once as fit. One that was ended for lack of memory beside others gets all of it. Only what does not fit
-alone fails.
+looked at: below a reserve the last ones are ended, and are run again when the others are over. From then on one runs
+after the other, so only what does not fit alone fails.
 
 Here is what is decided, from numbers alone; runtime/process/room.py reads them, rounds.py starts and ends runs.
 """
@@ -13,18 +12,18 @@ from __future__ import annotations
 
 import resource
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from dp2ddp.runtime.process.room import Room
 from dp2ddp.runtime.process.run import Run
-from dp2ddp.runtime.stage import Mode
+from dp2ddp.words import size
 
 MB = 2**20
 _PART, _LEAST, _MOST = 10, 256 * MB, 2048 * MB
 FORKED, STARTED = 60 * MB, 400 * MB  # measured, torch 2.14: of its own, a rank that runs an empty script
 AGENT = 300 * MB  # torchrun's own
-_MORE = 1.25  # a peak is what was seen of it, a few times a second
 _SAID = (  # what Python, torch, C++ and a loader say; only where a run has failed
     "MemoryError",
     "can't allocate memory",
@@ -32,14 +31,6 @@ _SAID = (  # what Python, torch, C++ and a loader say; only where a run has fail
     "std::bad_alloc",
     "killed by signal: Killed",
 )
-
-
-@dataclass(frozen=True)
-class Need:
-    """What is known of a run before it starts; `alone`: it was ended for lack of memory beside others."""
-
-    bytes: int
-    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,27 +53,10 @@ def empty_need(processes: int, *, torchrun: bool) -> int:
     return AGENT + processes * STARTED if torchrun else processes * FORKED
 
 
-def expected_need(mode: Mode, world: int, least: int, peaks: Mapping[Mode, int]) -> int:
-    """What a run will take, from the largest peak of each mode so far.
-
-    Of DDP alone nothing is known at first: each rank holds no more than DataParallel's one process, which has the
-    model, a copy of it for each device, and all rows.
-    """
-    peak = peaks.get(mode) or (peaks.get("dp", 0) * world if mode == "ddp" else peaks.get("ddp", 0))
-    return max(least, int(peak * _MORE))
-
-
-def how_many_at_once(room: Room, needs: Sequence[Need]) -> int:
+def how_many_at_once(room: Room, needs: Sequence[int]) -> int:
     """How many of these runs, from the first on, fit into what is free; at least one, which has to be tried."""
-    if not needs or needs[0].alone:
-        return len(needs[:1])
-    left, count = room.free - reserve(room), 0
-    for need in needs:
-        left -= need.bytes
-        if need.alone or left < 0:
-            break
-        count += 1
-    return max(1, count)
+    fit = [total <= room.free - reserve(room) for total in accumulate(needs)]
+    return max(sum(fit), len(fit[:1]))
 
 
 def how_many_to_end(room: Room, held: Sequence[int], coming_back: int = 0) -> int:
@@ -127,21 +101,12 @@ def memory_text(run: Run, seen: Seen) -> str:
     ended = "the system ended one (SIGKILL)" if -signal.SIGKILL in run.codes else run.failure.text
     who = "it" if run.stage.mode == "dp" else "its ranks"
     held = f"{who} held {size(seen.held)}, " if seen.held else ""  # 0: it was over before anybody looked
-    before = room_text(seen.before, "were") + _limit()
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)  # of a single process, where somebody has set that
+    limit = "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"
+    before = room_text(seen.before, "were") + limit
     return f"{held}with nothing beside; before, {before}: {ended}"
 
 
 def room_text(room: Room, are: str = "are") -> str:
     """ "1.2 GB are free of the 4.0 GB of this machine"."""
     return f"{size(room.free)} {are} free of the {size(room.limit)} of {room.of}"
-
-
-def _limit() -> str:
-    """What a single process may have, where somebody has set that."""
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"
-
-
-def size(count: int) -> str:
-    """Bytes for people: "512 MB", "9.3 GB"."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -39,7 +39,7 @@ class MemoryWatch:
         may_wait: bool,
     ) -> None:
         self.peaks: dict[str, int] = {}  # run folder -> bytes: the most that the run was seen to hold
-        self.aside: dict[str, bool] = {}  # run folder of what has to run again -> whether it lacked memory
+        self.aside: set[str] = set()  # run folders of what has to run again
         self._runnings, self._server, self._scratch = runnings, server, scratch
         self._progress, self._may_wait = progress, may_wait
         self._before = self._lowest = read_room()
@@ -98,7 +98,7 @@ class MemoryWatch:
         held, coming_back = ([self._weigh(each) for each in group] for group in (running, leaving))
         ended = running[len(running) - how_many_to_end(room, held, sum(coming_back)) :]
         for each in reversed(ended):
-            self.aside[each.stage.run_folder] = False
+            self.aside.add(each.stage.run_folder)
             each.kill()
         if ended:
             names = " and ".join(name_of(each.stage) for each in ended)
@@ -114,7 +114,7 @@ class MemoryWatch:
         if lacked_memory(run, seen):
             if not self._may_wait:
                 raise self._error(run, "memory", memory_text(run, seen), memory.ADVICE)
-            self.aside[folder] = True
+            self.aside.add(folder)
             self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
         elif lacked_space(run, min(self._space, free_space(self._scratch))):
             raise self._error(run, "space", space_text(run), space.advice())
@@ -126,7 +126,11 @@ class MemoryWatch:
         words = last_words(run)
         if words:
             self._progress.say(words)
-        failed = replace(run, failure=Failure(kind, _rank(run), text))
+        killed = [
+            rank for rank, code in zip(run.stage.ranks, run.codes, strict=True) if code == -signal.SIGKILL
+        ]
+        rank = next(iter(killed), run.failure.rank if run.failure else None)
+        failed = replace(run, failure=Failure(kind, rank, text))
         what_now = BeforeFailure((), advice)
         return RunError(
             failure_text(failed, before=what_now), failure_document(failed, words, before=what_now)
@@ -135,11 +139,6 @@ class MemoryWatch:
     def _killed_since(self) -> int:
         """Processes that the kernel has ended for lack of memory since these runs began; 0 where it does not say."""
         return (count_kills() or 0) - (self._kills or 0)
-
-
-def _rank(run: Run) -> int | None:
-    killed = [rank for rank, code in zip(run.stage.ranks, run.codes, strict=True) if code == -signal.SIGKILL]
-    return next(iter(killed), run.failure.rank if run.failure else None)
 
 
 _NO_SERVER = (

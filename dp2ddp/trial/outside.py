@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +23,13 @@ from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.trial.file_writers import written_by_many
 from dp2ddp.trial.pair import Pair
-from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 
 _LAST_LINES = 5
 
 
 @dataclass(frozen=True)
-class Outside:
+class PairOutside:
     """What a pair prints and leaves, each read once."""
 
     subject: Subject
@@ -85,20 +84,20 @@ class Outside:
     def _tolerance(self) -> Tolerance:
         double = self.pair.compared
         natural = double.natural.largest if double.natural else 0.0
-        return FLOAT64.with_noise(double.noise, double.noise_floor, natural)
+        return FLOAT64.with_noise(double.so_far.noise, double.so_far.noise_floor, natural)
 
     @cached_property
     def _spellings(self) -> tuple[Spelling, Spelling]:
         sides = self.pair.left[0], self.pair.right[0]
         original, converted = (Path(side.stage.name).name for side in sides)
         # both lie in both folders, and a script may print what lies beside it
-        expected, actual = (Spelling((*_folders(side), (converted, original))) for side in sides)
+        expected, actual = (
+            Spelling(
+                (*((str(each.folder), str(each.original)) for each in side.workspaces), (converted, original))
+            )
+            for side in sides
+        )
         return expected, actual
-
-
-def _folders(prepared: Prepared) -> Iterator[tuple[str, str]]:
-    """The scratch folders, and which of the user's each is a copy of."""
-    return ((str(workspace.folder), str(workspace.original)) for workspace in prepared.workspaces)
 
 
 def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:

@@ -130,16 +130,13 @@ def _trace(run: Run, rank: int) -> Trace:
     """The record of a rank; one that broke off says nothing of the steps behind it, so there is no verdict."""
     stage = run.stage
     trace = read_trace(Path(str(stage.trace)), rank)
-    broken = trace.end.broken if trace.end else "the record has no end" * _came_to_its_end(run, rank)
+    status = read_status(Path(run.stage.run_folder), rank)
+    # behind its record a rank says how it ended (boot.py); one that was killed has no end
+    came_to_its_end = status is not None and status.code is not None
+    broken = trace.end.broken if trace.end else "the record has no end" * came_to_its_end
     if broken:
         raise RunError(
             f"{stage.name}: rank {rank} ({stage.mode}, {stage.dtype}) could not be watched to its end: "
             f"{broken}; this is a fault of dp2ddp, please report it"
         )
     return trace
-
-
-def _came_to_its_end(run: Run, rank: int) -> bool:
-    """Whether a rank said how it ended: behind its record (boot.py). One that was killed has no end."""
-    status = read_status(Path(run.stage.run_folder), rank)
-    return status is not None and status.code is not None

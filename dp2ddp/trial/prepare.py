@@ -70,7 +70,7 @@ def originals_kept(prepared: Sequence[Prepared]) -> Iterator[None]:
 
 def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:
     """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
-    mode = kind.mode
+    mode, written = kind.mode, Path(subject.name).with_name(subject.version.name)
     room = scratch / f"{kind.name}-{world}"
     script = subject.script.resolve()
     converted = subject.port.resolve() if subject.port else script.with_name(subject.version.name)
@@ -81,7 +81,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
     arguments = subject.arguments_of_converted if mode == "ddp" else subject.options.arguments
     stage = Stage(
         script=str(copies.place(converted if mode == "ddp" else script)),
-        name=_name_of_converted(subject) if mode == "ddp" else subject.name,
+        name=str(subject.port or written) if mode == "ddp" else subject.name,
         module=_module_of(subject) if mode == "ddp" else subject.module,
         mode=mode,
         world=world,
@@ -126,10 +126,6 @@ def _files(subject: Subject, mode: Mode, converted: Path) -> dict[Path, bytes]:
 def _real(path: Path) -> Path:
     """Where a file is, whatever links lead to it; the helpers' name is not followed: another folder's may be behind."""
     return path.parent.resolve() / path.name if path.name == FILE else path.resolve()
-
-
-def _name_of_converted(subject: Subject) -> str:
-    return str(subject.port or Path(subject.name).with_name(subject.version.name))
 
 
 def _module_of(subject: Subject) -> str | None:

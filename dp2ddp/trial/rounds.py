@@ -1,7 +1,7 @@
 """The runs of a trial, as many at once as there is memory for.
 
 A round: as many runs as memory.py says are started, and watched until all are over. One that was ended on the way,
-so that the others have enough, gets a new scratch copy and comes again in a next round.
+so that the others have enough, gets a new scratch copy and comes again in a next round, which is one run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import HeldMemory
@@ -18,8 +18,8 @@ from dp2ddp.progress import Progress
 from dp2ddp.runtime.process.room import read_room
 from dp2ddp.runtime.process.run import Look, Run
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial.memory import Need, empty_need, expected_need, how_many_at_once, room_text
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trial.memory import empty_need, how_many_at_once, room_text
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, reference_of, show, start
@@ -33,7 +33,6 @@ class _Waiting:
 
     place: int
     kind: RunKind
-    alone: bool = False  # it lacked memory beside others
 
     @property
     def order(self) -> tuple[bool, int]:
@@ -43,7 +42,7 @@ class _Waiting:
 
 @dataclass
 class Rounds:
-    """Runs all that a trial asks for; keeps what the runs held, by which the next ones are let in."""
+    """Runs all that a trial asks for; keeps what the runs held, and whether memory was too short for all at once."""
 
     subject: Subject
     world: int
@@ -51,7 +50,6 @@ class Rounds:
     scratch: Path
     progress: Progress
     copies: ExitStack  # closes those of all runs, when all is compared
-    peaks: dict[Mode, int] = field(default_factory=dict)  # bytes: the most that a run of a mode held
     memory: tuple[HeldMemory, ...] = ()  # of all runs
     in_turn: bool = False  # they did not all run at once
 
@@ -77,10 +75,11 @@ class Rounds:
                     ready.copies.close()
                     shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
                     again = replace(each.kind, again=each.kind.again + 1)
-                    waiting.append(_Waiting(each.place, again, each.alone or memory_watch.aside[folder]))
+                    waiting.append(_Waiting(each.place, again))
                     self.in_turn = True
                 else:
-                    self._note(run, memory_watch.peaks.get(folder, 0))
+                    held = HeldMemory(name_of(run.stage), memory_watch.peaks.get(folder, 0))
+                    self.memory = (*self.memory, held)
                     done[each.place] = ready, run
         self.progress.begin("comparing")
         return [done[place] for place in range(len(kinds))]
@@ -125,19 +124,12 @@ class Rounds:
         return runs, memory_watch
 
     def _count_at_once(self, waiting: Sequence[_Waiting], together: bool) -> int:
-        room = read_room()
-        count = how_many_at_once(room, [self._need(each) for each in waiting])
+        room, kinds = read_room(), [each.kind for each in waiting]
+        needs = [
+            empty_need(1 if kind.mode == "dp" else self.world, torchrun=is_torchrun(self.subject, kind))
+            for kind in kinds
+        ]
+        count = how_many_at_once(room, needs)
         if together and count < len(waiting):
             raise RunError(f"{len(waiting)} runs have to run at once, and do not fit: {room_text(room)}")
-        return count
-
-    def _need(self, waiting: _Waiting) -> Need:
-        mode = waiting.kind.mode
-        processes = 1 if mode == "dp" else self.world
-        least = empty_need(processes, torchrun=is_torchrun(self.subject, waiting.kind))
-        return Need(expected_need(mode, self.world, least, self.peaks), waiting.alone)
-
-    def _note(self, run: Run, held: int) -> None:
-        mode = run.stage.mode
-        self.peaks[mode] = max(held, self.peaks.get(mode, 0))
-        self.memory = (*self.memory, HeldMemory(name_of(run.stage), held))
+        return 1 if self.in_turn and not together else count

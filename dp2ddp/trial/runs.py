@@ -10,8 +10,7 @@ from pathlib import Path
 from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
-from dp2ddp.report.counting import counted
-from dp2ddp.report.failure_text import Original, failure_document, failure_text
+from dp2ddp.report.failure_text import BeforeFailure, Original, failure_document, failure_text
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import Look, Process, Run, Running
 from dp2ddp.runtime.process.server import Server
@@ -19,6 +18,7 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import RunKind
 from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
+from dp2ddp.words import counted
 
 _GRACE = 2.0  # seconds
 
@@ -46,14 +46,13 @@ def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
 
 def show(looks: Sequence[Look], progress: Progress) -> None:
     """Tell how far the runs are."""
-    progress.look([_state(look) for look in looks])
-
-
-def _state(look: Look) -> RunState:
-    stage = look.stage
-    dropped = stage.warm_up if stage.timed or stage.counted else 0
-    expected = None if stage.steps is None else stage.steps + dropped
-    return RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds)
+    states = []
+    for look in looks:
+        stage = look.stage
+        dropped = stage.warm_up if stage.timed or stage.counted else 0
+        expected = None if stage.steps is None else stage.steps + dropped
+        states.append(RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds))
+    progress.look(states)
 
 
 def name_of(stage: Stage) -> str:
@@ -121,7 +120,7 @@ def raise_or_report(
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        before = before_failure(run, reference, subject.rows_by_rank) if subject else None
+        before = before_failure(run, reference, subject.rows_by_rank) if subject else BeforeFailure()
         text = failure_text(run, original, before)
         if about:
             text = text.rstrip(".") + about

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.plans.acceptance import AcceptOption
     from dp2ddp.source.files import SourceFile
     from dp2ddp.source.projects import Project
+
+
+_STARTS = {"spawn", "start_processes", "notebook_launcher"}  # ranks; of torch.multiprocessing, of Accelerate
 
 
 def existing_script(script: str | Path) -> None:
@@ -126,6 +130,19 @@ def _left_out(source: SourceFile) -> Iterator[str]:
     for aside in source.cells.asides if source.cells else ():
         if aside.advice:
             yield f"{source.place(aside.line).in_file(source.name, 1)}: left out: {aside.because}; {aside.advice}"
+
+
+def starts_its_ranks(script: Path) -> bool:
+    """Whether a version of the user's own calls what starts ranks; or makes processes that join a group, and asks
+    nobody for its rank."""
+    from dp2ddp.source.parsing import parse
+    from dp2ddp.source.read_source import read_source
+
+    nodes = list(ast.walk(parse(read_source(script))))
+    called = {ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)}
+    constants = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    joins = {"Process", "init_process_group"} <= called
+    return bool(called & _STARTS) or (joins and not constants & {"RANK", "LOCAL_RANK"})
 
 
 def folder_of(script: Path) -> Path:

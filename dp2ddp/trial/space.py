@@ -11,7 +11,8 @@ from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.process.run import Run
-from dp2ddp.trial.memory import MB, size
+from dp2ddp.trial.memory import MB
+from dp2ddp.words import size
 
 _LEAST = 16 * MB  # for what runs write, at least; with less free a file system counts as full
 

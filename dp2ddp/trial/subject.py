@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.source.projects import Project, read_project
-from dp2ddp.trial.launcher import launch_line, starts_its_ranks
 from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
@@ -21,6 +20,7 @@ from dp2ddp.trial.scripts import (
     mended_files_of,
     module_of,
     script_file,
+    starts_its_ranks,
 )
 
 if TYPE_CHECKING:
@@ -176,8 +176,9 @@ def _changed_since(version: Version) -> Path | None:
 def _given(converted: Path, launcher: str | None) -> Version:
     existing_script(converted)
     own = starts_its_ranks(converted) if launcher is None else launcher == "python"
-    launch = launch_line(converted, own)
-    return Version(converted.read_bytes(), converted.name, launch=launch, starts_ranks=own)
+    launch = "python" if own else "torchrun --standalone --nproc-per-node N"
+    line = f"{launch} {shlex.quote(str(converted))}"
+    return Version(converted.read_bytes(), converted.name, launch=line, starts_ranks=own)
 
 
 def _converted(script: Path, conversion: Conversion) -> Version:

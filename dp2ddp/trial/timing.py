@@ -19,15 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
+from dp2ddp.costs.figures import NAMES, Figures, Mode, figures, spread, with_rows_of
 from dp2ddp.costs.readings import RANK, Counted, Reading, Timed, read, read_failures
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState, clock
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.report.counting import counted
-from dp2ddp.report.quantities import NAMES
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
@@ -47,6 +45,7 @@ from dp2ddp.trial.runs import (
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
+from dp2ddp.words import counted
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
@@ -72,6 +71,9 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
                 failure = error
                 break
             measured.append(figures_of_world)
+    known = dict(surroundings_of(subject))
+    if measured and not all(each.dp.virtual for each in measured):
+        known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
     found_all = Benchmark(
         script=str(options.script),
         port=str(subject.port or ""),
@@ -81,7 +83,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         measured=tuple(measured),
         seconds=time.monotonic() - started,
         remarks=tuple(bencher.remarks),
-        surroundings=_surroundings(subject, measured),
+        surroundings=tuple(known.items()),
         failure=str(failure or ""),
     )
     return found_all, failure
@@ -101,13 +103,6 @@ def rest_text(seconds: float, made: int, left: int) -> str:
     """How long the runs that are left may take: each as long as those that were made."""
     runs = "run that is" if left == 1 else f"{left} runs that are"
     return f"about {clock(seconds / made * left)} for the {runs} left"
-
-
-def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
-    known = dict(surroundings_of(subject))
-    if measured and not all(each.dp.virtual for each in measured):
-        known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
-    return tuple(known.items())
 
 
 class _Looks(Progress):
@@ -132,7 +127,6 @@ class _Bencher:
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
-    _fails_alone: bool = False
     _rooms: int = 0
     _made: int = 0  # runs
     _rest_is_known: bool = False  # on this number of devices
@@ -147,8 +141,9 @@ class _Bencher:
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
-            if ask_one and (readings := self._time_alone(subject, number)):
-                alone.append(readings)
+            if ask_one:
+                alone += self._time_alone(subject, number)
+                ask_one = bool(alone)
             for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
@@ -189,7 +184,14 @@ class _Bencher:
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
         which = f"{counted(world, 'device')}, {NAMES[mode]}, round {number + 1} of {self.options.rounds}"
         self.progress.begin(f"{which}: timing")
-        timed = self._timed(subject, mode, world)
+        warm_up = self.options.warm_up
+        run, timed = self._measured(subject, mode, world, Timed, warm_up, self.options.steps - warm_up)
+        if any(not reading.seconds for reading in timed):
+            taken = counted(min(reading.steps for reading in timed), "optimizer step")
+            raise RunError(
+                f"{run.stage.name}: {_where(run)} it takes {taken}, and the first {warm_up} are dropped; "
+                "lower --warm-up, or give it more to train on"
+            )
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
         left = self.count - self._made
@@ -198,25 +200,15 @@ class _Bencher:
             self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
 
-    def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
+    def _time_alone(self, subject: Subject, number: int) -> list[tuple[Timed, ...]]:
         """On one device, where the script can: one that names its devices cannot."""
-        if self._fails_alone:
-            return None
         try:
-            return self._time(subject, "dp", 1, number)
+            return [self._time(subject, "dp", 1, number)]
         except RunError as error:
             first = str(error).splitlines()[0]
-            self._fails_alone = True
             self.count -= self.options.rounds
             self.remarks.append(f"No figures of one device, where it does not run: {first}")
-            return None
-
-    def _timed(self, subject: Subject, mode: Mode, world: int) -> tuple[Timed, ...]:
-        warm_up = self.options.warm_up
-        run, timed = self._measured(subject, mode, world, Timed, warm_up, self.options.steps - warm_up)
-        if any(not reading.seconds for reading in timed):
-            raise RunError(self._too_few(run, timed))
-        return timed
+            return []
 
     def _measured(
         self, subject: Subject, mode: Mode, world: int, kind: type[Reading], warm_up: int, steps: int
@@ -270,13 +262,6 @@ class _Bencher:
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
-    def _too_few(self, run: Run, timed: Sequence[Timed]) -> str:
-        taken = min(reading.steps for reading in timed)
-        return (
-            f"{run.stage.name}: {_where(run)} it takes {counted(taken, 'optimizer step')}, and the "
-            f"first {self.options.warm_up} are dropped; lower --warm-up, or give it more to train on"
-        )
-
 
 def _busy() -> Iterator[str]:
     """Whether something else runs here already: then no time is worth much."""
@@ -290,18 +275,14 @@ def _busy() -> Iterator[str]:
 
 def unwritten_readings(readings: Path, run: Run) -> str:
     """Which ranks came to their end and left no reading, and why; "" where there are none."""
-    failures = read_failures(readings, run.stage.ranks)
-    ended = (rank for rank in run.stage.ranks if _left_no_reading(readings, run, rank))
-    reasons = {rank: failures.get(rank) or "nor could the reason be: is the disk full?" for rank in ended}
-    return "; ".join(
-        f"what was measured on rank {rank} could not be written ({why})" for rank, why in reasons.items()
-    )
-
-
-def _left_no_reading(readings: Path, run: Run, rank: int) -> bool:
-    status = read_status(Path(run.stage.run_folder), rank)
-    over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
-    return over and not (readings / RANK.format(rank)).exists()
+    failures, texts = read_failures(readings, run.stage.ranks), []
+    for rank in run.stage.ranks:
+        status = read_status(Path(run.stage.run_folder), rank)
+        over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
+        if over and not (readings / RANK.format(rank)).exists():
+            why = failures.get(rank) or "nor could the reason be: is the disk full?"
+            texts.append(f"what was measured on rank {rank} could not be written ({why})")
+    return "; ".join(texts)
 
 
 def _where(run: Run) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.comparison.casts import cast_differences
 from dp2ddp.comparison.compare import compare
+from dp2ddp.comparison.script_facts import cast_differences
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import SCALED, End, Trace, read_trace
 from dp2ddp.trace.writer import Writer

@@ -123,9 +123,9 @@ def test_a_parameter_with_a_gradient_of_pure_rounding_may_go_its_own_way(tmp_pat
     reference = trace(tmp_path / "dp", [noise], parameters=[expected])
     found = compare(reference, [trace(tmp_path / "ddp", [other_noise], parameters=[actual])], FLOAT64)
     assert found.same
-    assert found.noisy == 1
-    assert found.noise == pytest.approx(5e-8)  # 0.125e-7, and the largest bias is 0.25
-    assert found.noise_floor == pytest.approx(1.25e-8)
+    assert found.so_far.noisy == 1
+    assert found.so_far.noise == pytest.approx(5e-8)  # 0.125e-7, and the largest bias is 0.25
+    assert found.so_far.noise_floor == pytest.approx(1.25e-8)
 
 
 def test_rounding_is_known_in_an_optimizer_that_has_grown(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_rounding_is_known_in_an_optimizer_that_has_grown(tmp_path: Path) -> Non
     )
     found = compare(reference, [other], FLOAT64)
     assert found.same
-    assert found.noisy == 1
+    assert found.so_far.noisy == 1
 
 
 def test_the_same_parameter_with_a_real_gradient_may_not(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_rank_that_parts_from_the_others_is_named(tmp_path: Path) -> None:
     assert found.first is not None
     assert (found.first.rank, found.first.step) == (1, 1)
     assert found.first.ratio == pytest.approx(3)
-    assert found.agreeing_ranks == ((0, 2), (1,))
+    assert found.ranks_that_agree == ((0, 2), (1,))
 
 
 def test_float32_has_an_ulp_of_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Comparison, compare
 from dp2ddp.comparison.ending import tensor_differences
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import End, Final, FinalKind, Trace, read_trace
 from dp2ddp.trace.writer import Writer
@@ -114,8 +113,7 @@ def test_the_cause_is_named(tmp_path: Path, ranks: tuple[float, float], code: st
         for rank, size in enumerate(ranks)
     )
     found = compare(reference, traces, FLOAT64, port=True)
-    nothing = TextComparison(0, None), (), FilesComparison(0, ())
-    assert diagnose(Evidence(2, reference, traces, found, *nothing))[0].code == code
+    assert diagnose(Evidence(2, reference, traces, found))[0].code == code
 
 
 def trained(folder: Path, left: Final, *, rank: int = 0) -> Trace:
@@ -129,7 +127,7 @@ def compared_after_training(tmp_path: Path, own: Final, port: bool) -> tuple[Evi
     reference = trained(tmp_path / "dp", ones)
     ranks = tuple(trained(tmp_path / "ddp", left, rank=rank) for rank, left in enumerate((ones, own)))
     found = compare(reference, ranks, FLOAT64, port=port)
-    return Evidence(2, reference, ranks, found, TextComparison(0, None), (), FilesComparison(0, ())), found
+    return Evidence(2, reference, ranks, found), found
 
 
 def test_an_average_of_another_rank_counts_in_a_conversion(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.trial.launcher import starts_its_ranks
+from dp2ddp.trial.scripts import starts_its_ranks
 from dp2ddp.trial.subject import Subject, Version
 from dp2ddp.trial.trial import run_trial
 from tests.diffs import Script, scripts

@@ -74,7 +74,7 @@ def comparison(found: Series, first: Difference | None = None) -> Comparison:
         also=(),
         identical_steps=steps if first is None else first.step,
         identical_buffers=first is None,
-        agreeing_ranks=(tuple(range(world)),) if first else (),
+        ranks_that_agree=(tuple(range(world)),) if first else (),
         rows=tuple(map(tuple, found.rows.tolist())),
         series=found,
         parts=("gradient", "parameter", "loss", "buffer"),
@@ -116,7 +116,7 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
                 0.93,
                 ("DDP401 train_ddp.py:88",),
             ),
-            Cause("other-batches", "The ranks see other rows.", ("3 rows come twice",), "Call set_epoch.", 0.2),
+            Cause("other-batches", "The ranks see other rows.", ("3 rows come twice",), "Call set_epoch.", 0.2, ()),
         ),
     )  # fmt: skip
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dp2ddp.costs.result import Benchmark, Sameness
-from dp2ddp.report.bench_json import as_document
 from dp2ddp.report.bench_report import bench_document
+from dp2ddp.report.json_form import as_text
 from dp2ddp.report.json_types import BenchDocument, schema
-from dp2ddp.report.quantities import duration, size
 from dp2ddp.report.text_form import document_text
+from dp2ddp.words import duration, size
 from tests.report.forms import markdown, page
 from tests.report.made_up_bench import benchmark, measured
 from tests.report.schema import keys, validate
@@ -50,7 +50,7 @@ ALL = {
 
 @pytest.mark.parametrize("make", ALL.values(), ids=ALL)
 def test_a_document_keeps_to_the_schema(make: Any) -> None:
-    validate(as_document(make()), SCHEMA)
+    validate(as_text(make()), SCHEMA)
 
 
 def test_the_docs_tell_of_every_key() -> None:

@@ -13,8 +13,8 @@ from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report, headline, report_text
-from dp2ddp.report.comparison_json import as_document
 from dp2ddp.report.facts import facts, rows_text
+from dp2ddp.report.json_form import as_text
 from dp2ddp.report.result_document import Fact, Judged
 from dp2ddp.trace.unchecked import Unchecked
 from tests.report.forms import markdown, page
@@ -24,7 +24,7 @@ GOOD = Comparison(
     rows=((5, 5), (5, 5), (5, 5), (3, 3)),
 )  # fmt: skip
 HALF = Difference("gradient", 0.5, step=1, rank=0, name="conv.weight", reference_norm=2.0, norm=1.0)
-PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, agreeing_ranks=((0,), (1,)))
+PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, ranks_that_agree=((0,), (1,)))
 SAME = Verdict(
     world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None),
     printing_ranks=(), files=FilesComparison(1, ()),
@@ -50,7 +50,7 @@ def test_the_first_word_is_the_verdict() -> None:
 
 
 def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
-    marked = facts(dataclasses.replace(SAME, float64=PARTED))
+    marked = tuple(facts(dataclasses.replace(SAME, float64=PARTED)))
     texts = [fact.words for fact in marked if fact.judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts
@@ -78,7 +78,7 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
 
 def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
     """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
-    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9)
+    order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9, ())
     later = dataclasses.replace(HALF, step=3, name="head.bias")
     told = Aligned(dataclasses.replace(PARTED, first=later), ())
     verdict = dataclasses.replace(SAME, float64=PARTED, causes=(order,), aligned=told)
@@ -105,7 +105,7 @@ def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their
     first = Cause(
         "mean-for-sum", "Too small.", ("0.5 times: 1/W",), "Multiply by 2.", 0.9, ("DDP201 line 3",)
     )
-    other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5)
+    other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5, ())
     text = report_text(report(dataclasses.replace(SAME, causes=(first, other))))
     lines = text.partition("  likely  ")[2].splitlines()[:5]
     assert [line.split(maxsplit=1) for line in (f"likely {lines[0]}", *lines[1:])] == [
@@ -146,7 +146,7 @@ def test_nothing_is_said_of_float32_where_nothing_was_trained_in_it() -> None:
     double = dataclasses.replace(SAME, float32=None)
     assert double.same
     assert lines(SAME).keys() - lines(double).keys() == {"float32"}
-    assert json.loads(as_document(report(double)))["verdicts"][0]["float32"] is None
+    assert json.loads(as_text(report(double)))["verdicts"][0]["float32"] is None
 
 
 def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> None:
@@ -173,7 +173,7 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     )
     assert silent.compared_nothing
     assert headline(report(silent)).startswith("NOTHING COMPARED of")
-    assert json.loads(as_document(report(silent)))["outcome"] == "nothing compared"
+    assert json.loads(as_text(report(silent)))["outcome"] == "nothing compared"
     assert markdown(report(silent)).startswith(
         "## \N{WARNING SIGN}\N{VARIATION SELECTOR-16} NOTHING COMPARED: of "
     )
@@ -206,7 +206,7 @@ def test_what_the_outside_sees_counts_too(change: dict[str, object], label: str,
 def test_the_document_is_json_without_infinities() -> None:
     missing = dataclasses.replace(HALF, size=float("inf"))
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(PARTED, first=missing))
-    document = json.loads(as_document(report(verdict)))
+    document = json.loads(as_text(report(verdict)))
     assert document["schema"] == "dp2ddp.verify/2"
     assert not document["same"]
     first = document["verdicts"][0]["float64"]["first"]
@@ -258,9 +258,7 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, unchecked=asked))
     text = "not checked: torch.compile (it ran as plain Python), TF32"
     assert Fact("note", text, Judged.SHOWN) in facts(verdict)
-    assert json.loads(as_document(report(verdict)))["verdicts"][0]["unchecked"] == [
-        each.value for each in asked
-    ]
+    assert json.loads(as_text(report(verdict)))["verdicts"][0]["unchecked"] == [each.value for each in asked]
     assert "not checked: torch.compile" in markdown(report(verdict))
     assert "not checked" not in str(list(facts(SAME)))
 

@@ -14,7 +14,7 @@ import pytest
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.errors import SourceError
-from dp2ddp.report.charts import bins_of
+from dp2ddp.report.charts import Curve, Plot, chart, linear
 from dp2ddp.report.report_files import check_target, write_report
 from dp2ddp.report.script_changes import diff_lines
 from tests.report.forms import markdown, page
@@ -94,9 +94,25 @@ def test_the_result_is_in_the_page_as_json() -> None:
 def test_no_peak_is_lost_between_columns() -> None:
     values = np.zeros(2000)
     values[1234] = 1.0
-    assert bins_of(np.arange(2000), 360).highs(values).max() == 1.0
-    assert len(bins_of(np.arange(2000), 360)) == 360
-    assert bins_of(np.arange(3), 360).whole
+    drawn = [
+        chart(
+            Plot(
+                "key",
+                "",
+                "",
+                "",
+                np.arange(steps),
+                [Curve("difference", "float64", values[:steps])],
+                linear(0, 1),
+                "{:.1e}",
+                peaks=True,
+            )
+        )
+        for steps in (2000, 3)
+    ]
+    assert [len(each.points["steps"]) for each in drawn] == [360, 3]
+    assert "1.0e+00" in drawn[0].points["lines"][0][1]
+    assert [each.table.of for each in drawn] == ["steps", "step"]
 
 
 def test_two_hundred_parameters_and_two_thousand_steps_make_a_small_page() -> None:

@@ -13,7 +13,7 @@ from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.comparison_json import as_document
+from dp2ddp.report.json_form import as_text
 from tests.report.made_up import different, evil, failed, report, same
 from tests.report.schema import SCHEMA, keys, validate
 
@@ -51,11 +51,11 @@ def aligned() -> Report:
 )  # fmt: skip
 def test_a_document_keeps_to_the_schema(made: object) -> None:
     assert callable(made)
-    validate(as_document(made()))
+    validate(as_text(made()))
 
 
 def test_lockstep_and_the_aligned_runs_are_told() -> None:
-    first, second = json.loads(as_document(aligned()))["verdicts"]
+    first, second = json.loads(as_text(aligned()))["verdicts"]
     assert (first["lockstep"], second["lockstep"], second["aligned"]) == (False, True, None)
     assert first["aligned"]["same"] is False
     assert first["aligned"]["unshared"] == ["rank 1 takes other samples"]
@@ -64,7 +64,7 @@ def test_lockstep_and_the_aligned_runs_are_told() -> None:
 
 def test_the_schema_is_a_schema_and_refuses_what_it_does_not_name() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    document = json.loads(as_document(report(same())))
+    document = json.loads(as_text(report(same())))
     document["verdicts"][0]["float64"]["new"] = 1
     with pytest.raises(jsonschema.ValidationError):
         validate(json.dumps(document))
@@ -78,16 +78,16 @@ def test_what_is_missing_or_no_number_is_null() -> None:
     assert verdict.float64.first is not None
     first = dataclasses.replace(verdict.float64.first, size=float("inf"))
     verdict = dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, first=first))
-    validate(as_document(report(verdict)))
-    assert json.loads(as_document(report(verdict)))["verdicts"][0]["float64"]["first"]["size"] is None
+    validate(as_text(report(verdict)))
+    assert json.loads(as_text(report(verdict)))["verdicts"][0]["float64"]["first"]["size"] is None
 
 
 def test_the_parameters_that_came_apart_are_told_the_furthest_first() -> None:
-    found = json.loads(as_document(report(different())))["verdicts"][0]["float64"]["series"]
+    found = json.loads(as_text(report(different())))["verdicts"][0]["float64"]["series"]
     sizes = [each["gradient"]["size"] for each in found["apart"]]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 12
-    assert json.loads(as_document(report(same())))["verdicts"][0]["float64"]["series"]["apart"] == []
+    assert json.loads(as_text(report(same())))["verdicts"][0]["float64"]["series"]["apart"] == []
 
 
 def test_the_documentation_names_every_key() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.trial.launcher import launch_line, starts_its_ranks
+from dp2ddp.options import VerifyOptions
+from dp2ddp.trial.scripts import starts_its_ranks
+from dp2ddp.trial.subject import subject_of
 
 JOINS = "import torch.distributed as dist\n"
 
@@ -32,6 +34,12 @@ def test_a_script_that_starts_its_ranks_is_known_by_its_calls(tmp_path: Path, te
     assert starts_its_ranks(script) is own
 
 
-def test_the_line_that_starts_it() -> None:
-    assert launch_line(Path("port.py"), True) == "python port.py"
-    assert launch_line(Path("port.py"), False) == "torchrun --standalone --nproc-per-node N port.py"
+def test_the_line_that_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "a port.py"):
+        Path(name).write_text("import torch\n")
+    lines = [
+        subject_of(VerifyOptions("train.py", converted="a port.py", launcher=launcher)).version.launch
+        for launcher in ("python", "torchrun")
+    ]
+    assert lines == ["python 'a port.py'", "torchrun --standalone --nproc-per-node N 'a port.py'"]

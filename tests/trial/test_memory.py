@@ -15,25 +15,18 @@ from dp2ddp.trial.memory import (
     FORKED,
     MB,
     STARTED,
-    Need,
     Seen,
     empty_need,
-    expected_need,
     how_many_at_once,
     how_many_to_end,
     lacked_memory,
     memory_text,
     reserve,
-    size,
 )
 from tests.report.made_up import failed_run
 
 GB = 1024 * MB
 PLENTY = Room(16 * GB, 32 * GB)
-
-
-def needs(*sizes: int) -> list[Need]:
-    return [Need(each) for each in sizes]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,8 @@ def test_all_runs_of_a_small_script_go_at_once() -> None:
         *(empty_need(processes, torchrun=False) for processes in (1, 1, 2)),
     ]
     assert empty == [AGENT + 2 * STARTED, FORKED, FORKED, 2 * FORKED]
-    assert how_many_at_once(Room(2 * GB, 4 * GB), [Need(each) for each in empty]) == 4
+    assert how_many_at_once(Room(2 * GB, 4 * GB), empty) == 4
+    assert how_many_at_once(PLENTY, []) == 0
 
 
 @pytest.mark.parametrize(
@@ -68,26 +62,11 @@ def test_all_runs_of_a_small_script_go_at_once() -> None:
 )
 def test_as_many_go_at_once_as_fit_beside_the_reserve(free: int, count: int) -> None:
     room = Room(free, 10 * GB)  # its reserve is 1 GB
-    assert how_many_at_once(room, needs(3 * GB, 3 * GB, 3 * GB)) == count
+    assert how_many_at_once(room, [3 * GB, 3 * GB, 3 * GB]) == count
 
 
 def test_the_later_ones_do_not_overtake_one_that_does_not_fit() -> None:
-    assert how_many_at_once(Room(4 * GB, 10 * GB), needs(GB, 5 * GB, GB)) == 1
-
-
-def test_one_that_lacked_memory_beside_others_gets_all_of_it() -> None:
-    assert how_many_at_once(PLENTY, [Need(MB, alone=True), Need(MB)]) == 1
-    assert how_many_at_once(PLENTY, [Need(MB), Need(MB), Need(MB, alone=True)]) == 2
-    assert how_many_at_once(PLENTY, []) == 0
-
-
-def test_what_a_run_will_take_is_known_from_those_before() -> None:
-    nothing = expected_need("ddp", 4, 500 * MB, {})
-    from_dp = expected_need("ddp", 4, 500 * MB, {"dp": GB})
-    from_ddp = expected_need("ddp", 4, 500 * MB, {"dp": GB, "ddp": 2 * GB})
-    assert (nothing, from_dp, from_ddp) == (500 * MB, 5 * GB, 5 * GB // 2)
-    assert expected_need("dp", 4, 60 * MB, {"ddp": 2 * GB}) == 5 * GB // 2
-    assert expected_need("dp", 4, 60 * MB, {"dp": MB}) == 60 * MB, "less than an empty script takes nobody"
+    assert how_many_at_once(Room(4 * GB, 10 * GB), [GB, 5 * GB, GB]) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,16 +138,12 @@ def test_a_run_that_ended_well_lacked_nothing() -> None:
 def test_what_it_held_and_what_there_is_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert memory_text(crashed("", KILL), seen()) == (
-        "its ranks held 3.2 GB, with nothing beside; before, 9.7 GB were free of the 10.7 GB of this container: "
+        "its ranks held 3.22 GB, with nothing beside; before, 9.66 GB were free of the 10.7 GB of this container: "
         "the system ended one (SIGKILL)"
     )
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4 * 10**9, 4 * 10**9))
     unseen = dataclasses.replace(seen(), held=0)
     assert memory_text(crashed("MemoryError"), unseen) == (
-        "with nothing beside; before, 9.7 GB were free of the 10.7 GB of this container, and a process may have 4.0 GB "
+        "with nothing beside; before, 9.66 GB were free of the 10.7 GB of this container, and a process may have 4 GB "
         "(ulimit -v): MemoryError"
     )
-
-
-def test_sizes_are_said_as_people_say_them() -> None:
-    assert [size(each) for each in (0, 512_000_000, 9_300_000_000)] == ["0 MB", "512 MB", "9.3 GB"]

@@ -91,7 +91,7 @@ def test_where_memory_is_enough_all_go_to_their_end(tmp_path: Path, machine: Mac
     runs = [Running(tmp_path, "dp", "float64", looks(5)), Running(tmp_path, "ddp", "float64", looks(9))]
     made, ended, heard = watched(tmp_path, runs)
     assert [run.stage.mode for run in ended] == ["dp", "ddp"]
-    assert (made.aside, heard.lines) == ({}, [])
+    assert (made.aside, heard.lines) == (set(), [])
     assert made.peaks == {run.stage.run_folder: 3 * GB for run in runs}
 
 
@@ -113,7 +113,7 @@ def test_when_the_memory_goes_the_last_ones_are_ended_and_do_not_count(
     runs[2].kill = kill  # type: ignore[method-assign]
     made, ended, heard = watched(tmp_path, runs)
     assert [run.killed for run in runs] == [False, False, True]
-    assert made.aside == {runs[2].stage.run_folder: False}
+    assert made.aside == {runs[2].stage.run_folder}
     assert [run.stage.dtype for run in ended] == ["float64", "float64"]
     assert heard.lines == [
         "537 MB are free of the 10.7 GB of this machine, too little for all at once: dp in float32 again behind the "
@@ -125,7 +125,7 @@ def test_the_last_one_goes_on_whatever_is_free(tmp_path: Path, machine: Machine)
     machine.free = 0
     (run,) = runs = [Running(tmp_path, "ddp", "float64", looks(9))]
     made, ended, _ = watched(tmp_path, runs, may_wait=False)
-    assert (run.killed, made.aside, len(ended)) == (False, {}, 1)
+    assert (run.killed, made.aside, len(ended)) == (False, set(), 1)
 
 
 def test_one_that_the_system_ends_beside_others_comes_again(tmp_path: Path, machine: Machine) -> None:
@@ -135,7 +135,7 @@ def test_one_that_the_system_ends_beside_others_comes_again(tmp_path: Path, mach
 
     killed = Running(tmp_path, "ddp", "float64", until_killed, code=-signal.SIGKILL)
     made, ended, heard = watched(tmp_path, [Running(tmp_path, "dp", "float64", looks(9)), killed])
-    assert made.aside == {killed.stage.run_folder: True}
+    assert made.aside == {killed.stage.run_folder}
     assert [run.stage.mode for run in ended] == ["dp"]
     assert heard.lines == ["ddp in float64 got no more memory beside the others: again, alone"]
 
@@ -150,7 +150,7 @@ def test_of_one_that_the_system_ends_alone_it_is_said(tmp_path: Path, machine: M
         watched(tmp_path, [Running(tmp_path, "dp", "float64", until_killed, -signal.SIGKILL)], may_wait=False)
     first, second = str(caught.value).splitlines()
     assert first.startswith(
-        "train.py: runs out of memory in dp mode on 2 devices: it held 3.2 GB, with nothing beside"
+        "train.py: runs out of memory in dp mode on 2 devices: it held 3.22 GB, with nothing beside"
     )
     assert "the system ended one (SIGKILL)" in first
     assert second.startswith("  what now: a smaller batch or model")

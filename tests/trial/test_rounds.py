@@ -130,7 +130,7 @@ def test_what_does_not_fit_though_all_of_it_has_to_run_at_once_is_not_begun(
     monkeypatch.setattr(rounds, "prepare", lambda *arguments: pytest.fail("begun"))
     kinds = [rounds.RunKind("dp", "float64", lockstep=True), rounds.RunKind("ddp", "float64", lockstep=True)]
     with pytest.raises(
-        RunError, match=r"2 runs have to run at once, and do not fit: 1.1 GB are free of the 34.4 GB"
+        RunError, match=r"2 runs have to run at once, and do not fit: 1.07 GB are free of the 34.4 GB"
     ):
         rounds.Rounds(subject, 2, server, tmp_path, Heard(), ExitStack()).run(*kinds, together=True)
 

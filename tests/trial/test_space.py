@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_said_with_what_helps(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(space, "free_space", lambda scratch: 200 * MB)
     check_space(tmp_path, 60 * MB, 3)
     with pytest.raises(
-        RunError, match=r"210 MB are free, too little for 3 scratch copies of 73 MB each; set TMPDIR"
+        RunError, match=r"210 MB are free, too little for 3 scratch copies of 73.4 MB each; set TMPDIR"
     ):
         check_space(tmp_path, 70 * MB, 3)
 

@@ -10,8 +10,8 @@ from itertools import zip_longest
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
-from dp2ddp.comparison.causes.words import names_text, numbers_text, ranks_text, sum_text
-from dp2ddp.trace.records import Draw, Step, Trace
+from dp2ddp.trace.records import Draw, Step
+from dp2ddp.words import names_text, numbers_text, ranks_text, sum_text
 
 Rows = tuple[int, ...]  # digests
 _PADDED = 0.1  # of an epoch's samples; DistributedSampler repeats some, so that all ranks have as many
@@ -51,7 +51,11 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
         return
     wrong = different_batch(evidence)
     if wrong is None:
-        yield from _repeated_draws(evidence)
+        first = (
+            evidence.comparison.first
+        )  # two ranks that load different samples with the same random streams
+        if first is not None and first.kind == "random streams":
+            yield finding("repeated-draws", 0.97, f"random streams on rank {first.rank} are {first.name}")
         return
     yield from _split_twice(evidence)
     padding = _padding(evidence, wrong)
@@ -134,7 +138,8 @@ def _division(whole: int, ranks: Sequence[int]) -> str:
 def _split_twice(evidence: Evidence) -> Iterator[Finding]:
     """A sampler's part of the data for each rank, of which the rank's model gets a chunk."""
     here = evidence.here
-    loaded = [_batch_drawn(rank) for rank in here.ranks]
+    # of each rank: the samples of the first batch of the loader that is trained on
+    loaded = [next((draw.indices or () for draw in _draws(rank)), ()) for rank in here.ranks]
     if len(loaded) < 2 or not loaded[0]:
         return
     if not any(loaded[1:]):
@@ -153,11 +158,6 @@ def chunk_size(rows: int, rank: int, world: int) -> int:
     """The length of torch.chunk(batch, world)[rank]; 0 where there is no such chunk."""
     size = -(-rows // world)
     return max(min(size, rows - rank * size), 0)
-
-
-def _batch_drawn(step: Step) -> tuple[int, ...]:
-    """The samples of the first batch of the loader that is trained on."""
-    return next((draw.indices or () for draw in _draws(step)), ())
 
 
 def drawn(step: Step) -> list[int]:
@@ -251,21 +251,15 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
         yield finding("other-order", 0.94, share, text, *_shuffled_on_one_side(evidence))
     else:
         text = f"{len(strangers)} {rows} have values that no row has under DataParallel"
+        ranks = [rank for rank, each in enumerate(batch.ranks) if not {*strangers}.isdisjoint(each)]
+        if len(ranks) < len(batch.ranks):  # those that draw something by themselves
+            text += f": on {ranks_text(ranks)} alone"
+        own = sorted(sample for rank in here.ranks for sample in drawn(rank))
+        # each rank may have padded its own to the longest of them
+        same = "of the same samples: padded to another width, or made with other random numbers"
+        are_same = bool(own) and own == sorted(drawn(here.reference))
         weight = 0.93 if len(strangers) == len(foreign) else 0.9
-        yield finding("other-inputs", weight, text + _whose(batch, strangers), *_of_same_samples(here))
-
-
-def _whose(batch: Batch, strangers: list[int]) -> str:
-    """Which ranks have them, if not all: those that draw something by themselves."""
-    ranks = [rank for rank, rows in enumerate(batch.ranks) if not {*strangers}.isdisjoint(rows)]
-    return f": on {ranks_text(ranks)} alone" if len(ranks) < len(batch.ranks) else ""
-
-
-def _of_same_samples(here: MatchedStep) -> Iterator[str]:
-    """Rows of the samples that DataParallel's are of: each rank may have padded its own to the longest of them."""
-    own = [sample for rank in here.ranks for sample in drawn(rank)]
-    if own and sorted(own) == sorted(drawn(here.reference)):
-        yield "of the same samples: padded to another width, or made with other random numbers"
+        yield finding("other-inputs", weight, text, *[same] * are_same)
 
 
 def _taken_before(evidence: Evidence) -> list[int]:
@@ -291,9 +285,13 @@ def _shuffled_on_one_side(evidence: Evidence) -> Iterator[str]:
 
 
 def _orders(evidence: Evidence) -> list[list[int]]:
-    """The samples that the loader of the step takes in a run, in their order: DataParallel's, then each rank's."""
-    traces = evidence.reference, *evidence.ranks
-    return [_indices(trace, _loader(step)) for trace, step in zip(traces, evidence.here.all, strict=True)]
+    """The samples that the loader of the step takes in the whole run, in order: DataParallel's, then each rank's."""
+    orders = []
+    for trace, step in zip((evidence.reference, *evidence.ranks), evidence.here.all, strict=True):
+        loader = next((draw.loader for draw in step.draws if draw.indices), -1)
+        draws = (draw for line in trace.lines for draw in line["draws"])
+        orders.append([index for of, indices, _ in draws if of == loader for index in indices or ()])
+    return orders
 
 
 def is_in_order(indices: Sequence[int]) -> bool:
@@ -407,23 +405,6 @@ def takes_again(indices: Sequence[int]) -> bool:
     return 2 * len(_first_epoch(indices)) < len({*indices})
 
 
-def _loader(step: Step) -> int:
-    return next((draw.loader for draw in step.draws if draw.indices), -1)
-
-
-def _indices(trace: Trace, loader: int) -> list[int]:
-    """That a loader's sampler gave in the whole run."""
-    draws = (draw for line in trace.lines for draw in line["draws"])
-    return [index for of, indices, _ in draws if of == loader for index in indices or ()]
-
-
 def _which(rows: list[int], known: dict[int, int]) -> str:
     indices = [known[row] for row in rows if row in known]
     return f": sample{'s' * (len(indices) > 1)} {names_text(sorted(indices))}" if indices else ""
-
-
-def _repeated_draws(evidence: Evidence) -> Iterator[Finding]:
-    """Two ranks that load different samples with the same random streams, as the comparison has found."""
-    first = evidence.comparison.first
-    if first is not None and first.kind == "random streams":
-        yield finding("repeated-draws", 0.97, f"random streams on rank {first.rank} are {first.name}")

@@ -7,7 +7,7 @@ prose, `## Signature` and `## What to change`: the fields of a CatalogueEntry. T
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Annotated
@@ -76,33 +76,16 @@ def parse_entry(code: str, text: str) -> CatalogueEntry:
 
 def page() -> str:
     """The catalogue as a page of the site (docs/conf.py), Markdown."""
-    return "\n".join(_lines()).rstrip() + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield "# Causes"
-    yield ""
-    yield "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in"
-    yield "figures; the report shows them, and what to change. W is the number of devices."
+    lines = [
+        "# Causes",
+        "",
+        "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in",
+        "figures; the report shows them, and what to change. W is the number of devices.",
+    ]
     for family, title in FAMILIES.items():
-        yield from ("", f"## {title}", "")
-        for entry in catalogue().values():
-            if entry.family == family:
-                yield from _entry(entry)
-
-
-def _entry(entry: CatalogueEntry) -> Iterator[str]:
-    title, signature, advice = (
-        each.replace("{W}", "W") for each in (entry.title, entry.signature, entry.advice)
-    )
-    yield from (
-        f"### {entry.code}",
-        "",
-        title,
-        "",
-        f"- Signature: {signature}",
-        f"- What to change: {advice}",
-    )
-    if entry.rules:
-        yield f"- In a conversion of ours: {', '.join(entry.rules)}"
-    yield ""
+        lines += ["", f"## {title}", ""]
+        for entry in (entry for entry in catalogue().values() if entry.family == family):
+            lines += [f"### {entry.code}", "", entry.title, ""]
+            lines += [f"- Signature: {entry.signature}", f"- What to change: {entry.advice}"]
+            lines += [f"- In a conversion of ours: {', '.join(entry.rules)}"] * bool(entry.rules) + [""]
+    return "\n".join(lines).replace("{W}", "W").rstrip() + "\n"

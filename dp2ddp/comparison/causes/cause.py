@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 # of the catalogue: what a port that draws other random numbers shows, and aligned runs take away
 OTHER_RANDOM_NUMBERS = frozenset({"other-seed", "other-order", "other-inputs", "other-random-numbers"})
@@ -10,14 +13,14 @@ OTHER_RANDOM_NUMBERS = frozenset({"other-seed", "other-order", "other-inputs", "
 
 @dataclass(frozen=True)
 class Cause:
-    """One likely cause, and the figures that speak for it."""
+    """One likely cause of what differs."""
 
-    code: str  # an entry of the catalogue
+    code: Annotated[str, Meta(description="its entry in dp2ddp/comparison/causes/entries")]
     title: str  # what is wrong, one sentence, in the user's words
     evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
     advice: str  # what to change
-    weight: float  # how well the signature fits, 0..1
-    edits: tuple[str, ...] = ()  # of our own conversion: rule and line, "DDP304 train_ddp.py:33"
+    weight: Annotated[float, Meta(description="how well the signature fits", ge=0, le=1)]
+    edits: Annotated[tuple[str, ...], Meta(description="of a conversion of ours: rule and line")]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dp2ddp.comparison.causes.batch_signatures import batches_of, drawn
 from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import sum_text
+from dp2ddp.words import sum_text
 
 # what the original's last words say: torch's own messages
 _LAST_WORDS = {

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import names_text, number_text
 from dp2ddp.comparison.differences import AT_END
 from dp2ddp.comparison.ending import is_batchnorms
+from dp2ddp.words import names_text
 
 _CODES = dict(
     zip(AT_END, ("moved-by-hand", "changed-after-training", "buffers-of-another-rank"), strict=True)
@@ -20,7 +20,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     first = evidence.comparison.first
     if first is None or first.kind not in AT_END:
         return
-    norms = number_text(first.norm), number_text(first.reference_norm)
+    norms = [f"{norm:.6g}" for norm in (first.norm, first.reference_norm)]
     if evidence.comparison.steps and first.rank:  # compared with rank 0, which is right
         where = f"on rank {first.rank} at the end: norm {norms[0]}, on rank 0 {norms[1]}"
         yield finding("ranks-part", 0.85, f"{first.name} {where}")

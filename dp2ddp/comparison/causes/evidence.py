@@ -11,7 +11,7 @@ import numpy as np
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
 from dp2ddp.comparison.matching import in_order_of, matched_steps
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
 
@@ -99,10 +99,7 @@ class Evidence:
     reference: Trace
     ranks: tuple[Trace, ...]
     comparison: Comparison
-    stdout: TextComparison = TextComparison(0, None)
-    printing_ranks: tuple[int, ...] = ()
-    files: FilesComparison = FilesComparison(0, ())
-    codes: tuple[int, int] = (0, 0)
+    outside: Outside = Outside()
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
@@ -154,9 +151,11 @@ class Evidence:
         return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
 
     def _matched_steps(self) -> Iterator[MatchedStep]:
-        others = zip(*map(self._steps_of, range(len(self.ranks))), strict=False)
-        for step, ranks in zip(map(self._comparable, self.reference.steps()), others, strict=False):
-            yield MatchedStep(step, tuple(in_order_of(rank, step.layout) or rank for rank in ranks))
+        numbers = self.comparison.matched or [range(len(trace)) for trace in self.ranks]
+        traces = [matched_steps(*each) for each in zip(self.ranks, numbers, strict=True)]
+        for step, *ranks in zip(self.reference.steps(), *traces, strict=False):
+            own = (in_order_of(rank, step.layout) or rank for rank in map(self._comparable, ranks))
+            yield MatchedStep(self._comparable(step), tuple(own))
 
     def apart_at_end(self, kind: str) -> list[str]:
         """Tensors of a kind that do not hold the same on all ranks when the script ends."""
@@ -181,12 +180,6 @@ class Evidence:
             Forward(each.training, each.rows, each.firsts or each.digests) for each in step.forwards
         )
         return replace(step, forwards=forwards)
-
-    def _steps_of(self, rank: int) -> Iterator[Step]:
-        """Those that stand for DataParallel's."""
-        trace = self.ranks[rank]
-        matched = self.comparison.matched
-        return map(self._comparable, matched_steps(trace, matched[rank]) if matched else trace.steps())
 
 
 _NO_TENSORS = Vector(np.zeros(0, dtype=np.uint64), None, None)

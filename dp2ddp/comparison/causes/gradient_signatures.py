@@ -19,8 +19,8 @@ from dp2ddp.comparison.causes.evidence import (
     weighted_mean,
 )
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
-from dp2ddp.comparison.causes.words import number_text, numbers_text, sum_text
 from dp2ddp.trace.digests import Doubles
+from dp2ddp.words import numbers_text, sum_text
 
 _Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
 _same = functools.partial(math.isclose, rel_tol=1e-11)  # losses
@@ -51,7 +51,7 @@ def _scale(evidence: Evidence, here: MatchedStep, target: Doubles, rank0: Double
     if not fits(left) or abs(factor) < 1e-12:
         return
     world, passes = evidence.world, len(here.reference.losses)
-    figures = f"gradients are {number_text(factor)} times DataParallel's"
+    figures = f"gradients are {factor:.6g} times DataParallel's"
     hidden = "; clipping hides it: behind it they are DataParallel's" * here.gradients_agree
     exact = ("exactly" if not left else f"but for {left:.0e} of their length: rounding") + hidden
     losses = tuple(_loss_figures(here, factor))
@@ -75,20 +75,19 @@ def _loss_figures(here: MatchedStep, factor: float) -> Iterator[str]:
         return
     losses = here.losses
     for figure in (losses.mean, losses.weighted):
-        number = number_text(figure)
         if _same(figure, factor * losses.whole):
             made_of_shares = (
                 ". Divided by a number that is W here, or each rank's share of a sum? Another -n tells"
             )
             yield (
-                f"so is the loss that backward starts from: {number} (mean of the ranks), under DataParallel "
-                f"{number_text(losses.whole)}: the factor is in the loss"
+                f"so is the loss that backward starts from: {figure:.6g} (mean of the ranks), under DataParallel "
+                f"{losses.whole:.6g}: the factor is in the loss"
                 + made_of_shares
                 * _near(factor, 1 / len(losses.parts))
             )
             return
         if _same(figure, losses.whole):
-            yield f"the loss that backward starts from is right ({number}): the factor comes behind it"
+            yield f"the loss that backward starts from is right ({figure:.6g}): the factor comes behind it"
             return
 
 
@@ -109,7 +108,7 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     if not passes or any(len(rank.losses) != passes for rank in here.ranks):
         return
     losses, rows = here.losses, here.losses.rows
-    text = f"losses of the ranks {numbers_text(losses.parts)}; DataParallel's {number_text(losses.whole)}"
+    text = f"losses of the ranks {numbers_text(losses.parts)}; DataParallel's {losses.whole:.6g}"
     if _same(losses.mean, losses.whole):
         if passes > 1:
             words = f"{passes} backward passes before the step; the losses are right: {text}"
@@ -122,8 +121,8 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         yield finding("other-computation", 0.7, words)
         return
     if sum(rows) and len(set(rows)) > 1 and _same(losses.weighted, losses.whole):
-        words = f"rows {sum_text(rows)}: weighted by them the losses make {number_text(losses.weighted)}"
-        plain = f"their plain mean is {number_text(losses.mean)}"
+        words = f"rows {sum_text(rows)}: weighted by them the losses make {losses.weighted:.6g}"
+        plain = f"their plain mean is {losses.mean:.6g}"
         yield finding("mean-of-means", 0.96, f"{words}, {plain}", text)
         return
     each_pass: list[_Pass] = [
@@ -134,8 +133,10 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     if passes > 1 and are_means[0] and not are_means[-1]:
         words = "the ranks' losses of the first make DataParallel's, those of the last do not"
         yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
-    aligned = evidence.random_only is False
-    if not _normalises_over_rows(here) or (aligned and not statistics_differ(here)):
+    aligned, buffers = evidence.random_only is False, here.reference.buffers
+    names = () if buffers is None else buffers.layout.names
+    over_rows = any(name.endswith("running_mean") for name in names)  # the model normalises
+    if not over_rows or (aligned and not statistics_differ(here)):
         yield from _counted(each_pass, text, aligned)
 
 
@@ -175,8 +176,3 @@ def counted(whole: float, parts: Sequence[float]) -> tuple[int, ...]:
     counts = np.zeros(len(parts), dtype=int)
     counts[order] = [*tried[:, best], nearest[best]]
     return tuple(counts.tolist())
-
-
-def _normalises_over_rows(here: MatchedStep) -> bool:
-    buffers = here.reference.buffers
-    return buffers is not None and any(name.endswith("running_mean") for name in buffers.layout.names)

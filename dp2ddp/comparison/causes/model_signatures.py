@@ -16,12 +16,12 @@ from dp2ddp.comparison.causes.evidence import (
     fits,
     multiple,
 )
-from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
 from dp2ddp.comparison.differences import distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
-from dp2ddp.trace.records import SCALED, Step, Vector
+from dp2ddp.trace.records import SCALED, Vector
+from dp2ddp.words import names_text, sum_text
 
 _MOST_OFF = 1e-6  # of a factor that is 1
 
@@ -179,19 +179,27 @@ def _missing(here: MatchedStep) -> Iterator[Finding]:
 def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """BatchNorm: running statistics after the step, and which rows each rank normalised over."""
     if not statistics_differ(here):
-        yield from _statistics_left(evidence, here)
+        _, (_, left) = _buffers(evidence, here)
+        differing = [name for name, a, b in left if _is_running(name) and not _same(a, b)]
+        if differing:
+            text = f"{names_text(differing)} of rank 0 at the end are other than replica 0's; training agrees"
+            yield finding("buffers-of-another-rank", 0.95, text)
         return
     hashes = {_hashes(rank.buffers, _is_running) for rank in here.ranks}
     together = len(hashes) == 1 and evidence.world > 1
     same_rows = different_batch(evidence) is None
     moved = _moved_rows(here)
+    # ranks that call the model past its wrapper, on all rows
+    wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
+    has_one_loss = bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
+    is_whole_on_each = has_one_loss and not wrapped
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
     if here.gradients_agree:
         if factor := _momentum_factor(evidence, here):
-            words = f"running means of rank 0 move {number_text(factor)} times as far"
+            words = f"running means of rank 0 move {factor:.6g} times as far"
             yield finding("batchnorm-momentum", 0.97, words, text)
         yield finding("buffers-of-another-rank", 0.96, f"{text}; gradients of that step agree", *moved)
-    elif together and _whole_batch_on_each(here):
+    elif together and is_whole_on_each:
         words = (
             "no wrapped model is called on the ranks, and all have one loss: each computes the whole batch"
         )
@@ -229,20 +237,6 @@ def _running_means(vector: Vector | None) -> Doubles:
     return np.concatenate([np.zeros(0), *means])
 
 
-def _whole_batch_on_each(here: MatchedStep) -> bool:
-    """Ranks that call the model past its wrapper, on all rows."""
-    wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
-    return not wrapped and bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
-
-
-def _statistics_left(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
-    _, (_, left) = _buffers(evidence, here)
-    differing = [name for name, a, b in left if _is_running(name) and not _same(a, b)]
-    if differing:
-        text = f"{names_text(differing)} of rank 0 at the end are other than replica 0's; training agrees"
-        yield finding("buffers-of-another-rank", 0.95, text)
-
-
 def statistics_differ(here: MatchedStep) -> bool:
     """Whether rank 0's running averages are other than replica 0's, which survive under DataParallel."""
     expected, actual = here.reference.buffers, here.ranks[0].buffers
@@ -256,21 +250,18 @@ def statistics_differ(here: MatchedStep) -> bool:
 def _moved_rows(here: MatchedStep) -> tuple[str, ...]:
     """Ranks whose rows are not the chunk of their replica, though all rows together are the same."""
     for batch in batches_of(here):
-        sizes = _replica_rows(here.reference, len(batch.reference))
+        rows = (forward.rows for forward in here.reference.forwards)
+        sizes = next((each for each in rows if sum(each) == len(batch.reference)), ())
         if not batch.same or not sizes:
             continue
         begin = 0
-        for rank, (size, rows) in enumerate(zip(sizes, batch.ranks, strict=False)):
+        for rank, (size, own) in enumerate(zip(sizes, batch.ranks, strict=False)):
             chunk = batch.reference[begin : begin + size]
             begin += size
-            if sorted(chunk) != sorted(rows):
-                shared, chunks = len(set(chunk) & set(rows)), f"chunks {sum_text(sizes)}"
+            if sorted(chunk) != sorted(own):
+                shared, chunks = len(set(chunk) & set(own)), f"chunks {sum_text(sizes)}"
                 return (f"rank {rank} has {shared} of replica {rank}'s {size} rows ({chunks})",)
     return ()
-
-
-def _replica_rows(step: Step, total: int) -> tuple[int, ...]:
-    return next((forward.rows for forward in step.forwards if sum(forward.rows) == total), ())
 
 
 def _other_forward(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:

@@ -7,39 +7,41 @@ from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.words import names_text, ranks_text, sum_text
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.comparison.output_comparison import NO_LINE, FileDifference
 from dp2ddp.trace.records import Trace
+from dp2ddp.words import names_text, ranks_text, sum_text
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """Where training differs, numbers in lines and files do so anyway: then what hangs on none is looked for."""
-    if evidence.printing_ranks:
+    if evidence.outside.printing_ranks:
         yield _printing(evidence, 0.9)
     yield from _files(evidence)
     yield from _sharded_evaluation(evidence)
     if not evidence.comparison.same:
         return
     yield from _lines(evidence)
-    if evidence.codes[0] != evidence.codes[1]:
-        yield finding("other-output", 0.5, "exit codes {} and {}".format(*evidence.codes))
+    if evidence.outside.codes[0] != evidence.outside.codes[1]:
+        yield finding("other-output", 0.5, "exit codes {} and {}".format(*evidence.outside.codes))
 
 
 def _printing(evidence: Evidence, weight: float) -> Finding:
-    first = evidence.stdout.first
+    first = evidence.outside.stdout.first
     if first is not None and first[2] == NO_LINE:
         silent = f"rank 0 has no line {first[0]}"
         return finding(
-            "another-rank-prints", weight, f"{ranks_text(evidence.printing_ranks)} printed; {silent}"
+            "another-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed; {silent}"
         )
-    return finding("every-rank-prints", weight, f"{ranks_text(evidence.printing_ranks)} printed as well")
+    return finding(
+        "every-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed as well"
+    )
 
 
 def _lines(evidence: Evidence) -> Iterator[Finding]:
-    text = evidence.stdout
+    text = evidence.outside.stdout
     for number, expected, actual in (text.first, *text.others) if text.first else ():
         line_text = f"line {number}: {actual!r}, under DataParallel {expected!r}"
         if _NUMBER.sub("#", expected) != _NUMBER.sub("#", actual):
@@ -58,7 +60,7 @@ _MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "Distribu
 
 def _sharded_evaluation(evidence: Evidence) -> Iterator[Finding]:
     """Ranks that share out what DataParallel evaluates as a whole, and put nothing together behind it, or too much."""
-    if evidence.stdout.first is None:
+    if evidence.outside.stdout.first is None:
         return
     sides = [_evaluated(trace) for trace in (evidence.reference, *evidence.ranks)]
     for place, ((whole, _), *own) in enumerate(zip(*sides, strict=False)):
@@ -100,8 +102,8 @@ def _tensor_cause(what: str, evidence: Evidence) -> str:
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:
-    shared = {each.path for each in evidence.files.different if each.ranks}
-    for each in evidence.files.different:
+    shared = {each.path for each in evidence.outside.files.different if each.ranks}
+    for each in evidence.outside.files.different:
         if each.path in shared and not each.ranks:
             continue  # what several ranks wrote is what they left
         text = f"{each.path} {each.what}"

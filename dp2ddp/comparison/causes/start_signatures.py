@@ -8,9 +8,9 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
-from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.trace.records import Layout, Vector
+from dp2ddp.words import names_text, ranks_text
 
 _ROUNDING = 1e-12  # the same numbers, got in another way
 
@@ -25,7 +25,11 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     yield from _initial(evidence)
     if evidence.is_at_step:
         yield from _layout(evidence, evidence.here)
-        yield from _nothing_reached(evidence.here)
+        here = evidence.here
+        empty = [rank for rank, step in enumerate(here.ranks) if not step.gradients.hashes.any()]
+        if empty and here.reference.gradients.hashes.any():
+            text = f"no parameter of the optimizer has a gradient on {ranks_text(empty)}"
+            yield finding("optimizer-of-others", 0.985, text)
 
 
 def _initial(evidence: Evidence) -> Iterator[Finding]:
@@ -114,10 +118,3 @@ def _other_parameters(
 
 def _size(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "one number"
-
-
-def _nothing_reached(here: MatchedStep) -> Iterator[Finding]:
-    empty = [rank for rank, step in enumerate(here.ranks) if not step.gradients.hashes.any()]
-    if empty and here.reference.gradients.hashes.any():
-        text = f"no parameter of the optimizer has a gradient on {ranks_text(empty)}"
-        yield finding("optimizer-of-others", 0.985, text)

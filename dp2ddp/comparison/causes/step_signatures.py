@@ -9,8 +9,8 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
-from dp2ddp.comparison.causes.words import names_text, number_text, numbers_text
 from dp2ddp.trace.records import Step
+from dp2ddp.words import names_text, numbers_text
 
 _MOST_TIMES = 64  # a schedule that is stepped in every accumulated batch
 
@@ -65,7 +65,7 @@ def _scaler(here: MatchedStep) -> Iterator[Finding]:
     power = round(math.log2(abs(factor))) if factor else 0
     if abs(power) <= 3 or not math.isclose(factor, 2.0**power, rel_tol=1e-6):
         return
-    scale = number_text(2.0 ** abs(power))
+    scale = f"{2.0 ** abs(power):.6g}"
     if power < 0:
         text = f"the ranks' losses are {scale} times DataParallel's: a scale"
         yield finding("scaler-added", 0.965, text)
@@ -114,7 +114,7 @@ def _constant_factor(
     factor, world = actual[0] / expected[0], evidence.world
     for name, number in (("W", world), ("1/W", 1 / world), ("the root of W", math.sqrt(world))):
         if math.isclose(factor, number, rel_tol=1e-9):
-            yield finding("learning-rate-times-world", 0.97, text, f"{number_text(factor)} times: {name}")
+            yield finding("learning-rate-times-world", 0.97, text, f"{factor:.6g} times: {name}")
 
 
 def _shorter(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
@@ -135,7 +135,8 @@ def _times_as_fast(evidence: Evidence, here: MatchedStep) -> tuple[int, int]:
     """The m with which the ranks' rates are DataParallel's, m times as far in the schedule, and of how many steps."""
     optimizer = here.reference.optimizer
     expected, actual = (
-        _schedule(trace.lines, optimizer) for trace in (evidence.reference, evidence.ranks[0])
+        [tuple(line["learning_rates"]) for line in trace.lines if line["optimizer"] == optimizer]
+        for trace in (evidence.reference, evidence.ranks[0])
     )
     if len(set(expected)) < 2:
         return 0, 0
@@ -146,10 +147,6 @@ def _times_as_fast(evidence: Evidence, here: MatchedStep) -> tuple[int, int]:
     return 0, 0
 
 
-def _schedule(lines: tuple[dict[str, object], ...], optimizer: int) -> list[tuple[float, ...]]:
-    return [tuple(line["learning_rates"]) for line in lines if line["optimizer"] == optimizer]  # type: ignore[arg-type]
-
-
 def _clipping(here: MatchedStep) -> Iterator[Finding]:
     clips, *norms = (step.clips for step in here.all)
     text = f"norms before clipping: {numbers_text(clips)} under DataParallel; on the ranks "
@@ -157,7 +154,7 @@ def _clipping(here: MatchedStep) -> Iterator[Finding]:
     if clips and all(len(each) == len(clips) for each in norms) and clips[0]:
         factor = norms[0][0] / clips[0]
         if factor > 1.5 and math.log2(factor).is_integer() and factor != len(here.ranks):
-            words = f"{number_text(factor)} times as large: the scaler's factor"
+            words = f"{factor:.6g} times as large: the scaler's factor"
             yield finding("clip-scaled", 0.97, text, words)
     target, *raw = here.raw_gradients
     if not all(fits(distance(target, each)) for each in raw):
@@ -170,7 +167,7 @@ def _clipping(here: MatchedStep) -> Iterator[Finding]:
             yield finding("clipping", 0.93, words, text)
             return
         if not fits(abs(factor - 1)):
-            words = f"after clipping gradients on rank {rank} are {number_text(factor)} times DataParallel's"
+            words = f"after clipping gradients on rank {rank} are {factor:.6g} times DataParallel's"
             yield finding("clipping", 0.95, words, text)
             return
 

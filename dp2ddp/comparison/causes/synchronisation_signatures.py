@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
-from dp2ddp.comparison.causes.words import names_text, numbers_text
 from dp2ddp.trace.records import Vector
+from dp2ddp.words import names_text, numbers_text
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
@@ -43,19 +43,15 @@ def _gradients(here: MatchedStep, differing: list[int]) -> Iterator[Finding]:
     if lost := _lost(here, differing):
         yield finding("lost-data", 0.96, *lost)
     if len(differing) == len(names):
-        made = _made_of(here)
-        yield finding("not-synchronised", 0.95 if made else 0.85, text, *made)
+        target, *parts = here.raw_gradients
+        joined = {"mean": np.mean(parts, axis=0), "sum": np.sum(parts, axis=0)}
+        made = [
+            f"their {how} is DataParallel's" for how, each in joined.items() if fits(distance(each, target))
+        ]
+        yield finding("not-synchronised", 0.95 if made else 0.85, text, *made[:1])
     else:
         agreeing = [name for i, name in enumerate(names) if i not in differing]
         yield finding("partly-synchronised", 0.94, text, f"the same on all ranks: {names_text(agreeing)}")
-
-
-def _made_of(here: MatchedStep) -> tuple[str, ...]:
-    """How the ranks' gradients together are DataParallel's."""
-    target, *parts = here.raw_gradients
-    if fits(distance(np.mean(parts, axis=0), target)):
-        return ("their mean is DataParallel's",)
-    return ("their sum is DataParallel's",) if fits(distance(np.sum(parts, axis=0), target)) else ()
 
 
 def _lost(here: MatchedStep, differing: list[int]) -> tuple[str, ...]:

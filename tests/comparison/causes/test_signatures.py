@@ -13,7 +13,7 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference, compare
-from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
 from tests.comparison.traces import GRADIENT, Taken, record, trace
@@ -140,14 +140,14 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
         FileDifference("rank1.pt", "is written by DDP only"),
     )
     left = FilesComparison(3, files)
-    outside = diagnose(Evidence(2, reference, tuple(ranks), same, TextComparison(0, None), (), left))
+    outside = diagnose(Evidence(2, reference, tuple(ranks), same, Outside(files=left)))
     assert [cause.code for cause in outside] == ["every-rank-writes", "doubled-files"]
     assert [cause.evidence for cause in outside] == [
         ("last.pt is written by ranks 0, 1",),
         ("rank1.pt is written by DDP only",),
     ]
     training = [
-        Cause(code, "", ("figures",), "", weight)
+        Cause(code, "", ("figures",), "", weight, ())
         for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
     ]
     codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside))]
@@ -159,8 +159,8 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     reference = trace(tmp_path / "dp", FIRST)
     ranks = [trace(tmp_path / "ddp", [OTHER, OTHER], rank=rank) for rank in range(2)]
     apart = compare(reference, ranks, FLOAT64, port=True)
-    order = Cause("other-order", "", ("figures",), "", 0.9)
-    guess = Cause("other-computation", "", ("same rows",), "", 0.6)
+    order = Cause("other-order", "", ("figures",), "", 0.9, ())
+    guess = Cause("other-computation", "", ("same rows",), "", 0.6, ())
     told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
     assert [cause.code for cause in told] == ["other-order", "other-computation"]
     seen = "seen with DataParallel's random numbers, where"
@@ -203,8 +203,7 @@ def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
         record(tmp_path / "ddp", taken(OTHER, loss, mean), rank=rank) for rank, loss in enumerate(losses)
     )
     apart = compare(reference, ranks, FLOAT64, port=True)
-    outside = TextComparison(0, None), (), FilesComparison(0, ())
-    aligned = diagnose(Evidence(2, reference, ranks, apart, *outside, random_only=False))
+    aligned = diagnose(Evidence(2, reference, ranks, apart, random_only=False))
     assert ("local-counts" in [cause.code for cause in aligned]) == found
 
 
@@ -316,7 +315,7 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     found = compare(reference, ranks, FLOAT64, port=True)
     assert found.same
     stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
-    evidence = Evidence(2, reference, ranks, found, stdout, (), FilesComparison(0, ()))
+    evidence = Evidence(2, reference, ranks, found, Outside(stdout=stdout))
     assert diagnose(evidence)[0].code == code
 
 
