@@ -39,6 +39,16 @@ class StepLimit(SystemExit):
     """Ends the script after --steps; a SystemExit, so that `except Exception` in the script lets it pass."""
 
 
+def _of_the_record(work: Callable[..., None]) -> Callable[..., None]:
+    """A part of the record's work, done `quietly`."""
+
+    @functools.wraps(work)
+    def quiet(self: Recorder, *args: Any) -> None:
+        self.quietly(work, self, *args)
+
+    return quiet
+
+
 class Recorder:
     """Records the steps of one rank, or of DataParallel's one process: `start` before the script, `finish` after it.
 
@@ -84,13 +94,20 @@ class Recorder:
 
     # ---- the observers' end
 
+    @_of_the_record
     def saw_module(self, module: torch.nn.Module) -> None:
         """A wrapped model is about to be called: if it is for the first time, its buffers are those of the start."""
-        self.quietly(self._note_first_buffers, module)
+        if module not in self._called:
+            self._called.add(module)
+            small = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
+            self._first_buffers.update({key: buffer.detach().clone() for key, buffer in small.items()})
 
+    @_of_the_record
     def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         """The gradients of `parameters` are about to be clipped to `limit`, a norm or a value."""
-        self.quietly(self._note_clipping, parameters, limit)
+        if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
+            self._unclipped.note(parameters)
+            self.add("limits", float(limit))
 
     def saw_precision(self, dtype: str) -> None:
         """Autocast has been asked for."""
@@ -101,9 +118,12 @@ class Recorder:
         """Replicas have drawn on the host."""
         self._unchecked.add(Unchecked.HOST_DRAWS)
 
+    @_of_the_record
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
-        self.quietly(self._note_cast, tensor, dtype, place)
+        what = self._models.kind_of(tensor, self._backwards)
+        if what:
+            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
 
     @property
     def steps(self) -> int:
@@ -163,7 +183,7 @@ class Recorder:
         # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
         within = torch._C._current_graph_task_id() != -1
         if not within:
-            self.quietly(self._note_loss, tensors)
+            self._note_loss(tensors)
         backward(tensors, *args, **kwargs)
         if not within:
             self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
@@ -181,29 +201,21 @@ class Recorder:
             results = grad(outputs, inputs, *args, **kwargs)
         finally:
             self._in_grad = False
-        self.quietly(self._note_results, inputs, results)
+        self._note_results(inputs, results)
         return results
 
+    @_of_the_record
     def _note_results(self, inputs: Any, results: Any) -> None:
         is_tensor = isinstance(inputs, torch.Tensor)
         self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
 
+    @_of_the_record
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._look_at_models()
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
         self.add("losses", float(sum(map(sum_of, each))))
-
-    def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
-        what = self._models.kind_of(tensor, self._backwards)
-        if what:
-            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
-
-    def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
-        if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
-            self._unclipped.note(parameters)
-            self.add("limits", float(limit))
 
     def _look_at_models(self) -> None:
         """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""
@@ -213,7 +225,7 @@ class Recorder:
             self._models.look(living_roots())
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self.quietly(self._forget_gradients, optimizer)
+        self._forget_gradients(optimizer)
         self._unchecked.update(unchecked_of_optimizer(optimizer))
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
         if with_closure is None:
@@ -225,6 +237,7 @@ class Recorder:
         if self._stopped:
             raise StepLimit(0)
 
+    @_of_the_record
     def _forget_gradients(self, optimizer: Any) -> None:
         """Those of a step that ended with an error."""
         if optimizer in self._optimizers:
@@ -297,13 +310,6 @@ class Recorder:
             self._ordinals.add(ordinal)
             self._note_start(known, parameters)
         return known
-
-    def _note_first_buffers(self, module: torch.nn.Module) -> None:
-        if module in self._called:
-            return
-        self._called.add(module)
-        small = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
-        self._first_buffers.update({key: buffer.detach().clone() for key, buffer in small.items()})
 
     def _note_start(self, known: KnownOptimizer, parameters: list[torch.Tensor]) -> None:
         layout, buffers = known.buffers()

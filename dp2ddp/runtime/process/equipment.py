@@ -16,13 +16,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
 from dp2ddp.copies.fence import fence
+from dp2ddp.costs.clock import Clock
+from dp2ddp.costs.counter import Counter
 from dp2ddp.costs.steps import FirstOptimizer
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe.decisions import observe_decisions
-from dp2ddp.runtime.observe.forward_rows import observe_forwards
+from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
 from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
 from dp2ddp.runtime.observe.loader_batches import observe_batches
-from dp2ddp.runtime.observe.metering import start_meter
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
@@ -33,6 +34,8 @@ from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
 from dp2ddp.runtime.run_folder import Heartbeat
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.virtual_cuda import virtual_devices
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
+from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
 from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
 from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
@@ -135,6 +138,40 @@ def follow_rank(stage: Stage, rank: int, recorder: Recorder | None, virtual: boo
     if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
         observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
     return finish
+
+
+def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
+    """Measure this process from now on; returns what writes the reading.
+
+    Called behind `set_stage`: what is measured is the script on its devices, and not their making.
+    """
+    steps = stage.steps or 1
+    meter: Clock | Counter
+    if stage.timed:
+        meter = Clock(Path(stage.timed), rank, stage.warm_up, steps, virtual)
+    else:
+        assert stage.counted is not None
+        where = _place_on_virtual if virtual else None
+        meter = Counter(Path(stage.counted), rank, stage.warm_up, steps, stage.world, where)
+        if virtual:
+            _show_calls(meter)
+    count_rows(meter.saw_rows)
+    return meter.finish
+
+
+def _place_on_virtual(tensor: torch.Tensor) -> int:
+    """A tensor without a mark is none of a device's."""
+    place = place_of(tensor)
+    return HOST if place is None else place
+
+
+def _show_calls(counter: Counter) -> None:
+    """Each function that virtual devices answer, also within the functions of a tensor's own class."""
+
+    def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
+
+    Taps().around("__torch_function__", show, VirtualDevices)
 
 
 def no_record() -> None:

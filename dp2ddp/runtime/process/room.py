@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from dp2ddp.runtime.run_folder import LAUNCHER, read_status
+from dp2ddp.runtime.run_folder import read_statuses
 from dp2ddp.runtime.stage import Stage
 
 MACHINE, CONTAINER = "this machine", "this container"
@@ -105,8 +105,7 @@ def held_by(stage: Stage, server: int) -> int:
 
     server: the process that ranks are forked from. What they share with it is its own.
     """
-    statuses = (read_status(Path(stage.run_folder), rank) for rank in (LAUNCHER, *stage.ranks))
-    ranks = {status.pid for status in statuses if status and status.code is None}
+    ranks = {status.pid for status in read_statuses(stage).values() if not status.is_over}
     parents = {parent for rank in ranks if (parent := _parent(rank)) is not None}
     shared = _own(server) * len(ranks) if server in parents else 0
     agents = parents - ranks - {server, os.getpid()}
