@@ -267,9 +267,8 @@ class Recorder:
         line = StepLine(
             step=self._steps,
             optimizer=known.ordinal,
-            layout=self._writer.write_layout(known.layout),
             learning_rates=tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups),
-            **self._layouts(vectors),
+            **_layouts(self._writer, vectors),
             **self._events.take(),
         )
         self._writer.write_step(line, vectors)
@@ -277,10 +276,6 @@ class Recorder:
         self._stepped.update(zip(map(id, parameters), vectors["parameters"].hashes.tolist(), strict=True))
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
-
-    def _layouts(self, vectors: dict[str, Vector]) -> dict[str, Any]:
-        beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
-        return {name: self._writer.write_layout(vector.layout, name) for name, vector in beside.items()}
 
     def _beside(self, known: KnownOptimizer, optimizer: Any) -> dict[str, Vector]:
         """The optimizer's state and the models' buffers: hashes; with their values while there is room."""
@@ -352,28 +347,31 @@ class Recorder:
         if self._steps or self._unstepped.has_moved():
             return
         self._unstepped.before_end()
-        lines, before = [], self._nothing
-        for number, backward_pass in enumerate(self._unstepped.passes):
-            if not number:
-                start = {"parameters": backward_pass.vectors["parameters"], "buffers": no_vector()}
-                self._writer.write_initial(0, start)
-            gradients = backward_pass.vectors["gradients"]
+        writer, passes, before = self._writer.of_passes(), self._unstepped.passes, self._nothing
+        for each in passes[:1]:
+            writer.write_initial(0, {"parameters": each.vectors["parameters"], "buffers": no_vector()})
+        for number, each in enumerate(passes):
             line = StepLine(
                 step=number,
                 optimizer=0,
-                layout=self._writer.write_layout(gradients.layout),
                 learning_rates=(),
-                source=backward_pass.source,
-                **self._layouts(backward_pass.vectors),
-                **events_between(before, backward_pass.events),
+                source=each.source,
+                **_layouts(writer, each.vectors),
+                **events_between(before, each.events),
             )
-            lines.append((line, backward_pass.vectors))
-            before = backward_pass.events
-        end = End(steps=len(lines), broken=self._broken, **events_between(before, self._events.peek()))
-        self._writer.write_passes(lines, end)
+            writer.write_step(line, each.vectors)
+            before = each.events
+        events = events_between(before, self._events.peek())
+        writer.write_end(End(steps=len(passes), broken=self._broken, **events))
 
     def _note_final(self) -> None:
         self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))
+
+
+def _layouts(writer: Writer, vectors: dict[str, Vector]) -> dict[str, Any]:
+    beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
+    layouts: dict[str, Any] = {name: writer.write_layout(each.layout, name) for name, each in beside.items()}
+    return {"layout": writer.write_layout(vectors["gradients"].layout), **layouts}
 
 
 def _with_closure(args: Any, kwargs: Any, note: Callable[[], None]) -> Any:

@@ -258,14 +258,13 @@ def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
         "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
         "_cuda_setStream": set_stream,
         "_cuda_memoryStats": lambda device: _no_memory(),
-        **_answers(_BELOW_PYTHON),
+        **_answers({_BELOW_PYTHON: None}),
     }
 
 
-_BELOW_PYTHON = {
-    """_cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats
-    _cuda_resetAccumulatedMemoryStats""": None,
-}
+_BELOW_PYTHON = """
+    _cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats _cuda_resetAccumulatedMemoryStats
+"""
 
 
 _SAME_NAME = """
@@ -290,27 +289,9 @@ def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functi
         **{name: make()[other] for name, other in _OTHER_NAME.items()},
         "memory_stats": lambda device_index=None, /: torch.cuda.memory_stats(device_index),
         "current_accelerator": lambda check_available=False: cuda,
-        "device_index": _device_index_context(machine),
+        "device_index": lambda device, /: machine.at(device),
         "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
     }
     for name, function in functions.items():
         if hasattr(torch.accelerator, name):
             taps.set(torch.accelerator, name, function)
-
-
-def _device_index_context(machine: Machine) -> type:
-    class device_index:
-        """torch.accelerator.device_index; None changes nothing."""
-
-        def __init__(self, device: int | None, /) -> None:
-            self.idx, self.prev_idx = device, -1
-
-        def __enter__(self) -> None:
-            if self.idx is not None:
-                self.prev_idx = machine.set_current(self.idx)
-
-        def __exit__(self, *exc_info: object) -> None:
-            if self.idx is not None:
-                machine.set_current(self.prev_idx)
-
-    return device_index

@@ -8,7 +8,8 @@ one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -47,6 +48,18 @@ class Machine:
             self._thread.current = self.checked(index)
         return before
 
+    @contextmanager
+    def at(self, index: int | None) -> Iterator[None]:
+        """A device is the current one, as long as this lasts; None: nothing changes."""
+        if index is None:
+            yield
+            return
+        before = self.set_current(index)
+        try:
+            yield
+        finally:
+            self.set_current(before)
+
     @property
     def place_of_unknown(self) -> int:
         """Where a tensor without a mark says it is: on the CPU, but in the backward of a Function on its device.
@@ -55,11 +68,15 @@ class Machine:
         """
         return getattr(self._thread, "of_unknown", HOST)
 
-    def set_place_of_unknown(self, place: int) -> int:
-        """Returns the one before."""
+    @contextmanager
+    def unknown_at(self, place: int | None) -> Iterator[None]:
+        """A tensor that nobody has marked says `place`, as long as this lasts; None: nothing changes."""
         before = self.place_of_unknown
-        self._thread.of_unknown = place
-        return before
+        self._thread.of_unknown = before if place is None else place
+        try:
+            yield
+        finally:
+            self._thread.of_unknown = before
 
     @property
     def default_place(self) -> int:

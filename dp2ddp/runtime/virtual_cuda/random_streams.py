@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -114,15 +114,15 @@ DRAWING_NAMES = frozenset((_OPERATORS + _COMPOSITES).split())
 
 def drawing_functions() -> frozenset[Callable[..., Any]]:
     """Every callable that a mode may be handed for one of these names; Any: they are torch's own."""
-    return frozenset(_drawing_functions())
+    initialisers = (getattr(torch.nn.init, name) for name in _INITIALISERS.split())
+    return frozenset([*functions_called(DRAWING_NAMES, "{}", "{}_"), *initialisers])
 
 
-def _drawing_functions() -> Iterator[Callable[..., Any]]:
+def functions_called(names: Iterable[str], *spellings: str) -> Iterator[Callable[..., Any]]:
+    """What torch has under these names, in each spelling ("{}_": in place), wherever a mode may be handed it."""
     owners = (torch, torch.Tensor, F, torch._C._nn, torch._C._VariableFunctions, torch._C._TensorBase)
-    for name in DRAWING_NAMES:
-        for spelling in (name, f"{name}_"):
-            yield from (getattr(owner, spelling) for owner in owners if hasattr(owner, spelling))
-    yield from (getattr(torch.nn.init, name) for name in _INITIALISERS.split())
+    for name in (spelling.format(name) for name in names for spelling in spellings):
+        yield from (getattr(owner, name) for owner in owners if hasattr(owner, name))
 
 
 # ---- the host's streams: of Python, torch and numpy, if that is there
