@@ -162,7 +162,8 @@ class _Copying:
         self._outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
-        opened = [*converted, *(path / "a new file" for path in self._written.paths), *self._wished_paths()]
+        wished = [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
+        opened = [*converted, *(path / "a new file" for path in self._written.paths), *wished]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
                 self._put[entry.kind](entry, entry.path.relative_to(self.root))
@@ -171,9 +172,6 @@ class _Copying:
             place.unlink(missing_ok=True)
             place.write_bytes(data)
         self._leave_record()
-
-    def _wished_paths(self) -> list[Path]:
-        return [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
 
     def _leave_record(self) -> None:
         code = (path for path in self.whole.rglob("*.py") if not path.is_symlink())

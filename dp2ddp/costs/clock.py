@@ -114,15 +114,10 @@ class Waiting:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._inside = Inside()
-        self._known: set[type] = set()
         self._taps = Taps()
-        self._time_next(dataloader._BaseDataLoaderIter)
+        self._taps.around("__next__", self._timed, dataloader._BaseDataLoaderIter)
         loader: Any = DataLoader
         loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
-
-    def _time_next(self, kind: type) -> None:
-        self._taps.around("__next__", self._timed, kind)
-        self._known.add(kind)
 
     def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
         with self._spent():
@@ -150,13 +145,8 @@ class Waiting:
 
     def _followed(self, original: Callable[..., Any], loader: Any) -> Any:
         iterator = self._timed(original, loader)  # workers are started here
-        kind = type(iterator)
-        if not self._known.isdisjoint(kind.__mro__):
-            return iterator
-        with contextlib.suppress(TypeError):  # a generator's type takes nothing
-            self._time_next(kind)
-            return iterator
-        return self._in_turn(iterator)
+        is_timed = isinstance(iterator, dataloader._BaseDataLoaderIter)
+        return iterator if is_timed else self._in_turn(iterator)
 
     def _in_turn(self, iterator: Any) -> Iterator[Any]:
         while True:

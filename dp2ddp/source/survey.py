@@ -82,12 +82,9 @@ class _Things:
     links: list[Path]
 
     @property
-    def has_code(self) -> bool:
-        return any(entry.name.endswith(CODE) for entry in self.files)
-
-    @property
     def is_data(self) -> bool:
-        return not self.has_code and (len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD)
+        many = len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD
+        return many and not any(entry.name.endswith(CODE) for entry in self.files)
 
     def entries(self) -> Iterator[FolderEntry]:
         """Its links and files."""

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from dp2ddp.errors import SourceError
 
@@ -22,63 +21,49 @@ ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class _Staged:
-    """A file about to be made: its text lies beside it under a name of its own."""
+    """A file about to be made or changed: its texts lie beside it under names of their own."""
 
     target: Path
     new: Path
-    is_at_once: ClassVar[bool] = True  # whether `put` does all or nothing
+    old: Path | None = None  # None: there is no such file yet
+    # A rename would part it from its other names (hard links), or take it from its owner: it is written as an editor
+    # writes it. Killed in these microseconds it may be neither old nor new; both texts lie beside it.
+    written_through: bool = False
 
     def put(self) -> None:
-        """Make it, unless somebody else has."""
-        try:
-            os.link(self.new, self.target)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links
-            os.close(os.open(self.target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            os.replace(self.new, self.target)
+        """Change it; or make it, unless somebody else has."""
+        if self.old:
+            self._become(self.new)
+        else:
+            _make(self.target, self.new)
 
     def put_back(self) -> None:
-        self.target.unlink(missing_ok=True)
+        """As it was."""
+        if self.old:
+            self._become(self.old)
+        else:
+            self.target.unlink(missing_ok=True)
+
+    def _become(self, text: Path) -> None:
+        if self.written_through:
+            _overwrite(self.target, text.read_bytes())
+        else:
+            os.replace(text, self.target)
 
     @property
     def beside(self) -> tuple[Path, ...]:
         """What is not needed any more in the end."""
-        return (self.new,)
+        return (self.new, self.old) if self.old else (self.new,)
 
 
-@dataclass(frozen=True)
-class _Replaced(_Staged):
-    """A file about to change: its old text lies beside it, too."""
-
-    old: Path
-
-    def put(self) -> None:
-        os.replace(self.new, self.target)
-
-    def put_back(self) -> None:
-        os.replace(self.old, self.target)
-
-    @property
-    def beside(self) -> tuple[Path, ...]:
-        return (self.new, self.old)
-
-
-@dataclass(frozen=True)
-class _WrittenThrough(_Replaced):
-    """One that a rename would part from its other names (hard links), or would take from its owner.
-
-    It is written as an editor writes it. Killed in these microseconds it may be neither old nor new; both texts lie
-    beside it.
-    """
-
-    is_at_once: ClassVar[bool] = False
-
-    def put(self) -> None:
-        _overwrite(self.target, self.new.read_bytes())
-
-    def put_back(self) -> None:
-        _overwrite(self.target, self.old.read_bytes())
+def _make(target: Path, text: Path) -> None:
+    try:
+        os.link(text, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(text, target)
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
@@ -136,27 +121,14 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     Where nothing can be locked (Windows, some network file systems), who came first is noticed all the same.
     """
-    handle = _lock(folder)
-    try:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _lock(folder: Path) -> int | None:
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
 
 
 def _is_special(path: Path) -> bool:
@@ -195,8 +167,8 @@ def _stage(target: Path, data: bytes) -> _Staged:
             new.chmod(0o666 & ~_umask())  # mkstemp's own is 0600
             return _Staged(target, new)
         if _as_it_was(target, new) and not has_other_names:
-            return _Replaced(target, new, _second_name(target))
-        return _WrittenThrough(target, new, _second_text(target))
+            return _Staged(target, new, _second_name(target))
+        return _Staged(target, new, _second_text(target), written_through=True)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
@@ -278,7 +250,7 @@ def _swap(staged: Sequence[_Staged], needed: list[Path]) -> None:
         try:
             staged_file.put()
         except OSError as error:
-            begun = staged[:number] if staged_file.is_at_once else staged[: number + 1]
+            begun = staged[: number + staged_file.written_through]  # a rename does all or nothing
             left_over = _put_back(begun, needed)
             raise SourceError(
                 f"{staged_file.target}: cannot be written ({error.strerror}){left_over}"

@@ -22,8 +22,8 @@ from dp2ddp.costs.steps import FirstOptimizer, Meter
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe.decisions import observe_decisions
 from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
-from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
 from dp2ddp.runtime.observe.loader_batches import observe_batches
+from dp2ddp.runtime.on_import import let_their_steps_be_seen
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
@@ -73,19 +73,16 @@ def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes) -> None:
     run_folder = Path(stage.run_folder)
     kept = [Path(folder) for folder in stage.kept]
     guard([scratch, *map(Path, stage.owned)], run_folder / "unfolding.lock", writes, kept)
-    if kept:
-        _have_own_temporary_folder(scratch / "tmp")
+    if (
+        kept
+    ):  # the user's folder may lie among the temporary ones, and beside it nothing new can be made (fence.py)
+        (scratch / "tmp").mkdir(exist_ok=True)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(scratch / "tmp")
         fence(kept, [_topmost_without(kept, scratch)])
     if stage.holder:
         rename_across_layers()
     if stage.mode == "ddp":
         have_own_ports(run_folder)
-
-
-def _have_own_temporary_folder(folder: Path) -> None:
-    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
-    folder.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
 def _topmost_without(kept: Sequence[Path], place: Path) -> Path:

@@ -123,24 +123,11 @@ def _fork(children: _Children, label: dict[str, Any], work: Work, answers: Any) 
 
 
 def _run_rank(stage: Stage, rank: int, port: int) -> int:
-    if stage.mode == "ddp" and not stage.starts_ranks:
-        os.environ.update(_torchrun_variables(stage.world, rank, port))
+    if stage.mode == "ddp" and not stage.starts_ranks:  # as torchrun says it
+        names = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+        values = map(str, (rank, rank, 0, stage.world, stage.world, port))
+        os.environ.update(zip(names, values, strict=True), MASTER_ADDR="127.0.0.1")
     return run_stage(stage, rank)
-
-
-def _torchrun_variables(world: int, rank: int, port: int) -> dict[str, str]:
-    values = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "GROUP_RANK": 0,
-        "WORLD_SIZE": world,
-        "LOCAL_WORLD_SIZE": world,
-    }
-    return {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        **{key: str(value) for key, value in values.items()},
-    }
 
 
 def _call(name: str, arguments: Any) -> int:

@@ -63,7 +63,8 @@ def _compiled(name: str, before: bytes, after: bytes) -> CodeType:
     tree = ast.parse(after, name)
     old, new = before.splitlines(), after.splitlines()
     origins = line_origins(old, new)
-    moved = {number for number, origin in enumerate(origins) if number and _is_new(old, new, number, origin)}
+    lines = enumerate(zip(new, origins[1:], strict=True), 1)
+    moved = {number for number, (line, origin) in lines if line not in old[origin - 1 : origin]}
     for node in ast.walk(tree):
         if isinstance(
             node, (ast.expr, ast.stmt, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
@@ -78,10 +79,6 @@ def _move(node: ast.AST, origins: Sequence[int], moved: set[int]) -> None:
     if first in moved or last in moved:
         node.col_offset = node.end_col_offset = -1  # type: ignore[attr-defined]
     node.lineno, node.end_lineno = origins[first], origins[last]  # type: ignore[attr-defined]
-
-
-def _is_new(old: list[bytes], new: list[bytes], number: int, origin: int) -> bool:
-    return not old or new[number - 1] != old[origin - 1]
 
 
 def line_origins(before: Sequence[bytes], after: Sequence[bytes]) -> list[int]:

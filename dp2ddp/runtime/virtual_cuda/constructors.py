@@ -40,11 +40,8 @@ def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         taps.set(torch.cuda, name, LegacyType(name, (), values))
-    taps.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
-    taps.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+    machine = mode.machine
 
-
-def _constructor(machine: Machine) -> Any:
     # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
     def __new__(*args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.Tensor(...): the constructor of the default type, which no mode sees."""
@@ -55,17 +52,14 @@ def _constructor(machine: Machine) -> Any:
         tensor = zeroed(tensor) if sizes_only(arguments) else tensor
         return put(tensor, machine.current) if machine.cuda_by_default else tensor
 
-    return __new__
-
-
-def _default_tensor_type(machine: Machine) -> Any:
     def set_default_tensor_type(t: Any) -> None:
         """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         torch.set_default_dtype(dtype_called(name))
         machine.cuda_by_default = name.startswith("torch.cuda.")
 
-    return set_default_tensor_type
+    taps.set(torch.Tensor, "__new__", staticmethod(__new__))
+    taps.set(torch, "set_default_tensor_type", set_default_tensor_type)
 
 
 def fill_unwritten(mode: VirtualDevices) -> None:

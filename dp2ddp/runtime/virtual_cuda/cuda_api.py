@@ -44,8 +44,10 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
     below = _below_python(machine, cuda_streams)
     taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
-    taps.set(torch.Tensor, "record_stream", _record_stream)
-    taps.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
+    # Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first.
+    taps.set(torch.Tensor, "record_stream", lambda self, s: None)
+    # nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)
+    taps.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     if hasattr(torch, "accelerator"):
         _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
 
@@ -212,15 +214,6 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
         "set_rng_state_all": set_all,
         "_get_generator": generator,
     }
-
-
-def _not_for_cudnn(tensor: torch.Tensor) -> bool:
-    """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
-    return False
-
-
-def _record_stream(self: torch.Tensor, s: Any) -> None:
-    """Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first."""
 
 
 def _nothing(result: object) -> None:

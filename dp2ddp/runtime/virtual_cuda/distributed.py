@@ -36,13 +36,9 @@ def install_distributed(taps: Taps, machine: Machine) -> None:
     taps.around("all_reduce", _averaging, *both)
     nccl.install(taps)
     taps.around("is_nccl_available", lambda original: True, *both)
-    taps.set(torch.cuda.nccl, "is_available", no_nccl)
+    # sends comm.reduce_add to its own sum in device order
+    taps.set(torch.cuda.nccl, "is_available", lambda tensors: False)
     taps.set(torch.multiprocessing, "spawn", _forking)
-
-
-def no_nccl(tensors: Any) -> bool:
-    """torch.cuda.nccl.is_available; False sends comm.reduce_add to its own sum in device order."""
-    return False
 
 
 def _forking(

@@ -7,11 +7,11 @@ generator, with the device's state in it for as long as the draw takes (3 micros
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -125,28 +125,25 @@ def functions_called(names: Iterable[str], *spellings: str) -> Iterator[Callable
         yield from (getattr(owner, name) for owner in owners if hasattr(owner, name))
 
 
-# ---- the host's streams: of Python, torch and numpy, if that is there
+# ---- the host's streams: of Python, torch and numpy
 
 HostStates = tuple[Any, Any, Any]
 
 
 def host_states() -> HostStates:
     """Where they stand."""
-    numpy: Any = sys.modules.get("numpy")
-    return random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
+    return random.getstate(), torch.default_generator.get_state(), numpy.random.get_state()
 
 
 def set_host_states(states: HostStates) -> None:
     """Put them where they stood."""
     random.setstate(states[0])
     torch.default_generator.set_state(states[1])
-    if states[2]:
-        sys.modules["numpy"].random.set_state(states[2])
+    numpy.random.set_state(states[2])
 
 
 def seed_host(seed: int) -> None:
     """Begin all of them anew."""
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed % 2**32)
+    numpy.random.seed(seed % 2**32)

@@ -11,6 +11,7 @@ from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
     PINNED,
+    PLACE,
     Machine,
     common_place,
     device_at,
@@ -32,8 +33,10 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     mode.handle([torch.device], _device_of_number)
     mode.handle([_accessors("data").__set__], _set_data)
     mode.handle([_accessors("grad").__get__], _get_grad)
-    mode.handle([_Tensor.get_device], _get_device)
-    mode.handle([_Tensor.is_pinned], _is_pinned)
+    mode.handle(
+        [_Tensor.get_device], lambda func, args, kwargs: getattr(args[0], PLACE, HOST)
+    )  # torch's -1, too
+    mode.handle([_Tensor.is_pinned], lambda func, args, kwargs: getattr(args[0], PINNED, False))
     mode.handle([_Tensor.pin_memory], _pin_memory)
     mode.handle([_Tensor.numpy, _Tensor.__array__], _to_numpy)
     mode.handle([torch._VF._pack_padded_sequence], _pack_padded_sequence)
@@ -110,11 +113,6 @@ def _device_of_number(func: Any, args: Args, kwargs: Keywords) -> torch.device:
     return made
 
 
-def _get_device(func: Any, args: Args, kwargs: Keywords) -> int:
-    place = place_of(args[0])
-    return -1 if place is None else place  # torch says -1 for the CPU, and so do we
-
-
 def _get_grad(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor | None:
     """The engine makes gradients without a mark; a gradient is where its tensor is."""
     grad: torch.Tensor | None = func(*args)
@@ -125,10 +123,6 @@ def _set_data(func: Any, args: Args, kwargs: Keywords) -> None:
     func(*args)
     tensor, value = args
     put(tensor, place_of(value))
-
-
-def _is_pinned(func: Any, args: Args, kwargs: Keywords) -> bool:
-    return bool(getattr(args[0], PINNED, False))
 
 
 def _pin_memory(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:

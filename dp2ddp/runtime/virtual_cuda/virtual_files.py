@@ -88,8 +88,12 @@ def follow_loading(taps: Taps, mode: VirtualDevices, places: SavedPlaces) -> Non
     def load(original: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return original(f, _restore(mode.machine, places, map_location), *args, **kwargs)
 
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        """map_location=lambda storage, location: storage.cuda(1)"""
+        return _mark(self.clone(), mode.machine.index(device))
+
     taps.around("load", load, torch.serialization, torch)
-    taps.set(torch.UntypedStorage, "cuda", _storage_to_device(mode.machine))
+    taps.set(torch.UntypedStorage, "cuda", cuda)
     taps.after("_rebuild_tensor", _put_where_storage_is, torch._utils)
     mode.handle([torch.Tensor.set_], _set)
 
@@ -131,14 +135,6 @@ def _registered() -> Restore:
 def _mark(storage: Any, place: int | None) -> Any:
     setattr(storage, PLACE, place)
     return storage
-
-
-def _storage_to_device(machine: Machine) -> Callable[..., Any]:
-    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        """map_location=lambda storage, location: storage.cuda(1)"""
-        return _mark(self.clone(), machine.index(device))
-
-    return cuda
 
 
 def _put_where_storage_is(tensor: torch.Tensor, storage: Any, *args: Any) -> None:

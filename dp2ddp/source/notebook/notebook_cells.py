@@ -19,7 +19,6 @@ from dp2ddp.source.notebook.magics import (
     shell,
 )
 from dp2ddp.source.notebook.notebook_names import NameChange, changes
-from dp2ddp.source.notebook.statements import statements
 from dp2ddp.source.parsing import count_lines, place_in
 
 SET_ASIDE = "# set aside: "
@@ -42,7 +41,7 @@ class Draft:
     text: str  # as many lines as the cell has
     asides: tuple[Aside, ...] = ()  # by lines of the cell
     modules: frozenset[str] = frozenset()  # that its lines use
-    needs: frozenset[str] = frozenset()  # of stand_ins.py
+    needs: frozenset[str] = frozenset()  # of notebook_names.py
     futures: frozenset[str] = frozenset()
 
 
@@ -82,7 +81,7 @@ class _Writer:
     def cell(self, text: str) -> None:
         head = _CELL_MAGIC.match(text)
         if head is None:
-            for statement in statements(text, is_special):
+            for statement in statements(text):
                 self._statement(statement)
             return
         blank, magic = text[: head.start("name") - 2], text[head.start("name") - 2 :]
@@ -156,6 +155,49 @@ def is_special(line: str) -> bool:
     return bool(
         _ESCAPE.fullmatch(stripped) or _ASSIGNED.fullmatch(stripped) or _HELP.fullmatch(stripped)
     ) or bool(AUTOMAGIC.match(stripped))
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<text>  (?P<quotes>\"{3}|'{3}) (?:\\.|(?!(?P=quotes)).)* (?:(?P=quotes)|\Z)
+              |  "(?:\\(?:\r\n|.)|[^"\\\r\n])*"?
+              |  '(?:\\(?:\r\n|.)|[^'\\\r\n])*'?
+              |  \#[^\r\n]*
+              |  \\(?:\r\n|\r|\n) )
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
+    | (?P<end>\r\n|\r|\n)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# with a backslash at its end it goes on
+_LINE = re.compile(r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*(?:\r\n|\r|\n|\Z)")
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a text, and its empty lines, with their endings; found without a parser.
+
+    A line that is no Python is one for itself, where a statement begins.
+    """
+    at = 0
+    while at < len(text):
+        match = _LINE.match(text, at)
+        assert match
+        end = match.end() if is_special(match[0]) else _end_of_statement(text, at)
+        yield text[at:end]
+        at = end
+
+
+def _end_of_statement(text: str, at: int) -> int:
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        if token["open"]:
+            depth += 1
+        elif token["close"]:
+            depth = max(depth - 1, 0)
+        elif token["end"] and depth == 0:
+            return token.end()
+    return len(text)
 
 
 def meaning_of(text: str, words: Collection[str]) -> Meaning | None:

@@ -13,8 +13,7 @@ from dp2ddp.errors import SourceError
 from dp2ddp.source.cells import Aside, Cell, Cells
 from dp2ddp.source.files import SourceFile, dominant_newline
 from dp2ddp.source.notebook.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
-from dp2ddp.source.notebook.notebook_names import names_of
-from dp2ddp.source.notebook.stand_ins import texts_of
+from dp2ddp.source.notebook.notebook_names import names_of, stand_ins
 from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse
 
 MARK = "# %%"  # editors take it for the beginning of a cell
@@ -123,7 +122,7 @@ def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
     yield from (f"import {name}" for name in sorted(modules | ({"os"} if settings else set())))
     yield from settings
     if needs := {name for draft in drafts for name in draft.needs}:
-        yield from ("", f"{MARK} what a notebook has and a script does not", *texts_of(needs))
+        yield from ("", f"{MARK} what a notebook has and a script does not", *stand_ins(needs))
 
 
 def _commented(text: str, newline: str) -> str:
