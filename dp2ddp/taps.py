@@ -144,8 +144,8 @@ class Inside(threading.local):
     yes = False
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        before, self.yes = self.yes, True
+    def entered(self, yes: bool = True) -> Iterator[None]:
+        before, self.yes = self.yes, yes
         try:
             yield
         finally:

@@ -8,7 +8,6 @@ backend's affair (a ring sends 2 (W - 1) / W of an all_reduce's bytes).
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -85,7 +84,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`live`: of virtual devices."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally, self._live = tally, live
-        self.here = _Here()
+        self.inside = Inside()  # a function of Python is under way, which will say where its results are
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -112,7 +111,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 place = known
         for tensor in tensors_in(result):
             live.note(tensor, place if live.place_of(tensor) is None else None)
-        if not self.here.inside:
+        if not self.inside.yes:
             live.sample()
 
     def _note_real_copies(self, func: Any, args: Any, result: Any) -> None:
@@ -131,29 +130,6 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._tally.add("moves", "moved", bytes_of(target))
         elif source.is_cuda and not target.is_cuda:
             self._tally.add("waits", "cpu")
-
-
-class _Here(threading.local):
-    """In this thread: whether a function of Python is under way, which will say where its results are."""
-
-    inside = 0
-
-    @contextlib.contextmanager
-    def function(self) -> Iterator[None]:
-        self.inside += 1
-        try:
-            yield
-        finally:
-            self.inside -= 1
-
-    @contextlib.contextmanager
-    def backward(self) -> Iterator[None]:
-        """The engine's operations are nobody's results."""
-        before, self.inside = self.inside, 0
-        try:
-            yield
-        finally:
-            self.inside = before
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -370,12 +346,12 @@ class Counter(Meter):
         """A function of torch, on virtual devices; `call` does it."""
         moved = self._moved
         self._mark(args)
-        with self._mode.here.function():
+        with self._mode.inside.entered():
             result = call()
         self._mark(result)
         with contextlib.suppress(Exception):
             self._note(func, args, result, moved)
-        if self._live is not None and not self._mode.here.inside and not self._followed.inside:
+        if self._live is not None and not self._mode.inside.yes and not self._followed.inside:
             self._live.sample()
         return result
 
@@ -409,7 +385,7 @@ class Counter(Meter):
                 self._live.note(tensor, self._place_of(tensor))
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._mode.here.backward():
+        with self._mode.inside.entered(False):  # the engine's operations are nobody's results
             return original(*args, **kwargs)
 
     @property

@@ -21,6 +21,12 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 HOST = -1
 
 
+class _Here(threading.local):
+    """The current device of this thread, and where a tensor without a mark says it is."""
+
+    device, of_unknown = 0, HOST
+
+
 class Machine:
     """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA
     and torch.
@@ -32,12 +38,12 @@ class Machine:
         self.count = count
         # torch.set_default_tensor_type("torch.cuda.FloatTensor"), which is global
         self.cuda_by_default = False
-        self._thread = threading.local()
+        self._here = _Here()
 
     @property
     def current(self) -> int:
         """The index of the current device."""
-        return getattr(self._thread, "current", 0)
+        return self._here.device
 
     def set_current(self, index: int) -> int:
         """Make device `index` the current one of this thread; returns the one before. Negative: nothing
@@ -45,7 +51,7 @@ class Machine:
         """
         before = self.current
         if index >= 0:
-            self._thread.current = self.checked(index)
+            self._here.device = self.checked(index)
         return before
 
     @contextmanager
@@ -66,17 +72,17 @@ class Machine:
 
         (What a Function saved of its own outputs comes back from C++ as a new tensor.)
         """
-        return getattr(self._thread, "of_unknown", HOST)
+        return self._here.of_unknown
 
     @contextmanager
     def unknown_at(self, place: int | None) -> Iterator[None]:
         """A tensor that nobody has marked says `place`, as long as this lasts; None: nothing changes."""
         before = self.place_of_unknown
-        self._thread.of_unknown = before if place is None else place
+        self._here.of_unknown = before if place is None else place
         try:
             yield
         finally:
-            self._thread.of_unknown = before
+            self._here.of_unknown = before
 
     @property
     def default_place(self) -> int:

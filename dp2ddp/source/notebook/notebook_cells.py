@@ -11,7 +11,6 @@ from pathlib import Path
 from dp2ddp.source.cells import Aside
 from dp2ddp.source.notebook.magics import (
     AUTOMAGIC,
-    INSTALLS,
     Meaning,
     assigned,
     cell_magic,
@@ -152,9 +151,8 @@ def is_special(line: str) -> bool:
     stripped = line.strip()
     if not stripped or stripped.startswith("#"):
         return False
-    return bool(
-        _ESCAPE.fullmatch(stripped) or _ASSIGNED.fullmatch(stripped) or _HELP.fullmatch(stripped)
-    ) or bool(AUTOMAGIC.match(stripped))
+    whole = any(kind.fullmatch(stripped) for kind in (_ESCAPE, _ASSIGNED, _HELP))
+    return whole or AUTOMAGIC.match(stripped) is not None
 
 
 _TOKEN = re.compile(
@@ -216,9 +214,7 @@ def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
     name, _, rest = text.partition(" ")
     if name in words and name not in ("pip", "conda"):
         return None  # a name of the notebook's own
-    return (
-        line_magic(name, rest.strip(), words) if name not in ("pip", "pip3", "conda", "mamba") else INSTALLS
-    )
+    return line_magic(name, rest.strip(), words)
 
 
 def _escaped(escape: str, rest: str, words: Collection[str]) -> Meaning:
