@@ -87,11 +87,11 @@ def copy_project(
             copying = _Copying(root, Path(room) / target.name, target, wishes, _places(written, root, entry))
             copying.run(converted)
             copying.refuse_unmatched()
-            kept = _move(copying.whole, target)
+            kept = tuple(_move(copying.whole, target))
     except OSError as error:
         raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
     script = as_typed(target / entry.relative_to(root))
-    return Copy(script, tuple(copying.linked), tuple(copying.left_out), tuple(kept))
+    return Copy(script, tuple(copying.linked), tuple(copying.left_out), kept)
 
 
 @dataclass(frozen=True)
@@ -315,24 +315,18 @@ class _Copying:
             self._put[entry.kind](entry, inner)
 
 
-def _move(whole: Path, target: Path) -> list[str]:
+def _move(whole: Path, target: Path) -> Iterator[str]:
     """To its place at once; over a copy that is there thing by thing, each of them old or new.
 
-    Only code is replaced; of what its owner changed since the old text stays beside it. Returns the names of those.
+    Only code is replaced; of what its owner changed since the old text stays beside it. Gives the names of those.
     """
     if not target.exists():
         whole.rename(target)
-        return []
+        return
     record = _record(target)
-    return [
-        name
-        for folder, names, files in os.walk(whole)
-        for name in _move_all(Path(folder), [*files, *_links(folder, names)], whole, target, record)
-    ]
-
-
-def _links(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if os.path.islink(os.path.join(folder, name))]
+    for folder, names, files in os.walk(whole):
+        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+        yield from _move_all(Path(folder), [*files, *links], whole, target, record)
 
 
 def _move_all(

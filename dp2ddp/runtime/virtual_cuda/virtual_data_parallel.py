@@ -104,13 +104,6 @@ def scatter(
     return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
 
 
-def _wrapped(dim: int, tensor: torch.Tensor) -> int:
-    """A dimension counted from the first one; torch's own error if there is none."""
-    if tensor.dim():
-        tensor.size(dim)
-    return dim % max(tensor.dim(), 1)
-
-
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
         tensors = [_as_real(tensor) for tensor in tensors]
@@ -154,7 +147,10 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
-    expected, dim = list(tensors[0].shape), _wrapped(dim, tensors[0])
+    expected = list(tensors[0].shape)
+    if expected:
+        tensors[0].size(dim)  # torch's own error if there is no such dimension
+    dim %= max(len(expected), 1)  # counted from the first one
     for index, tensor in enumerate(tensors):
         if place_of(tensor) in (None, HOST):
             raise RuntimeError(
