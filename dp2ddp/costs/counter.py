@@ -305,16 +305,7 @@ _WAITS = {  # functions after which the host knows what a device has computed
     "masked_select": "nonzero",
     "unique": "nonzero",
 }
-_MOVERS = {
-    "to",
-    "cuda",
-    "type",
-    "type_as",
-    "as_tensor",
-    "asarray",
-    "tensor",
-    "new_tensor",
-}
+_MOVERS = {"to", "cuda", "type", "type_as", "as_tensor", "asarray", "tensor", "new_tensor"}
 # Any below: functions of torch with whatever they take and return
 
 

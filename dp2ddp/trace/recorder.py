@@ -323,12 +323,7 @@ class Recorder:
         self.quietly(self._note_final)
         self.quietly(self._note_passes)
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
-        end = End(
-            steps=self._steps,
-            broken=self._broken,
-            unchecked=unchecked,
-            **self._events.take(),
-        )
+        end = End(steps=self._steps, broken=self._broken, unchecked=unchecked, **self._events.take())
         self._writer.write_end(end, buffers)
 
     def _write_broken_end(self, error: Exception) -> None:

@@ -195,17 +195,17 @@ class Trace:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Each set of parameters that an optimizer has stepped; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in _lines(self._path("layouts.jsonl")))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("layouts.jsonl")))
 
     @cached_property
     def others(self) -> tuple[Layout, ...]:
         """Each set of optimizer states and of buffers; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in _lines(self._path("others.jsonl")))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("others.jsonl")))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
         """What steps.jsonl says of each step: all but its tensors."""
-        return tuple(_lines(self._path("steps.jsonl")))
+        return tuple(json_lines(self._path("steps.jsonl")))
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -227,7 +227,7 @@ class Trace:
     @cached_property
     def last_line(self) -> tuple[dict[str, Any], ...]:
         """What happened behind the last step, in the form of a step's line; () if nobody saw the end."""
-        return tuple(_lines(self._path("end.json"), whole=False))
+        return tuple(json_lines(self._path("end.json"), whole=False))
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """The rows of each replica, for each forward of a wrapped model in the whole run."""
@@ -237,7 +237,7 @@ class Trace:
     def initial(self) -> Vector:
         """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
         whole = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
-        for line in _lines(self._path("initial.jsonl")):
+        for line in json_lines(self._path("initial.jsonl")):
             block = _load(self._path(f"initial-{line['optimizer']:05d}.safetensors"))
             for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
                 vector = _vector(block, part, layouts[line[part]])
@@ -247,7 +247,7 @@ class Trace:
     @cached_property
     def final(self) -> Final | None:
         """What the models hold when the script ends; None: nobody saw it."""
-        lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
+        lines, block = json_lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
         vector = _vector(block, "tensors", convert(lines[0], Layout)) if lines else None
         return None if vector is None else Final(vector, block["kinds"])
 
@@ -274,7 +274,8 @@ def gaps(folder: Path, ranks: Iterable[int]) -> Iterator[str]:
             yield f"rank {rank}: {end.broken}"
 
 
-def _lines(path: Path, whole: bool = True) -> list[dict[str, Any]]:
+def json_lines(path: Path, whole: bool = True) -> list[Any]:
+    """What a file holds, a line of JSON each; `whole`: a last line without an end does not count."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")

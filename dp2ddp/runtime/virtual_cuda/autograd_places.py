@@ -30,8 +30,7 @@ def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
     taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
     mode.handle([torch.Tensor.register_hook], _register_hook)
     mode.handle([torch.autograd.grad], _grad)
-    if hasattr(torch.autograd.graph, "get_gradient_edge"):  # torch >= 2.1
-        taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
+    taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
     hook_class = torch.nn.modules.module._WrappedHook
     taps.around("__call__", partial(_hook_on_modules_device, mode.machine), hook_class)
 

@@ -68,17 +68,8 @@ def fill_unwritten(mode: VirtualDevices) -> None:
     def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return zeroed(mode.run(func, args, kwargs))
 
-    mode.handle(
-        [
-            torch.empty,
-            torch.empty_like,
-            torch.empty_strided,
-            torch.empty_permuted,
-            torch.Tensor.new_empty,
-            torch.Tensor.new_empty_strided,
-        ],
-        empty,
-    )
+    mode.handle([torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted], empty)
+    mode.handle([torch.Tensor.new_empty, torch.Tensor.new_empty_strided], empty)
 
 
 def zeroed(tensor: torch.Tensor) -> torch.Tensor:

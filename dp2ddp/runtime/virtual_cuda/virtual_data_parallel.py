@@ -29,13 +29,8 @@ from dp2ddp.taps import Taps
 
 
 def install_data_parallel(taps: Taps, machine: Machine) -> None:
-    functions = {
-        "broadcast": broadcast,
-        "broadcast_coalesced": broadcast_coalesced,
-        "scatter": scatter,
-        "gather": gather_on(machine),
-    }
-    taps.set_all(comm, functions)
+    for function in (broadcast, broadcast_coalesced, scatter, gather_on(machine)):
+        taps.set(comm, function.__name__, function)
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
     taps.set(APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
