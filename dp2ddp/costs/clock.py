@@ -18,8 +18,6 @@ from dp2ddp.costs.readings import Timed
 from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps
 
-_PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
-
 
 @dataclass
 class _Now:
@@ -75,9 +73,8 @@ class Clock(Meter):
         self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
 
     def _forget_peaks(self) -> None:
-        path, word = _PEAK
         with contextlib.suppress(OSError):  # not Linux, or not ours to write
-            path.write_text(word)
+            Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory: proc(5)
         for device in self._devices:
             torch.cuda.reset_peak_memory_stats(device)
 

@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.record_folder import rank_folder
-from dp2ddp.trace.records import End, Vector
+from dp2ddp.trace.records import End, Layout, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between, no_vector
+from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
 from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
@@ -88,7 +88,8 @@ class Recorder:
         self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._first_buffers: dict[int, torch.Tensor] = {}
-        self._off = self._in_child = self._in_grad = False
+        self._off = self._in_child = False
+        self._in_grad = Inside()
         self._unchecked: set[Unchecked] = set()
         self._taps = Taps()
 
@@ -191,16 +192,13 @@ class Recorder:
     def _seeing_results(
         self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
+        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad.yes
         # torch.func's transforms call it for themselves, of tensors that lie nowhere
         if within or torch._C._functorch.peek_interpreter_stack() is not None:
             return grad(outputs, inputs, *args, **kwargs)
         self.quietly(self._unstepped.before_backward)
-        self._in_grad = True  # where torch functions are overridden, it calls itself by this name
-        try:
+        with self._in_grad.entered():  # where torch functions are overridden, it calls itself by this name
             results = grad(outputs, inputs, *args, **kwargs)
-        finally:
-            self._in_grad = False
         self._note_results(inputs, results)
         return results
 
@@ -344,7 +342,8 @@ class Recorder:
         self._unstepped.before_end()
         writer, passes, before = self._writer.of_passes(), self._unstepped.passes, self._nothing
         for each in passes[:1]:
-            writer.write_initial(0, {"parameters": each.vectors["parameters"], "buffers": no_vector()})
+            nothing = vector_of([], Layout(), whole=True)
+            writer.write_initial(0, {"parameters": each.vectors["parameters"], "buffers": nothing})
         for number, each in enumerate(passes):
             line = StepLine(
                 step=number,

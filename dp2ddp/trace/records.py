@@ -290,6 +290,10 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: tuple[Layout, ...]) -> Step:
+    def other(part: str) -> Vector | None:
+        place = line[part]
+        return None if place is None else _vector(block, f"{key}.{part}", others[place])
+
     key = str(line["step"])
     gradients, parameters = (_vector(block, f"{key}.{part}", layout) for part in ("gradients", "parameters"))
     assert gradients is not None
@@ -304,8 +308,8 @@ def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: t
         gradients=gradients,
         parameters=parameters,
         unclipped=_vector(block, f"{key}.unclipped", layout),
-        state=_other(block, key, line, "state", others),
-        buffers=_other(block, key, line, "buffers", others),
+        state=other("state"),
+        buffers=other("buffers"),
         source=line["source"],
     )
 
@@ -315,13 +319,6 @@ def _vector(block: dict[str, Any], key: str, layout: Layout) -> Vector | None:
     if hashes is None:
         return None
     return Vector(hashes, block.get(key + ".values"), block.get(key + ".sketch"), layout)
-
-
-def _other(
-    block: dict[str, Any], key: str, line: dict[str, Any], part: str, layouts: tuple[Layout, ...]
-) -> Vector | None:
-    place = line[part]
-    return None if place is None else _vector(block, f"{key}.{part}", layouts[place])
 
 
 def _with_digests(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dict[str, Any]:

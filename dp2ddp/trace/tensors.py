@@ -127,14 +127,12 @@ def _memory(flat: torch.Tensor) -> memoryview:
 def _values(flat: Sequence[torch.Tensor | None], layout: Layout) -> Floats:
     """One behind the other; zeros for None."""
     parts = [
-        _exact(each).numpy() if each is not None else np.zeros(layout.sizes[place], dtype=np.float32)
+        np.zeros(layout.sizes[place], dtype=np.float32)
+        if each is None
+        else (each if each.dtype in EXACT else each.double()).numpy()
         for place, each in enumerate(flat)
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _exact(flat: torch.Tensor) -> torch.Tensor:
-    return flat if flat.dtype in EXACT else flat.double()
 
 
 def _measured(flat: Sequence[torch.Tensor | None]) -> tuple[Hashes, Doubles]:

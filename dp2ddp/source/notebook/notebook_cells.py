@@ -121,8 +121,7 @@ class _Writer:
     def _comment(self, text: str, indent: str = "") -> None:
         """Every line as a comment; inside of a block `pass` keeps its place."""
         start = f"{indent}pass  {SET_ASIDE}" if indent else SET_ASIDE
-        parts = _LINE_ENDING.split(text)
-        for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        for line, ending in _lines(text):
             self._keep((start + line.strip(" \t") if line.strip() else line) + ending)
 
 
@@ -299,11 +298,11 @@ def _changed(text: str, change: NameChange) -> str:
     before, inside, after = text[:start], text[start:end], text[end:]
     alone = (not before or before.endswith(("\n", "\r"))) and re.match(r"[ \t]*([\r\n#]|\Z)", after)
     if code == "pass" and alone:
-        return before + "".join(_as_above(inside)) + after
+        return before + "".join(f"{ABOVE}{line.strip()}{ending}" for line, ending in _lines(inside)) + after
     return before + code + "".join(_LINE_ENDING.findall(inside)) + after
 
 
-def _as_above(text: str) -> Iterator[str]:
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Each line and its ending."""
     parts = _LINE_ENDING.split(text)
-    for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        yield f"{ABOVE}{line.strip()}{ending}"
+    yield from zip(parts[::2], [*parts[1::2], ""], strict=True)
