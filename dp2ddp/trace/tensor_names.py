@@ -96,12 +96,12 @@ def _tables_of(module: nn.Module) -> _Tables:
 
 def by_shortest_name(named: Iterable[tuple[str, T]]) -> dict[int, tuple[str, T]]:
     """By id, each once. It may be reached over several models: the one that holds it most directly names it."""
-    found: dict[int, tuple[str, T]] = {}
+    shortest: dict[int, tuple[str, T]] = {}
     for name, thing in named:
-        known = found.get(id(thing))
+        known = shortest.get(id(thing))
         if known is None or (len(name), name) < (len(known[0]), known[0]):
-            found[id(thing)] = (name, thing)
-    return found
+            shortest[id(thing)] = (name, thing)
+    return shortest
 
 
 def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

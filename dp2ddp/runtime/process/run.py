@@ -82,8 +82,8 @@ class Run:
         if self.failure is None:
             return True
         ends = [each for rank, each in read_statuses(self.stage).items() if rank >= 0]
-        asked_for = any(each.code == self.code for each in ends) and not any(each.error for each in ends)
-        return self.failure.kind == "crash" and asked_for
+        on_purpose = any(each.code == self.code for each in ends) and not any(each.error for each in ends)
+        return self.failure.kind == "crash" and on_purpose
 
     def output(self, rank: int, ending: str = "out") -> str:
         """What a rank printed on stdout ("out") or stderr ("err"), if its stage says `capture`; else ""."""
@@ -215,8 +215,8 @@ class _Watched:
     def _processes(self) -> Iterator[int]:
         """Those of the ranks; where the script starts them, the one that it begins in."""
         statuses = read_statuses(self._stage)
-        asked = [LAUNCHER] if self._stage.starts_ranks else self._stage.ranks
-        yield from (statuses[rank].pid for rank in asked if rank in statuses)
+        ranks = [LAUNCHER] if self._stage.starts_ranks else self._stage.ranks
+        yield from (statuses[rank].pid for rank in ranks if rank in statuses)
 
     def _given_up(self) -> Failure:
         """A rank that waits for one which has failed is no hang."""
