@@ -20,6 +20,8 @@ from typing import Any
 _ABSENT = object()
 _TAP = "_dp2ddp_tap"
 
+Function = Callable[..., Any]
+"""A function of torch, with whatever it takes and returns."""
 Around = Callable[..., Any]
 """Called with the function that it goes around, and then what that is called with."""
 

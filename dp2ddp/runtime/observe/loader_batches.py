@@ -18,12 +18,11 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
 from dp2ddp.runtime.perturb.sample_streams import DREW, plain_index, stream_digests
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Draw
 
 # Any throughout: iterators, fetchers, indices and data sets.
-Function = Callable[..., Any]
 Streams = tuple[int, ...]  # digests of those that were drawn from
 # number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
 _SLOT = struct.Struct("<QQQQ")

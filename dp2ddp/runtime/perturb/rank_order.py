@@ -16,10 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dp2ddp.runtime.virtual_cuda.distributed import SUM, Done
-from dp2ddp.taps import Taps
-
-Function = Callable[..., Any]
-"""Any throughout: functions of torch, and what they take."""
+from dp2ddp.taps import Function, Taps
 
 _HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Function, VirtualDevices
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import Machine, is_on_device, put
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES, dtype_called
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 
 
 class LegacyType(type):

@@ -196,13 +196,11 @@ class Nccl:
         backend = self._groups.get(group, "")
         if "nccl" not in backend or place is None:
             return
-        if place == HOST:
-            if "cpu:" not in backend:
-                raise RuntimeError(
-                    "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
-                )
-            return
-        if self._on.get(group) != place:
+        if place == HOST and "cpu:" not in backend:
+            raise RuntimeError(
+                "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
+            )
+        if place >= 0 and self._on.get(group) != place:
             self._on[group] = place
             self._meet(group, place)
 

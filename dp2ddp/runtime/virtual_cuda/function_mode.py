@@ -27,6 +27,7 @@ from dp2ddp.runtime.virtual_cuda.places import (
     put,
 )
 from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions, functions_called
+from dp2ddp.taps import Function
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
@@ -80,7 +81,6 @@ _GETITEM = frozenset({torch.Tensor.__getitem__})
 
 
 # Any throughout: arguments and results of whatever torch function was called.
-Function = Callable[..., Any]
 Handler = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
 
 _Tensor = torch.Tensor

@@ -19,11 +19,9 @@ from torch.overrides import TorchFunctionMode
 from dp2ddp.runtime.on_import import when_imported
 from dp2ddp.runtime.virtual_cuda.function_mode import placeless_functions
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 
 # Any throughout: arguments and results of whatever torch function was called.
-Function = Callable[..., Any]
-
 HALF = frozenset({torch.float16, torch.bfloat16})
 CastObserver = Callable[[torch.Tensor, torch.dtype], None]
 """Called with the tensor that a function is to make half precision of, or has made in it."""
