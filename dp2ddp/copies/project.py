@@ -171,9 +171,6 @@ class _Copying:
             place = self.whole / self._place(path)
             place.unlink(missing_ok=True)
             place.write_bytes(data)
-        self._leave_record()
-
-    def _leave_record(self) -> None:
         code = (path for path in self.whole.rglob("*.py") if not path.is_symlink())
         record = {str(path.relative_to(self.whole)): _hash(path) for path in code}
         (self.whole / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")

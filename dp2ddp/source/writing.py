@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
+from dp2ddp.source.git import mode_of_new_files
 
 ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,7 +83,9 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None
     needs no room. Modes, owners and hard links stay. A signal waits until it is done; after a SIGKILL each file is old
     or new.
     """
-    plain = {path: data for path, data in files.items() if not _is_special(path)}
+    plain = {
+        path: data for path, data in files.items() if path.is_file() or path.is_dir() or not path.exists()
+    }
     for path in files.keys() - plain.keys():
         with _source_errors(path):
             path.write_bytes(files[path])
@@ -96,7 +99,9 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None
             _refuse_changed(read or {})
             _swap(staged, needed)
         finally:
-            _clean(path for each in staged for path in each.beside if path not in needed)
+            for path in (path for each in staged for path in each.beside if path not in needed):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
 def refuse_to_overwrite(path: Path, data: bytes, *, force: bool) -> None:
@@ -131,10 +136,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
 @contextlib.contextmanager
 def _source_errors(path: Path) -> Iterator[None]:
     try:
@@ -164,7 +165,7 @@ def _stage(target: Path, data: bytes) -> _Staged:
     try:
         _write_safely(new, data)
         if not is_there:
-            new.chmod(0o666 & ~_umask())  # mkstemp's own is 0600
+            new.chmod(mode_of_new_files())  # mkstemp's own is 0600
             return _Staged(target, new)
         if _as_it_was(target, new) and not has_other_names:
             return _Staged(target, new, _second_name(target))
@@ -179,12 +180,6 @@ def _write_safely(path: Path, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _beside(target: Path) -> Path:
@@ -268,9 +263,3 @@ def _put_back(changed: Sequence[_Staged], needed: list[Path]) -> str:
             needed += kept
             stuck.append(" ".join([str(staged_file.target), *(f"(as it was: {path})" for path in kept)]))
     return f"; these are new, and could not be put back: {', '.join(stuck)}" if stuck else ""
-
-
-def _clean(paths: Iterator[Path]) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)

@@ -115,15 +115,12 @@ def _unwrapped(root: nn.Module, name: str) -> str:
     """The name without the `module` steps that go through a DataParallel or DistributedDataParallel."""
     kept, here = [], root
     for part in name.split("."):
-        if not (part == "module" and _is_wrapper(here)):
+        kinds = type(here).__mro__ if part == "module" else ()
+        if not any(kind in _WRAPPERS or _OWN_MARK in vars(kind) for kind in kinds):
             kept.append(part)
         children = dict(here._modules.items())  # torch.jit's modules have no `get` there
         here = children.get(part) or nn.Module()
     return ".".join(kept)
-
-
-def _is_wrapper(module: nn.Module) -> bool:
-    return isinstance(module, _WRAPPERS) or any(_OWN_MARK in vars(kind) for kind in type(module).__mro__)
 
 
 def state_tensors(

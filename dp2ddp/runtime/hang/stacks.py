@@ -242,7 +242,8 @@ def _helpers(file: str) -> range:
 
 def collective_of(frames: list[Frame]) -> str | None:
     """What is under way between the ranks, as torch's own frames tell; the engine's own waits have none of Python."""
-    where = next((words for frame in frames if (words := _in_ddp(frame))), None)
+    in_ddp = (frame for frame in frames if frame.file.endswith("torch/nn/parallel/distributed.py"))
+    where = next((_DDP[frame.function] for frame in in_ddp if frame.function in _DDP), None)
     backward = any(frame.function == "_engine_run_backward" for frame in frames)
     calls = [
         frame.function for frame in frames if frame.file.endswith("torch/distributed/distributed_c10d.py")
@@ -264,7 +265,3 @@ _DDP = {  # functions of torch/nn/parallel/distributed.py, innermost first where
     "_pre_forward": "forward: DDP's exchange before it",
     "__init__": "the constructor of DistributedDataParallel",
 }
-
-
-def _in_ddp(frame: Frame) -> str | None:
-    return _DDP.get(frame.function) if frame.file.endswith("torch/nn/parallel/distributed.py") else None

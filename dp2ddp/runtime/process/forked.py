@@ -47,18 +47,14 @@ def main() -> None:
 
     import dp2ddp.runtime.process.equipment  # noqa: F401  likewise: 0.1 s for each
 
-    _keep_finalizers()
+    # what torch would clean up at its end (187 libraries, 0.05 s) is this process's own, and no child's
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
     gc.freeze()  # a child neither scans nor copies what was here before it
     work = _serve(answers)
     if work is not None:
         answers.close()
         _end_quickly(work())
-
-
-def _keep_finalizers() -> None:
-    """What torch would clean up at its end (187 libraries, 0.05 s) is this process's own, and no child's."""
-    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
-        finalizer.atexit = False
 
 
 def _end_quickly(code: int) -> None:

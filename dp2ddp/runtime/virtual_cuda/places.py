@@ -93,7 +93,8 @@ class Machine:
         # thread's stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would
         # reach other threads.
         device = torch.utils._device.CURRENT_DEVICE
-        if device is None or not isinstance(_bottom_mode(), torch.utils._device.DeviceContext):
+        bottom = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
+        if device is None or not isinstance(bottom, torch.utils._device.DeviceContext):
             return HOST
         return self.index(device) if device.type == "cuda" else HOST
 
@@ -120,10 +121,6 @@ class Machine:
         if place is None or place == HOST:
             raise ValueError(f"Expected a cuda device, but got: {device}")
         return place
-
-
-def _bottom_mode() -> object:
-    return torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
 
 
 _INVALID_ORDINAL = "CUDA error: invalid device ordinal"

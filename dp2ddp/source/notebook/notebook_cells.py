@@ -81,17 +81,16 @@ class _Writer:
         first, body = magic[: head.end() - len(blank)], magic[head.end() - len(blank) :]
         ending = _LINE_ENDING.match(body)
         body = body[ending.end() :] if ending else body
-        meaning, stays = self._cell_magic(head["name"], head["rest"].strip(), body)
+        name, rest = head["name"], head["rest"].strip()
+        is_file = name in ("writefile", "file")
+        meaning, stays = (
+            (written(rest, body, self.path), False) if is_file else cell_magic(name, rest, body, self.words)
+        )
         self._instead(first + (ending[0] if ending else ""), meaning)
         if stays:
             self.cell(body)
         else:
             self._comment(body)
-
-    def _cell_magic(self, name: str, rest: str, body: str) -> tuple[Meaning, bool]:
-        if name in ("writefile", "file"):
-            return written(rest, body, self.path), False
-        return cell_magic(name, rest, body, self.words)
 
     def _statement(self, statement: str) -> None:
         meaning = meaning_of(statement, self.words)
