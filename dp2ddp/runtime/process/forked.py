@@ -120,9 +120,9 @@ def _fork(children: _Children, label: dict[str, Any], work: Work, answers: Any) 
 
 def _run_rank(stage: Stage, rank: int, port: int) -> int:
     if stage.mode == "ddp" and not stage.starts_ranks:  # as torchrun says it
-        names = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-        values = map(str, (rank, rank, 0, stage.world, stage.world, port))
-        os.environ.update(zip(names, values, strict=True), MASTER_ADDR="127.0.0.1")
+        numbers = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "MASTER_PORT": port}
+        numbers |= {"WORLD_SIZE": stage.world, "LOCAL_WORLD_SIZE": stage.world}
+        os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
     return run_stage(stage, rank)
 
 
