@@ -38,12 +38,10 @@ class Epochs:
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
-        self.seed = 0
+        self.seed = 0  # of the samples' streams, since the last beginning
 
-    def begin(self, dataset: Any, seed: int) -> None:
-        _, count = self._counts.get(id(dataset), (None, 0))
-        self._counts[id(dataset)] = (dataset, count + 1)
-        self.seed = seed
+    def begin(self, dataset: Any) -> None:
+        self._counts[id(dataset)] = (dataset, self.of(dataset) + 1)
 
     def of(self, dataset: Any) -> int:
         return self._counts.get(id(dataset), (None, 0))[1]
@@ -58,7 +56,8 @@ def install_sample_streams(base_seed: int | None = None) -> Taps:
     taps, epochs = Taps(), Epochs()
 
     def begin(loader: DataLoader[Any]) -> None:
-        epochs.begin(loader.dataset, torch.initial_seed() if base_seed is None else base_seed)
+        epochs.begin(loader.dataset)
+        epochs.seed = torch.initial_seed() if base_seed is None else base_seed
 
     taps.before("__iter__", begin, DataLoader)
     taps.after("__init__", _remembering(epochs), Fetcher)
