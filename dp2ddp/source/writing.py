@@ -161,18 +161,22 @@ def _stage(target: Path, data: bytes) -> _Staged:
     if is_there and not os.access(target, os.W_OK):  # renaming alone would not ask
         raise PermissionError(None, "it is read-only")
     has_other_names = is_there and target.stat().st_nlink > 1
-    new = _beside(target)
-    try:
+    with contextlib.ExitStack() as undoing:
+        new = _beside(target, undoing)
         _write_safely(new, data)
-        if not is_there:
+        if is_there:
+            written_through = not _as_it_was(target, new) or has_other_names
+            old = _beside(target, undoing)
+            if written_through:
+                _write_safely(old, target.read_bytes())  # the old file itself will change
+            else:
+                _give_second_name(target, old)
+            staged = _Staged(target, new, old, written_through)
+        else:
             new.chmod(mode_of_new_files())  # mkstemp's own is 0600
-            return _Staged(target, new)
-        if _as_it_was(target, new) and not has_other_names:
-            return _Staged(target, new, _second_name(target))
-        return _Staged(target, new, _second_text(target), written_through=True)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+            staged = _Staged(target, new)
+        undoing.pop_all()
+        return staged
 
 
 def _write_safely(path: Path, data: bytes) -> None:
@@ -182,8 +186,9 @@ def _write_safely(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _beside(target: Path) -> Path:
+def _beside(target: Path, undoing: contextlib.ExitStack) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".dp2ddp")
+    undoing.callback(Path(name).unlink, missing_ok=True)
     os.close(handle)
     return Path(name)
 
@@ -199,26 +204,13 @@ def _as_it_was(target: Path, new: Path) -> bool:
     return (given.st_uid, given.st_gid) == (state.st_uid, state.st_gid)
 
 
-def _second_name(target: Path) -> Path:
+def _give_second_name(target: Path, old: Path) -> None:
     """The old file under another name, to be put back."""
-    old = _beside(target)
     try:
         old.unlink()
         os.link(target, old)
     except OSError:  # a file system without hard links
         shutil.copy2(target, old)
-    return old
-
-
-def _second_text(target: Path) -> Path:
-    """The old text in a file of its own: the old file itself will change."""
-    old = _beside(target)
-    try:
-        _write_safely(old, target.read_bytes())
-    except BaseException:
-        old.unlink(missing_ok=True)
-        raise
-    return old
 
 
 def _overwrite(path: Path, data: bytes) -> None:
