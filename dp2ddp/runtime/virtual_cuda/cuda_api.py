@@ -177,12 +177,11 @@ _COUNTED = """
 _COUNTED_AT_ALL = """
     num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free
 """
-_OF_A_COUNTER = ("current", "peak", "allocated", "freed")
 
 
 def _no_memory() -> dict[str, Any]:
     """torch.cuda.memory_stats_as_nested_dict(), of which torch makes memory_stats: every counter is zero."""
-    counter = dict.fromkeys(_OF_A_COUNTER, 0)
+    counter = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
     pools = {
         name: {pool: dict(counter) for pool in ("all", "large_pool", "small_pool")}
         for name in _COUNTED.split()
