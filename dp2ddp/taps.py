@@ -20,6 +20,8 @@ from typing import Any
 _ABSENT = object()
 _TAP = "_dp2ddp_tap"
 
+Function = Callable[..., Any]
+"""A function of torch, with whatever it takes and returns."""
 Around = Callable[..., Any]
 """Called with the function that it goes around, and then what that is called with."""
 
@@ -144,8 +146,8 @@ class Inside(threading.local):
     yes = False
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        before, self.yes = self.yes, True
+    def entered(self, yes: bool = True) -> Iterator[None]:
+        before, self.yes = self.yes, yes
         try:
             yield
         finally:

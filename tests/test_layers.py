@@ -151,7 +151,7 @@ ROOMS = {
     "hang": {""},
     "virtual_cuda": {""},
     "perturb": {"", "hang", "virtual_cuda"},
-    "observe": {"", "hang", "virtual_cuda", "perturb"},
+    "observe": {"hang", "virtual_cuda", "perturb"},
     "process": {"", "hang", "virtual_cuda", "perturb", "observe"},
 }
 

@@ -57,10 +57,12 @@ class _Entry:
 
     def __init__(self, entry: os.DirEntry[Any]) -> None:
         self._entry = entry
-        self.name, self.path = entry.name, entry.path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
 
     def __fspath__(self) -> Any:
-        return self.path
+        return self._entry.path
 
     def __repr__(self) -> str:
         return repr(self._entry)
@@ -74,14 +76,8 @@ class _Entry:
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
         return self._entry.is_file()
 
-    def is_junction(self) -> bool:
-        return False
-
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         return self._entry.stat()
-
-    def inode(self) -> int:
-        return self._entry.inode()
 
 
 class _Entries:

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.copies.disguise import is_stand_in, link
-from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.leavings import FilesLeft, Original, changed, is_as_it_was, look_at
 from dp2ddp.copies.links_out import links_out
-from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.source.left_out import is_below_left_out, is_left_out
 from dp2ddp.source.survey import EntryKind, FolderEntry, survey
 
@@ -54,7 +53,7 @@ class LinkedCopy:
         gone = {path for path in self.before.keys() - after.keys() if not (self.folder / path).is_dir()}
         for path in self.before.keys() - after.keys() - gone:  # opened up
             gone.update(self._missing(path))
-        now = {name for name in folders if not self._is_unfolded(name)}
+        now = {name for name in folders if name in self.folders or not (self.original / name).is_dir()}
         return FilesLeft(self.folder, tuple(written), tuple(sorted(gone)), frozenset(now ^ self.folders))
 
     def _is_as_it_was(self, path: str) -> bool:
@@ -62,9 +61,6 @@ class LinkedCopy:
         if is_stand_in(new) and os.path.realpath(new) == os.path.realpath(old):
             return True  # in a folder that was opened up
         return (path in self.before or not new.is_symlink()) and is_as_it_was(new, old)
-
-    def _is_unfolded(self, path: str) -> bool:
-        return path not in self.folders and (self.original / path).is_dir()
 
     def _missing(self, path: str) -> Iterator[str]:
         """What was removed from a folder that was opened up."""
@@ -93,7 +89,8 @@ def copy_by_links(
         making.put(entry)
     for path, data in files.items():
         if path.is_relative_to(original):
-            _replace(making.place(path), data)
+            making.place(path).unlink(missing_ok=True)  # a link: what it leads to is the user's
+            making.place(path).write_bytes(data)
     return LinkedCopy(
         original,
         making.folder,
@@ -181,12 +178,6 @@ def _beside_its_neighbours(original: Path, room: Path, without: set[Path]) -> Pa
     folder = here / original.name
     make_like(original, folder)
     return folder
-
-
-def _replace(place: Path, data: bytes) -> None:
-    """A link is replaced, and what it leads to is the user's."""
-    place.unlink(missing_ok=True)
-    place.write_bytes(data)
 
 
 def _move_paths(file: Path, old: str, new: str) -> None:

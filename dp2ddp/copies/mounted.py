@@ -17,10 +17,9 @@ from pathlib import Path
 from dp2ddp.copies import namespace
 from dp2ddp.copies.cloning import make_like
 from dp2ddp.copies.disguise import is_stand_in
-from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.leavings import FilesLeft, Original, changed, is_as_it_was, look_at
 from dp2ddp.copies.links_out import LinksOut, links_out
 from dp2ddp.copies.namespace import READY, Layer
-from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.errors import RunError
 from dp2ddp.source.left_out import is_left_out
 

@@ -38,7 +38,7 @@ def enter(holder: int) -> None:
     here = os.getcwd()
     files = [os.open(f"/proc/{holder}/ns/{kind}", os.O_RDONLY) for kind in kinds]
     for file in files:
-        _call("setns", file, 0)
+        call("setns", file, 0)
         os.close(file)
     os.chdir(here)  # entering leads to the root
 
@@ -52,7 +52,7 @@ def main() -> None:
     layers = [Layer(*each) for each in json.loads(sys.argv[1])]
     try:
         _leave_namespace()
-        _call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+        call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
         for layer in layers:
             _lay(layer)
         answer = READY
@@ -65,10 +65,10 @@ def main() -> None:
 def _leave_namespace() -> None:
     """root needs no user namespace, in which it could not read what belongs to others."""
     try:
-        _call("unshare", _NEW_NAMESPACE)
+        call("unshare", _NEW_NAMESPACE)
     except PermissionError:
         user, group = os.getuid(), os.getgid()
-        _call("unshare", _NEW_NAMESPACE | _NEW_USER)
+        call("unshare", _NEW_NAMESPACE | _NEW_USER)
         for name, text in (
             ("setgroups", "deny"),
             ("uid_map", f"{user} {user} 1"),
@@ -99,10 +99,10 @@ def _opened(layer: Layer) -> Iterator[list[str]]:
 
 
 def _mount(folder: str, options: str) -> None:
-    _call("mount", b"overlay", folder.encode(), b"overlay", 0, options.encode())
+    call("mount", b"overlay", folder.encode(), b"overlay", 0, options.encode())
 
 
-def _call(name: str, *arguments: object) -> None:
+def call(name: str, *arguments: object) -> None:
     """A function of the C library; OSError if it says -1."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == -1:
         number = ctypes.get_errno()

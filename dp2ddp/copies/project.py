@@ -87,11 +87,11 @@ def copy_project(
             copying = _Copying(root, Path(room) / target.name, target, wishes, _places(written, root, entry))
             copying.run(converted)
             copying.refuse_unmatched()
-            kept = _move(copying.whole, target)
+            kept = tuple(_move(copying.whole, target))
     except OSError as error:
         raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
     script = as_typed(target / entry.relative_to(root))
-    return Copy(script, tuple(copying.linked), tuple(copying.left_out), tuple(kept))
+    return Copy(script, tuple(copying.linked), tuple(copying.left_out), kept)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ class _Copying:
         self._outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
-        opened = [*converted, *(path / "a new file" for path in self._written.paths), *self._wished_paths()]
+        wished = [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
+        opened = [*converted, *(path / "a new file" for path in self._written.paths), *wished]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
                 self._put[entry.kind](entry, entry.path.relative_to(self.root))
@@ -170,12 +171,6 @@ class _Copying:
             place = self.whole / self._place(path)
             place.unlink(missing_ok=True)
             place.write_bytes(data)
-        self._leave_record()
-
-    def _wished_paths(self) -> list[Path]:
-        return [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
-
-    def _leave_record(self) -> None:
         code = (path for path in self.whole.rglob("*.py") if not path.is_symlink())
         record = {str(path.relative_to(self.whole)): _hash(path) for path in code}
         (self.whole / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
@@ -317,24 +312,18 @@ class _Copying:
             self._put[entry.kind](entry, inner)
 
 
-def _move(whole: Path, target: Path) -> list[str]:
+def _move(whole: Path, target: Path) -> Iterator[str]:
     """To its place at once; over a copy that is there thing by thing, each of them old or new.
 
-    Only code is replaced; of what its owner changed since the old text stays beside it. Returns the names of those.
+    Only code is replaced; of what its owner changed since the old text stays beside it. Gives the names of those.
     """
     if not target.exists():
         whole.rename(target)
-        return []
+        return
     record = _record(target)
-    return [
-        name
-        for folder, names, files in os.walk(whole)
-        for name in _move_all(Path(folder), [*files, *_links(folder, names)], whole, target, record)
-    ]
-
-
-def _links(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if os.path.islink(os.path.join(folder, name))]
+    for folder, names, files in os.walk(whole):
+        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+        yield from _move_all(Path(folder), [*files, *links], whole, target, record)
 
 
 def _move_all(

@@ -69,7 +69,7 @@ def copy_folders(
     shown: dict[Path, Path] = {}  # tree -> the first of the folders in it, which its files are named from
     for folder in folders:
         shown.setdefault(kept_root(folder) or folder, folder)
-    trees = _outermost(shown)
+    trees = [tree for tree in shown if not any(other in tree.parents for other in shown)]  # the outermost
     _refuse_outside(files, trees)
     if can_mount(tuple(trees), scratch / "trial mount"):
         mounted, holder = mount({shown[tree]: tree for tree in trees}, files, room)
@@ -79,12 +79,6 @@ def copy_folders(
         for number, tree in enumerate(trees)
     ]
     return Copies(tuple(linked), None)
-
-
-def _outermost(folders: Iterable[Path]) -> list[Path]:
-    """Without those that lie in another one."""
-    every = tuple(folders)
-    return [each for each in every if not any(other in each.parents for other in every)]
 
 
 def _refuse_outside(files: Iterable[Path], folders: Sequence[Path]) -> None:

@@ -7,17 +7,16 @@ and who reads meanwhile finds the old or the new.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.copies.disguise import link
+from dp2ddp.copies.namespace import call
 
 _MOST_LINKS = 40  # as many as the kernel follows
 _HERE, _EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
@@ -123,13 +122,11 @@ def _copy(target: Path, fresh: Path, empty: bool) -> None:
 
 def _exchange(folder: str, place: str) -> None:
     """Put a folder in the place of a link at once; where the kernel cannot, the name is gone for a moment."""
-    if sys.platform == "linux":
-        library = ctypes.CDLL(None, use_errno=True)
-        names = os.fsencode(folder), os.fsencode(place)
-        if library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0:
-            os.unlink(folder)
-            return
-        if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), place)
-    os.unlink(place)
-    os.rename(folder, place)
+    try:
+        call("renameat2", _HERE, os.fsencode(folder), _HERE, os.fsencode(place), _EXCHANGE)
+        os.unlink(folder)
+    except (AttributeError, OSError) as error:  # AttributeError: no Linux
+        if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        os.unlink(place)
+        os.rename(folder, place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +14,9 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from dp2ddp.costs.readings import Timed, write_or_say_why
-from dp2ddp.costs.steps import Steps
+from dp2ddp.costs.readings import Timed
+from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps
-
-_PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
 
 
 @dataclass
@@ -32,57 +29,54 @@ class _Now:
     evaluations: int
 
 
-class Clock:
-    """One for each process; `finish` writes what it measured."""
+class Clock(Meter):
+    """Measures the time of steps."""
 
     def __init__(self, folder: Path, rank: int, warm_up: int, steps: int, virtual: bool) -> None:
-        """`warm_up` steps are taken before the first measured one; then `steps` are measured."""
-        self._folder, self._rank, self._warm_up, self._virtual = folder, rank, warm_up, virtual
-        self._pid = os.getpid()
+        super().__init__(folder, rank, warm_up, steps)
+        self._virtual = virtual
         self._stamps: list[_Now] = []
         self._waiting = Waiting()
         self._rows = self._evaluations = 0
         self._cpu: list[tuple[float, float]] = []  # (seconds by the clock, seconds of processors)
         self._peaks: tuple[int, tuple[int, ...]] = 0, ()
-        self._last = warm_up + steps
-        self._steps = Steps(self._last, self._stamp)
 
     def saw_rows(self, rows: int, grad: bool) -> None:
-        """So many rows are about to be given to the wrapped model by this process."""
         if grad:
             self._rows += rows
         else:
             self._evaluations += 1
 
-    def finish(self) -> None:
-        """Write the reading; nothing in a process that was forked."""
-        if os.getpid() != self._pid:
-            return
-        write_or_say_why(self._reading, self._folder, self._rank)
-
-    def _stamp(self, number: int) -> None:
+    def _step(self, number: int) -> None:
         if number < self._warm_up:
             return
+        if number in (self._warm_up, self._last):
+            for (
+                device
+            ) in self._devices:  # kernels are queued: without this the last steps would seem to be free
+                torch.cuda.synchronize(device)
         if number == self._warm_up:
-            self._wait_for_devices()
-            _forget_peaks(self._virtual)
+            self._forget_peaks()
             self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        elif number == self._last:
-            self._wait_for_devices()
         now = _Now(time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations)
         self._stamps.append(now)
         if number == self._last:
             self._end()
 
+    @property
+    def _devices(self) -> range:
+        """The real ones that the script sees by now."""
+        return range(0 if self._virtual else torch.cuda.device_count())
+
     def _end(self) -> None:
         self._cpu.append((time.perf_counter(), _cpu_seconds()))
-        self._peaks = _resident_peak(), () if self._virtual else _device_peaks()
+        self._peaks = _resident_peak(), tuple(map(torch.cuda.max_memory_allocated, self._devices))
 
-    def _wait_for_devices(self) -> None:
-        """Kernels are queued: without this the last steps would seem to be free."""
-        if not self._virtual:
-            for device in range(torch.cuda.device_count()):
-                torch.cuda.synchronize(device)
+    def _forget_peaks(self) -> None:
+        with contextlib.suppress(OSError):  # not Linux, or not ours to write
+            Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory: proc(5)
+        for device in self._devices:
+            torch.cuda.reset_peak_memory_stats(device)
 
     def _cpu_of(self, seconds: float) -> float:
         """Processor seconds in the steps that took `seconds` by the clock.
@@ -100,7 +94,7 @@ class Clock:
         pairs = list(zip(self._stamps, self._stamps[1:], strict=False))
         return Timed(
             virtual=self._virtual,
-            steps=self._steps.taken,
+            steps=self._taken,
             seconds=tuple(b.seconds - a.seconds for a, b in pairs),
             waiting=tuple(b.waiting - a.waiting for a, b in pairs),
             rows=tuple(b.rows - a.rows for a, b in pairs),
@@ -117,15 +111,10 @@ class Waiting:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._inside = Inside()
-        self._known: set[type] = set()
         self._taps = Taps()
-        self._time_next(dataloader._BaseDataLoaderIter)
+        self._taps.around("__next__", self._timed, dataloader._BaseDataLoaderIter)
         loader: Any = DataLoader
         loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
-
-    def _time_next(self, kind: type) -> None:
-        self._taps.around("__next__", self._timed, kind)
-        self._known.add(kind)
 
     def _timed(self, call: Callable[..., Any], *args: Any) -> Any:
         with self._spent():
@@ -153,13 +142,8 @@ class Waiting:
 
     def _followed(self, original: Callable[..., Any], loader: Any) -> Any:
         iterator = self._timed(original, loader)  # workers are started here
-        kind = type(iterator)
-        if not self._known.isdisjoint(kind.__mro__):
-            return iterator
-        with contextlib.suppress(TypeError):  # a generator's type takes nothing
-            self._time_next(kind)
-            return iterator
-        return self._in_turn(iterator)
+        is_timed = isinstance(iterator, dataloader._BaseDataLoaderIter)
+        return iterator if is_timed else self._in_turn(iterator)
 
     def _in_turn(self, iterator: Any) -> Iterator[Any]:
         while True:
@@ -177,19 +161,6 @@ def _cpu_seconds() -> float:
         with contextlib.suppress(psutil.Error):
             total += sum(process.cpu_times()[:4])  # of the user and the system, its own and its children's
     return total
-
-
-def _forget_peaks(virtual: bool) -> None:
-    path, word = _PEAK
-    with contextlib.suppress(OSError):  # not Linux, or not ours to write
-        path.write_text(word)
-    if not virtual:
-        for device in range(torch.cuda.device_count()):
-            torch.cuda.reset_peak_memory_stats(device)
-
-
-def _device_peaks() -> tuple[int, ...]:
-    return tuple(torch.cuda.max_memory_allocated(device) for device in range(torch.cuda.device_count()))
 
 
 def _resident_peak() -> int:

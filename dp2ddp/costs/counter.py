@@ -8,8 +8,6 @@ backend's affair (a ring sends 2 (W - 1) / W of an all_reduce's bytes).
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import comm
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dp2ddp.costs.readings import Counted, Sent, write_or_say_why
-from dp2ddp.costs.steps import Steps
+from dp2ddp.costs.readings import Counted, Sent
+from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
 What = Literal["collectives", "copies", "moves", "waits"]
@@ -86,7 +84,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`live`: of virtual devices."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally, self._live = tally, live
-        self.here = _Here()
+        self.inside = Inside()  # a function of Python is under way, which will say where its results are
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -113,7 +111,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 place = known
         for tensor in tensors_in(result):
             live.note(tensor, place if live.place_of(tensor) is None else None)
-        if not self.here.inside:
+        if not self.inside.yes:
             live.sample()
 
     def _note_real_copies(self, func: Any, args: Any, result: Any) -> None:
@@ -132,29 +130,6 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._tally.add("moves", "moved", bytes_of(target))
         elif source.is_cuda and not target.is_cuda:
             self._tally.add("waits", "cpu")
-
-
-class _Here(threading.local):
-    """In this thread: whether a function of Python is under way, which will say where its results are."""
-
-    inside = 0
-
-    @contextlib.contextmanager
-    def function(self) -> Iterator[None]:
-        self.inside += 1
-        try:
-            yield
-        finally:
-            self.inside -= 1
-
-    @contextlib.contextmanager
-    def backward(self) -> Iterator[None]:
-        """The engine's operations are nobody's results."""
-        before, self.inside = self.inside, 0
-        try:
-            yield
-        finally:
-            self.inside = before
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -330,35 +305,25 @@ _WAITS = {  # functions after which the host knows what a device has computed
     "masked_select": "nonzero",
     "unique": "nonzero",
 }
-_MOVERS = {
-    "to",
-    "cuda",
-    "type",
-    "type_as",
-    "as_tensor",
-    "asarray",
-    "tensor",
-    "new_tensor",
-}
+_MOVERS = {"to", "cuda", "type", "type_as", "as_tensor", "asarray", "tensor", "new_tensor"}
 # Any below: functions of torch with whatever they take and return
 
 
-class Counter:
-    """One for each process; `finish` writes what it counted."""
+class Counter(Meter):
+    """Counts what steps move, send and hold."""
 
     def __init__(
         self, folder: Path, rank: int, warm_up: int, steps: int, devices: int, place_of: PlaceOf | None = None
     ) -> None:
         """`place_of`: of virtual devices, of which there are `devices`; real ones are asked themselves."""
-        self._folder, self._rank, self._warm_up, self._devices = folder, rank, warm_up, devices
-        self._pid = os.getpid()
+        super().__init__(folder, rank, warm_up, steps)
+        self._devices = devices
         self._tally = Tally()
         self._counted: list[Tally] = []
-        self._place_of = place_of
+        self._place_of = place_of or _real_place
         self._live = Live() if place_of else None
         self._mode = Operations(self._tally, self._live)
-        self._followed = Copies(self._tally, place_of or _real_place, self._mark)
-        self._steps = Steps(warm_up + steps, self._step)
+        self._followed = Copies(self._tally, self._place_of, self._mark)
         taps = Taps()
         in_all_threads(taps, [self._mode])
         taps.around("_engine_run_backward", self._backward, torch.autograd)
@@ -366,31 +331,24 @@ class Counter:
     # ---- the observers' end
 
     def saw_rows(self, rows: int, grad: bool) -> None:
-        """So many rows are about to be given to the wrapped model."""
         self._tally.evaluated |= not grad
 
     def called(self, func: Any, args: Any, kwargs: Any, call: Callable[[], Any]) -> Any:
         """A function of torch, on virtual devices; `call` does it."""
         moved = self._moved
         self._mark(args)
-        with self._mode.here.function():
+        with self._mode.inside.entered():
             result = call()
         self._mark(result)
         with contextlib.suppress(Exception):
             self._note(func, args, result, moved)
-        if self._live is not None and not self._mode.here.inside and not self._followed.inside:
+        if self._live is not None and not self._mode.inside.yes and not self._followed.inside:
             self._live.sample()
         return result
-
-    def finish(self) -> None:
-        """Write the reading; nothing in a process that was forked."""
-        if os.getpid() == self._pid:
-            write_or_say_why(self._reading, self._folder, self._rank)
 
     # ----
 
     def _note(self, func: Any, args: Any, result: Any, moved: int) -> None:
-        assert self._place_of is not None
         name = getattr(func, "__name__", "")
         given = next(tensors_in(args), None)
         place = -1 if given is None else self._place_of(given)
@@ -403,7 +361,6 @@ class Counter:
 
     def _note_move(self, place: int, result: torch.Tensor, moved: int) -> None:
         """A tensor that knows better what to move (a part of itself) has done so within, and was counted there."""
-        assert self._place_of is not None
         target = self._place_of(result)
         if place < 0 <= target and self._moved == moved and not self._followed.inside:
             self._tally.add("moves", "moved", bytes_of(result))
@@ -412,14 +369,14 @@ class Counter:
 
     def _mark(self, values: Any) -> None:
         """Where tensors are said to be is where their storages are."""
-        if self._live is None or self._place_of is None:
+        if self._live is None:
             return
         with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
             for tensor in tensors_in(values):
                 self._live.note(tensor, self._place_of(tensor))
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._mode.here.backward():
+        with self._mode.inside.entered(False):  # the engine's operations are nobody's results
             return original(*args, **kwargs)
 
     @property
@@ -435,9 +392,9 @@ class Counter:
 
     def _reading(self) -> Counted:
         kept = [step for step in self._counted if not step.evaluated] or self._counted
-        groups = self._steps.first.now.param_groups if self._steps.first.now else []
+        groups = self._first.now.param_groups if self._first.now else []
         return Counted(
-            self._steps.taken,
+            self._taken,
             collectives=mean(kept, "collectives"),
             copies=mean(kept, "copies"),
             moved=mean(kept, "moves").get("moved", Sent(0, 0)).bytes,

@@ -1,12 +1,16 @@
-"""The steps of a run, as the optimizer that steps first takes them; and the end of a run that was to be measured."""
+"""The steps of a run, as the optimizer that steps first takes them; what measures them; and the end of such a run."""
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from dp2ddp.costs.readings import Counted, Timed, write_or_say_why
 
 
 class Enough(SystemExit):
@@ -31,19 +35,40 @@ class FirstOptimizer:
         return self.now is optimizer
 
 
-class Steps:
-    """Calls `step(number)`, from 1, behind each step of the optimizer that steps first; ends the script at `last`."""
+class Meter(ABC):
+    """Measures the steps of this process: one for each; `finish` writes the reading.
 
-    def __init__(self, last: int, step: Callable[[int], None]) -> None:
-        self._last, self._step = last, step
-        self.first = FirstOptimizer()
-        self.taken = 0
+    `warm_up` steps are taken before the first measured one; then `steps` are measured, and the script ends.
+    """
+
+    def __init__(self, folder: Path, rank: int, warm_up: int, steps: int) -> None:
+        self._folder, self._rank, self._warm_up, self._last = folder, rank, warm_up, warm_up + steps
+        self._pid = os.getpid()
+        self._first = FirstOptimizer()
+        self._taken = 0  # steps of the optimizer that steps first
         register_optimizer_step_post_hook(self._after)
 
+    @abstractmethod
+    def saw_rows(self, rows: int, grad: bool) -> None:
+        """So many rows are about to be given to the wrapped model by this process."""
+
+    @abstractmethod
+    def _step(self, number: int) -> None:
+        """A step, counted from 1, is over."""
+
+    @abstractmethod
+    def _reading(self) -> Timed | Counted:
+        """What was measured."""
+
+    def finish(self) -> None:
+        """Write the reading; nothing in a process that was forked."""
+        if os.getpid() == self._pid:
+            write_or_say_why(self._reading, self._folder, self._rank)
+
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self.first.is_it(optimizer):
+        if not self._first.is_it(optimizer):
             return
-        self.taken += 1
-        self._step(self.taken)
-        if self.taken >= self._last:
+        self._taken += 1
+        self._step(self._taken)
+        if self._taken >= self._last:
             raise Enough(0)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
+
+from torch.optim import optimizer as torchs
+
+from dp2ddp.taps import Taps
 
 Act = Callable[[ModuleType], None]
 
@@ -49,3 +55,28 @@ class _Finder(MetaPathFinder):
 
         spec.loader.exec_module = load_and_act  # type: ignore[method-assign]
         return spec
+
+
+# ---- optimizers of libraries that do not derive from torch's, but have its `param_groups` and `state`
+
+CLASSES = {"fastai.optimizer": "Optimizer"}  # its own SGD and Adam; OptimWrapper holds one of torch
+
+
+def let_their_steps_be_seen() -> None:
+    """Whoever has registered hooks for every step of torch's optimizers hears of theirs, too."""
+
+    def tell(name: str, module: ModuleType) -> None:
+        Taps().around("step", _telling, getattr(module, name))
+
+    for library, name in CLASSES.items():
+        when_imported(library, partial(tell, name))
+
+
+def _telling(step: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """As torch's Optimizer.profile_hook_step; Any: as it is called."""
+    for hook in torchs._global_optimizer_pre_hooks.values():
+        hook(optimizer, args, kwargs)
+    result = step(optimizer, *args, **kwargs)
+    for hook in torchs._global_optimizer_post_hooks.values():
+        hook(optimizer, args, kwargs)
+    return result

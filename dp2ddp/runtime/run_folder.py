@@ -44,6 +44,11 @@ class RankStatus:
     error: str = ""  # the last line of the traceback
     place: str = ""  # the user's line that it came from
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it says so."""
+        return self.code is not None
+
 
 def write_status(run_folder: Path, rank: int, status: RankStatus) -> None:
     """Write or replace a rank's status."""
@@ -60,6 +65,12 @@ def read_status(run_folder: Path, rank: int) -> RankStatus | None:
     """A rank's status; None if it has not begun."""
     path = run_folder / f"rank{rank}.json"
     return RankStatus(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def read_statuses(stage: Stage) -> dict[int, RankStatus]:
+    """By rank, of those that have begun; by LAUNCHER that of the process in which the script starts them."""
+    read = ((rank, read_status(Path(stage.run_folder), rank)) for rank in (LAUNCHER, *stage.ranks))
+    return {rank: status for rank, status in read if status}
 
 
 def unseeded_places(run_folder: Path) -> tuple[str, ...]:
@@ -82,16 +93,14 @@ def wait_for_stack_request(run_folder: Path, seconds: float) -> None:
 
 def prepare_run_folder(stage: Stage) -> Path:
     """Write what ranks need before they start; returns the stage file."""
-    path = stage.write()
-    make_heartbeats(Path(stage.run_folder), len(stage.ranks))
-    (Path(stage.run_folder) / "stack-request").unlink(missing_ok=True)  # of a run before
-    shutil.rmtree(Path(stage.run_folder) / RENDEZVOUS, ignore_errors=True)
+    run_folder = Path(stage.run_folder)
+    run_folder.mkdir(parents=True, exist_ok=True)
+    path = run_folder / "stage.json"
+    path.write_text(stage.to_json(), encoding="utf-8")
+    (run_folder / "heartbeats").write_bytes(bytes(_COUNTERS.size * len(stage.ranks)))
+    (run_folder / "stack-request").unlink(missing_ok=True)  # of a run before
+    shutil.rmtree(run_folder / RENDEZVOUS, ignore_errors=True)
     return path
-
-
-def make_heartbeats(run_folder: Path, ranks: int) -> None:
-    """Make the file of heartbeats, all 0."""
-    (run_folder / "heartbeats").write_bytes(bytes(_COUNTERS.size * ranks))
 
 
 def read_heartbeats(run_folder: Path) -> tuple[tuple[int, int], ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 Mode = Literal["dp", "ddp"]
@@ -78,11 +77,3 @@ class Stage:
         import msgspec  # of the extra `verify`: what is converted on the way runs without
 
         return msgspec.convert(json.loads(text), cls)  # json reads names that are no UTF-8
-
-    def write(self) -> Path:
-        """Write the stage into its run folder, where the ranks read it."""
-        run_folder = Path(self.run_folder)
-        run_folder.mkdir(parents=True, exist_ok=True)
-        path = run_folder / "stage.json"
-        path.write_text(self.to_json(), encoding="utf-8")
-        return path

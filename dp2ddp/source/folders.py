@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
@@ -19,8 +19,10 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
     root = kept_root(entry.parent)
     if root:
         return root
-    linked = set(_behind_links(entry.parent))
-    inside = [path.parent for path in files if not any(path.is_relative_to(link) for link in linked)]
+    links = (each.path for each in survey(entry.parent) if each.kind is EntryKind.LINK)
+    ends = {Path(os.path.realpath(link)) for link in links}  # stands a link that leads to itself
+    linked = [end for end in ends if not entry.parent.is_relative_to(end)]
+    inside = [path.parent for path in files if not any(path.is_relative_to(end) for end in linked)]
     common = Path(os.path.commonpath([entry.parent, *inside]))
     if common != entry.parent and holds_too_much(common):
         raise SourceError(
@@ -40,12 +42,6 @@ def holds_too_much(folder: Path) -> bool:
     import tempfile  # takes as long as a tenth of what a conversion needs to start
 
     return any(Path(place).resolve().is_relative_to(folder) for place in (Path.home(), tempfile.gettempdir()))
-
-
-def _behind_links(folder: Path) -> Iterator[Path]:
-    entries = (entry for entry in survey(folder) if entry.kind is EntryKind.LINK)
-    links = (Path(os.path.realpath(entry.path)) for entry in entries)  # stands a link that leads to itself
-    yield from (link for link in links if not folder.is_relative_to(link))
 
 
 def refuse_links_out(paths: Iterable[Path], root: Path) -> None:

@@ -71,16 +71,12 @@ def refuse_unkept(held: Mapping[Path, bytes]) -> None:
         given_back = ask_git(real.parent, "cat-file", "--filters", f"HEAD:./{real.name}")
         if given_back == data:
             continue
-        if given_back is not None and _same_lines(given_back, data):
+        if given_back is not None and given_back.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n"):
             raise SourceError(
                 f"{path}: git would give it back with other line ends (core.autocrlf, .gitattributes); use --force to "
                 "change it"
             )
         raise SourceError(f"{path}: not committed to git; commit it first, or use --force to change it")
-
-
-def _same_lines(text: bytes, other: bytes) -> bool:
-    return text.replace(b"\r\n", b"\n") == other.replace(b"\r\n", b"\n")
 
 
 def _filter_of(path: Path) -> str | None:
@@ -109,12 +105,17 @@ def _is_as_checked_out(path: Path) -> bool:
     """Whether a checkout would make the same file: one name, the mode of new files, not passed over."""
     state = path.stat()
     entry = ask_git(path.parent, "ls-tree", "HEAD", "--", path.name) or b""
-    mask = os.umask(0)
-    os.umask(mask)
-    mode = (0o777 if entry.startswith(b"100755") else 0o666) & ~mask
+    mode = mode_of_new_files(0o777 if entry.startswith(b"100755") else 0o666)
     flag = (ask_git(path.parent, "ls-files", "-t", "--", path.name) or b"")[:1]
     is_own = state.st_uid == os.geteuid()
     return state.st_nlink == 1 and is_own and stat.S_IMODE(state.st_mode) == mode and flag == b"H"
+
+
+def mode_of_new_files(mode: int = 0o666) -> int:
+    """What this process's mask leaves of a mode."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mode & ~mask
 
 
 def _restore(tree: Path, files: Sequence[Path]) -> str:

@@ -25,46 +25,39 @@ class ToolTable:
 
 
 def find_table(start: Path) -> ToolTable:
-    """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table."""
-    for path in map(Path, _files_upwards(str(start))):
-        if not _names_us(str(path)):
-            continue
-        if is_of_another_user(str(path)):
-            return ToolTable(unread=path)
-        table = _parsed(path).get("tool", {}).get("dp2ddp")
+    """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table.
+
+    A file of another user is the last one, and not to be read: whoever may write into a folder above (/tmp) would
+    decide what our commands do.
+    """
+    for path in _files_upwards(Path(os.path.realpath(start))):
+        if is_of_another_user(path):
+            return ToolTable(unread=path if _names_us(path) else None)
+        table = _parsed(path).get("tool", {}).get("dp2ddp") if _names_us(path) else None
         if isinstance(table, dict):
             return ToolTable(path, table)
     return ToolTable()
 
 
-def _files_upwards(folder: str) -> Iterator[str]:
-    """From a folder upwards, to the top of its git repository, to the user's home, or to the root.
-
-    A file of another user is the last one, and not to be read: whoever may write into a folder above (/tmp) would
-    decide what our commands do.
-    """
-    home = os.path.realpath(os.path.expanduser("~"))
-    start = Path(os.path.realpath(folder))
-    for place in map(str, (start, *start.parents)):
-        path = os.path.join(place, FILE)
-        if os.path.isfile(path):
-            yield path
-            if is_of_another_user(path):
-                return
-        if place == home or os.path.lexists(os.path.join(place, ".git")):
+def _files_upwards(folder: Path) -> Iterator[Path]:
+    """From a folder upwards, to the top of its git repository, to the user's home, or to the root."""
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    for place in (folder, *folder.parents):
+        if (place / FILE).is_file():
+            yield place / FILE
+        if place == home or os.path.lexists(place / ".git"):
             return
 
 
-def is_of_another_user(path: str) -> bool:
+def is_of_another_user(path: Path) -> bool:
     """Root is none: it may change our own code, too, and files of images (COPY in a Dockerfile) are root's."""
     return os.stat(path).st_uid not in (0, os.geteuid())
 
 
-def _names_us(path: str) -> bool:
+def _names_us(path: Path) -> bool:
     """Whether a file may have a table for us; one that cannot be read may."""
     try:
-        with open(path, "rb") as file:
-            return b"dp2ddp" in file.read()
+        return b"dp2ddp" in path.read_bytes()
     except OSError:
         return True
 

@@ -28,7 +28,7 @@ def _read_bytes(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise SourceError(f"{path}: no such file") from error
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({_reason(error)})") from error
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _read_stdin() -> bytes:
@@ -45,7 +45,3 @@ def _no_notebook(data: bytes) -> bytes:
     if data.lstrip().startswith(b"{") and b'"nbformat"' in data:
         raise SourceError("<stdin>: a notebook; name its file, so that its cells and its folder are known")
     return data
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

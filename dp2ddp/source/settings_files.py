@@ -48,8 +48,6 @@ def find_mentions(folder: Path) -> Iterator[SettingsMention]:
 
 
 def _settings_files(folder: Path) -> Iterator[Path]:
-    for place in (folder, *(folder / name for name in FOLDERS)):
-        if place.is_dir():
-            yield from (path for path in place.glob("*") if path.suffix in SUFFIXES and path.is_file())
-            if place is not folder:
-                yield from (path for path in place.glob("*/*") if path.suffix in SUFFIXES and path.is_file())
+    patterns = ["*", *(f"{name}/{below}" for name in FOLDERS for below in ("*", "*/*"))]
+    paths = (path for pattern in patterns for path in folder.glob(pattern))
+    yield from (path for path in paths if path.suffix in SUFFIXES and path.is_file())

@@ -81,13 +81,19 @@ class _Things:
     folders: list[Path]
     links: list[Path]
 
-    @property
-    def has_code(self) -> bool:
-        return any(entry.name.endswith(CODE) for entry in self.files)
+    def take(self, entries: Iterable[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            if entry.is_symlink():
+                self.links.append(Path(entry.path))
+            elif entry.is_file(follow_symlinks=False):
+                self.files.append(entry)
+            elif entry.is_dir(follow_symlinks=False) and not is_left_out(entry.path):
+                self.folders.append(Path(entry.path))
 
     @property
     def is_data(self) -> bool:
-        return not self.has_code and (len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD)
+        many = len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD
+        return many and not any(entry.name.endswith(CODE) for entry in self.files)
 
     def entries(self) -> Iterator[FolderEntry]:
         """Its links and files."""
@@ -108,29 +114,15 @@ def _kind_of(entry: os.DirEntry[str], crowded: bool) -> tuple[EntryKind, int]:
 
 def _look_into(folder: Path, is_opened: bool) -> _Things | None:
     """None: it is data, or cannot be read."""
+    things = _Things([], [], [])
     try:
         with os.scandir(folder) as entries:
-            first = _sorted_out(islice(entries, MANY + CROWD + 1))
-            if first.is_data and not is_opened:
-                return None
-            rest = _sorted_out(entries)
+            things.take(islice(entries, MANY + CROWD + 1))
+            if is_opened or not things.is_data:
+                things.take(entries)
     except OSError:
         return None
-    things = _Things(
-        sorted(first.files + rest.files, key=lambda entry: entry.name),
-        sorted(first.folders + rest.folders),
-        sorted(first.links + rest.links),
-    )
-    return None if things.is_data and not is_opened else things
-
-
-def _sorted_out(entries: Iterable[os.DirEntry[str]]) -> _Things:
-    things = _Things([], [], [])
-    for entry in entries:
-        if entry.is_symlink():
-            things.links.append(Path(entry.path))
-        elif entry.is_file(follow_symlinks=False):
-            things.files.append(entry)
-        elif entry.is_dir(follow_symlinks=False) and not is_left_out(entry.path):
-            things.folders.append(Path(entry.path))
-    return things
+    things.files.sort(key=lambda entry: entry.name)
+    things.folders.sort()
+    things.links.sort()
+    return things if is_opened or not things.is_data else None

@@ -13,72 +13,58 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from dp2ddp.errors import SourceError
+from dp2ddp.source.git import mode_of_new_files
 
 ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class _Staged:
-    """A file about to be made: its text lies beside it under a name of its own."""
+    """A file about to be made or changed: its texts lie beside it under names of their own."""
 
     target: Path
     new: Path
-    is_at_once: ClassVar[bool] = True  # whether `put` does all or nothing
+    old: Path | None = None  # None: there is no such file yet
+    # A rename would part it from its other names (hard links), or take it from its owner: it is written as an editor
+    # writes it. Killed in these microseconds it may be neither old nor new; both texts lie beside it.
+    written_through: bool = False
 
     def put(self) -> None:
-        """Make it, unless somebody else has."""
-        try:
-            os.link(self.new, self.target)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links
-            os.close(os.open(self.target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            os.replace(self.new, self.target)
+        """Change it; or make it, unless somebody else has."""
+        if self.old:
+            self._become(self.new)
+        else:
+            _make(self.target, self.new)
 
     def put_back(self) -> None:
-        self.target.unlink(missing_ok=True)
+        """As it was."""
+        if self.old:
+            self._become(self.old)
+        else:
+            self.target.unlink(missing_ok=True)
+
+    def _become(self, text: Path) -> None:
+        if self.written_through:
+            _overwrite(self.target, text.read_bytes())
+        else:
+            os.replace(text, self.target)
 
     @property
     def beside(self) -> tuple[Path, ...]:
         """What is not needed any more in the end."""
-        return (self.new,)
+        return (self.new, self.old) if self.old else (self.new,)
 
 
-@dataclass(frozen=True)
-class _Replaced(_Staged):
-    """A file about to change: its old text lies beside it, too."""
-
-    old: Path
-
-    def put(self) -> None:
-        os.replace(self.new, self.target)
-
-    def put_back(self) -> None:
-        os.replace(self.old, self.target)
-
-    @property
-    def beside(self) -> tuple[Path, ...]:
-        return (self.new, self.old)
-
-
-@dataclass(frozen=True)
-class _WrittenThrough(_Replaced):
-    """One that a rename would part from its other names (hard links), or would take from its owner.
-
-    It is written as an editor writes it. Killed in these microseconds it may be neither old nor new; both texts lie
-    beside it.
-    """
-
-    is_at_once: ClassVar[bool] = False
-
-    def put(self) -> None:
-        _overwrite(self.target, self.new.read_bytes())
-
-    def put_back(self) -> None:
-        _overwrite(self.target, self.old.read_bytes())
+def _make(target: Path, text: Path) -> None:
+    try:
+        os.link(text, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(text, target)
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
@@ -97,7 +83,9 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None
     needs no room. Modes, owners and hard links stay. A signal waits until it is done; after a SIGKILL each file is old
     or new.
     """
-    plain = {path: data for path, data in files.items() if not _is_special(path)}
+    plain = {
+        path: data for path, data in files.items() if path.is_file() or path.is_dir() or not path.exists()
+    }
     for path in files.keys() - plain.keys():
         with _source_errors(path):
             path.write_bytes(files[path])
@@ -111,7 +99,9 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None
             _refuse_changed(read or {})
             _swap(staged, needed)
         finally:
-            _clean(path for each in staged for path in each.beside if path not in needed)
+            for path in (path for each in staged for path in each.beside if path not in needed):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
 def refuse_to_overwrite(path: Path, data: bytes, *, force: bool) -> None:
@@ -136,31 +126,14 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     Where nothing can be locked (Windows, some network file systems), who came first is noticed all the same.
     """
-    handle = _lock(folder)
-    try:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _lock(folder: Path) -> int | None:
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextlib.contextmanager
@@ -188,18 +161,22 @@ def _stage(target: Path, data: bytes) -> _Staged:
     if is_there and not os.access(target, os.W_OK):  # renaming alone would not ask
         raise PermissionError(None, "it is read-only")
     has_other_names = is_there and target.stat().st_nlink > 1
-    new = _beside(target)
-    try:
+    with contextlib.ExitStack() as undoing:
+        new = _beside(target, undoing)
         _write_safely(new, data)
-        if not is_there:
-            new.chmod(0o666 & ~_umask())  # mkstemp's own is 0600
-            return _Staged(target, new)
-        if _as_it_was(target, new) and not has_other_names:
-            return _Replaced(target, new, _second_name(target))
-        return _WrittenThrough(target, new, _second_text(target))
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+        if is_there:
+            written_through = not _as_it_was(target, new) or has_other_names
+            old = _beside(target, undoing)
+            if written_through:
+                _write_safely(old, target.read_bytes())  # the old file itself will change
+            else:
+                _give_second_name(target, old)
+            staged = _Staged(target, new, old, written_through)
+        else:
+            new.chmod(mode_of_new_files())  # mkstemp's own is 0600
+            staged = _Staged(target, new)
+        undoing.pop_all()
+        return staged
 
 
 def _write_safely(path: Path, data: bytes) -> None:
@@ -209,14 +186,9 @@ def _write_safely(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _beside(target: Path) -> Path:
+def _beside(target: Path, undoing: contextlib.ExitStack) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".dp2ddp")
+    undoing.callback(Path(name).unlink, missing_ok=True)
     os.close(handle)
     return Path(name)
 
@@ -232,26 +204,13 @@ def _as_it_was(target: Path, new: Path) -> bool:
     return (given.st_uid, given.st_gid) == (state.st_uid, state.st_gid)
 
 
-def _second_name(target: Path) -> Path:
+def _give_second_name(target: Path, old: Path) -> None:
     """The old file under another name, to be put back."""
-    old = _beside(target)
     try:
         old.unlink()
         os.link(target, old)
     except OSError:  # a file system without hard links
         shutil.copy2(target, old)
-    return old
-
-
-def _second_text(target: Path) -> Path:
-    """The old text in a file of its own: the old file itself will change."""
-    old = _beside(target)
-    try:
-        _write_safely(old, target.read_bytes())
-    except BaseException:
-        old.unlink(missing_ok=True)
-        raise
-    return old
 
 
 def _overwrite(path: Path, data: bytes) -> None:
@@ -278,7 +237,7 @@ def _swap(staged: Sequence[_Staged], needed: list[Path]) -> None:
         try:
             staged_file.put()
         except OSError as error:
-            begun = staged[:number] if staged_file.is_at_once else staged[: number + 1]
+            begun = staged[: number + staged_file.written_through]  # a rename does all or nothing
             left_over = _put_back(begun, needed)
             raise SourceError(
                 f"{staged_file.target}: cannot be written ({error.strerror}){left_over}"
@@ -296,9 +255,3 @@ def _put_back(changed: Sequence[_Staged], needed: list[Path]) -> str:
             needed += kept
             stuck.append(" ".join([str(staged_file.target), *(f"(as it was: {path})" for path in kept)]))
     return f"; these are new, and could not be put back: {', '.join(stuck)}" if stuck else ""
-
-
-def _clean(paths: Iterator[Path]) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 from msgspec import Struct, convert, to_builtins
 
+from dp2ddp.trace.records import json_lines
+
 REFERENCE, TRAINED, TAKEN = "reference.jsonl", "trained.jsonl", "taken.jsonl"
 
 Epoch = tuple[int, int, int]  # length of the data set, its number among those of that length, epoch
@@ -79,5 +81,4 @@ def read_taken(folder: Path) -> tuple[Weights, ...]:
 
 def _lines(path: Path, kind: Any) -> Iterator[Any]:
     """Any: each of this kind."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return (convert(json.loads(line), kind) for line in text.splitlines())
+    return (convert(line, kind) for line in json_lines(path))

@@ -10,7 +10,7 @@ from torch import nn
 
 from dp2ddp.trace.keeping import FULL_BYTES
 from dp2ddp.trace.records import Final, FinalKind
-from dp2ddp.trace.tensor_names import Table, living_roots, named_tensors, shortest, tensor_tables
+from dp2ddp.trace.tensor_names import Table, by_shortest_name, living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
 _WHOLE = FULL_BYTES // 4
@@ -56,22 +56,14 @@ class Models:
 
     def final(self, stepped: Mapping[int, int], whole: bool) -> Final:
         """`stepped`: id of a parameter -> hash of what its last step left. `whole`: values, where there is room."""
-        names, tensors = self._named()
-        layout = layout_of(names, tensors)
+        tables = self._tables | {id(table): (name, table) for name, table in tensor_tables(living_roots())}
+        named = by_shortest_name(named_tensors(tables.values())).values()
+        tensors = [tensor for _, tensor in named]
+        layout = layout_of([name for name, _ in named], tensors)
         vector = vector_of(tensors, layout, whole=whole and bytes_of(tensors) <= _WHOLE)
         hashes = map(int, vector.hashes)
         kinds = [_kind_of(tensor, hashed, stepped) for tensor, hashed in zip(tensors, hashes, strict=True)]
         return Final(vector, np.array(kinds, dtype=np.uint8))
-
-    def _named(self) -> tuple[list[str], list[torch.Tensor]]:
-        """Each tensor once, by its shortest name."""
-        tables = self._tables | {id(table): (name, table) for name, table in tensor_tables(living_roots())}
-        names: dict[int, str] = {}
-        tensors: dict[int, torch.Tensor] = {}
-        for name, tensor in named_tensors(tables.values()):
-            tensors[id(tensor)] = tensor
-            names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
-        return list(names.values()), [tensors[key] for key in names]
 
 
 def _kind_of(tensor: torch.Tensor, hashed: int, stepped: Mapping[int, int]) -> FinalKind:

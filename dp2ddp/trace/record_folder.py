@@ -15,8 +15,8 @@ from dp2ddp.errors import TraceError
 MARK = "record.json"
 _TEXT = '{"made by": "dp2ddp", "holds": "the record of a run", "next": "a run that is recorded here replaces it"}\n'
 _OWN = re.compile(
-    r"(layouts|others|initial|steps|final|passes)\.jsonl|(end|end-passes)\.json"
-    r"|(final|passes|buffers|end|end-passes|initial-\d{5,}|block-\d{5,})\.safetensors"
+    r"(passes-)?((layouts|others|initial|steps|final)\.jsonl|end\.json"
+    r"|(final|buffers|end|initial-\d{5,}|block-\d{5,})\.safetensors)"
 )
 
 

@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.record_folder import rank_folder
-from dp2ddp.trace.records import End, Vector
+from dp2ddp.trace.records import End, Layout, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between, no_vector
+from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
 from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
@@ -37,6 +37,16 @@ _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
 
 class StepLimit(SystemExit):
     """Ends the script after --steps; a SystemExit, so that `except Exception` in the script lets it pass."""
+
+
+def _of_the_record(work: Callable[..., None]) -> Callable[..., None]:
+    """A part of the record's work, done `quietly`."""
+
+    @functools.wraps(work)
+    def quiet(self: Recorder, *args: Any) -> None:
+        self.quietly(work, self, *args)
+
+    return quiet
 
 
 class Recorder:
@@ -78,19 +88,27 @@ class Recorder:
         self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._first_buffers: dict[int, torch.Tensor] = {}
-        self._off = self._in_child = self._in_grad = False
+        self._off = self._in_child = False
+        self._in_grad = Inside()
         self._unchecked: set[Unchecked] = set()
         self._taps = Taps()
 
     # ---- the observers' end
 
+    @_of_the_record
     def saw_module(self, module: torch.nn.Module) -> None:
         """A wrapped model is about to be called: if it is for the first time, its buffers are those of the start."""
-        self.quietly(self._note_first_buffers, module)
+        if module not in self._called:
+            self._called.add(module)
+            small = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
+            self._first_buffers.update({key: buffer.detach().clone() for key, buffer in small.items()})
 
+    @_of_the_record
     def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         """The gradients of `parameters` are about to be clipped to `limit`, a norm or a value."""
-        self.quietly(self._note_clipping, parameters, limit)
+        if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
+            self._unclipped.note(parameters)
+            self.add("limits", float(limit))
 
     def saw_precision(self, dtype: str) -> None:
         """Autocast has been asked for."""
@@ -101,9 +119,12 @@ class Recorder:
         """Replicas have drawn on the host."""
         self._unchecked.add(Unchecked.HOST_DRAWS)
 
+    @_of_the_record
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
-        self.quietly(self._note_cast, tensor, dtype, place)
+        what = self._models.kind_of(tensor, self._backwards)
+        if what:
+            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
 
     @property
     def steps(self) -> int:
@@ -163,7 +184,7 @@ class Recorder:
         # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
         within = torch._C._current_graph_task_id() != -1
         if not within:
-            self.quietly(self._note_loss, tensors)
+            self._note_loss(tensors)
         backward(tensors, *args, **kwargs)
         if not within:
             self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
@@ -171,39 +192,28 @@ class Recorder:
     def _seeing_results(
         self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
+        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad.yes
         # torch.func's transforms call it for themselves, of tensors that lie nowhere
         if within or torch._C._functorch.peek_interpreter_stack() is not None:
             return grad(outputs, inputs, *args, **kwargs)
         self.quietly(self._unstepped.before_backward)
-        self._in_grad = True  # where torch functions are overridden, it calls itself by this name
-        try:
+        with self._in_grad.entered():  # where torch functions are overridden, it calls itself by this name
             results = grad(outputs, inputs, *args, **kwargs)
-        finally:
-            self._in_grad = False
-        self.quietly(self._note_results, inputs, results)
+        self._note_results(inputs, results)
         return results
 
+    @_of_the_record
     def _note_results(self, inputs: Any, results: Any) -> None:
         is_tensor = isinstance(inputs, torch.Tensor)
         self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
 
+    @_of_the_record
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._look_at_models()
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
         self.add("losses", float(sum(map(sum_of, each))))
-
-    def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
-        what = self._models.kind_of(tensor, self._backwards)
-        if what:
-            self.add("casts", (f"{what} cast to {str(dtype).removeprefix('torch.')}", place))
-
-    def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
-        if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
-            self._unclipped.note(parameters)
-            self.add("limits", float(limit))
 
     def _look_at_models(self) -> None:
         """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""
@@ -213,7 +223,7 @@ class Recorder:
             self._models.look(living_roots())
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self.quietly(self._forget_gradients, optimizer)
+        self._forget_gradients(optimizer)
         self._unchecked.update(unchecked_of_optimizer(optimizer))
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
         if with_closure is None:
@@ -225,6 +235,7 @@ class Recorder:
         if self._stopped:
             raise StepLimit(0)
 
+    @_of_the_record
     def _forget_gradients(self, optimizer: Any) -> None:
         """Those of a step that ended with an error."""
         if optimizer in self._optimizers:
@@ -254,9 +265,8 @@ class Recorder:
         line = StepLine(
             step=self._steps,
             optimizer=known.ordinal,
-            layout=self._writer.write_layout(known.layout),
             learning_rates=tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups),
-            **self._layouts(vectors),
+            **_layouts(self._writer, vectors),
             **self._events.take(),
         )
         self._writer.write_step(line, vectors)
@@ -264,10 +274,6 @@ class Recorder:
         self._stepped.update(zip(map(id, parameters), vectors["parameters"].hashes.tolist(), strict=True))
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
-
-    def _layouts(self, vectors: dict[str, Vector]) -> dict[str, Any]:
-        beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
-        return {name: self._writer.write_layout(vector.layout, name) for name, vector in beside.items()}
 
     def _beside(self, known: KnownOptimizer, optimizer: Any) -> dict[str, Vector]:
         """The optimizer's state and the models' buffers: hashes; with their values while there is room."""
@@ -298,13 +304,6 @@ class Recorder:
             self._note_start(known, parameters)
         return known
 
-    def _note_first_buffers(self, module: torch.nn.Module) -> None:
-        if module in self._called:
-            return
-        self._called.add(module)
-        small = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
-        self._first_buffers.update({key: buffer.detach().clone() for key, buffer in small.items()})
-
     def _note_start(self, known: KnownOptimizer, parameters: list[torch.Tensor]) -> None:
         layout, buffers = known.buffers()
         first = [self._first_buffers.pop(id(buffer), buffer) for buffer in buffers]
@@ -322,12 +321,7 @@ class Recorder:
         self.quietly(self._note_final)
         self.quietly(self._note_passes)
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
-        end = End(
-            steps=self._steps,
-            broken=self._broken,
-            unchecked=unchecked,
-            **self._events.take(),
-        )
+        end = End(steps=self._steps, broken=self._broken, unchecked=unchecked, **self._events.take())
         self._writer.write_end(end, buffers)
 
     def _write_broken_end(self, error: Exception) -> None:
@@ -346,28 +340,32 @@ class Recorder:
         if self._steps or self._unstepped.has_moved():
             return
         self._unstepped.before_end()
-        lines, before = [], self._nothing
-        for number, backward_pass in enumerate(self._unstepped.passes):
-            if not number:
-                start = {"parameters": backward_pass.vectors["parameters"], "buffers": no_vector()}
-                self._writer.write_initial(0, start)
-            gradients = backward_pass.vectors["gradients"]
+        writer, passes, before = self._writer.of_passes(), self._unstepped.passes, self._nothing
+        for each in passes[:1]:
+            nothing = vector_of([], Layout(), whole=True)
+            writer.write_initial(0, {"parameters": each.vectors["parameters"], "buffers": nothing})
+        for number, each in enumerate(passes):
             line = StepLine(
                 step=number,
                 optimizer=0,
-                layout=self._writer.write_layout(gradients.layout),
                 learning_rates=(),
-                source=backward_pass.source,
-                **self._layouts(backward_pass.vectors),
-                **events_between(before, backward_pass.events),
+                source=each.source,
+                **_layouts(writer, each.vectors),
+                **events_between(before, each.events),
             )
-            lines.append((line, backward_pass.vectors))
-            before = backward_pass.events
-        end = End(steps=len(lines), broken=self._broken, **events_between(before, self._events.peek()))
-        self._writer.write_passes(lines, end)
+            writer.write_step(line, each.vectors)
+            before = each.events
+        events = events_between(before, self._events.peek())
+        writer.write_end(End(steps=len(passes), broken=self._broken, **events))
 
     def _note_final(self) -> None:
         self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))
+
+
+def _layouts(writer: Writer, vectors: dict[str, Vector]) -> dict[str, Any]:
+    beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
+    layouts: dict[str, Any] = {name: writer.write_layout(each.layout, name) for name, each in beside.items()}
+    return {"layout": writer.write_layout(vectors["gradients"].layout), **layouts}
 
 
 def _with_closure(args: Any, kwargs: Any, note: Callable[[], None]) -> Any:

@@ -167,34 +167,45 @@ class End(Events):
     unchecked: tuple[str, ...] = ()
 
 
+PASSES = "passes-"
+
+
 @dataclass(frozen=True)
 class Trace:
     """What one rank (or the one process of DataParallel) did; steps are read from disk one at a time."""
 
     folder: Path
     rank: int
-    unstepped: bool = False  # its "steps" are backward passes of a script whose optimizers take none
+    part: str = ""  # what names of files begin with; PASSES: its "steps" are backward passes
+
+    @property
+    def unstepped(self) -> bool:
+        """Whether its "steps" are backward passes of a script whose optimizers take none."""
+        return self.part == PASSES
 
     @cached_property
     def passes(self) -> Trace | None:
         """The backward passes of a script that takes no step; None if it does, or moves weights in another way."""
-        there = not self.lines and (self.folder / f"{_PASSES}.jsonl").exists()
-        return Trace(self.folder, self.rank, unstepped=True) if there else None
+        passes = Trace(self.folder, self.rank, PASSES)
+        return passes if passes.last_line and not self.lines else None
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{self.part}{name}"
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Each set of parameters that an optimizer has stepped; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in _lines(self.folder / "layouts.jsonl"))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("layouts.jsonl")))
 
     @cached_property
     def others(self) -> tuple[Layout, ...]:
         """Each set of optimizer states and of buffers; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in _lines(self.folder / "others.jsonl"))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("others.jsonl")))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
         """What steps.jsonl says of each step: all but its tensors."""
-        return tuple(_lines(self.folder / f"{_PASSES if self.unstepped else 'steps'}.jsonl"))
+        return tuple(json_lines(self._path("steps.jsonl")))
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -202,30 +213,21 @@ class Trace:
     @cached_property
     def end(self) -> End | None:
         """What was known when the script ended; None if nobody saw the end (it was killed)."""
-        path = self.folder / f"{self._end}.json"
-        if not path.exists():
-            return None
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        digests = _load(self.folder / f"{self._end}.safetensors").get("digests")
-        return convert(_with_digests(fields, digests), End)
+        digests = _load(self._path("end.safetensors")).get("digests")
+        return next((convert(_with_digests(line, digests), End) for line in self.last_line), None)
 
     def steps(self) -> Iterator[Step]:
         """Every step with its tensors, one at a time; about 8 MB are in memory at once."""
         block: tuple[int, dict[str, Any]] = (-1, {})
         for line in self.lines:
             if block[0] != line["block"]:
-                name = _PASSES if self.unstepped else f"block-{line['block']:05d}"
-                block = (line["block"], _load(self.folder / f"{name}.safetensors"))
+                block = (line["block"], _load(self._path(f"block-{line['block']:05d}.safetensors")))
             yield _step(line, block[1], self.layouts[line["layout"]], self.others)
 
     @cached_property
     def last_line(self) -> tuple[dict[str, Any], ...]:
         """What happened behind the last step, in the form of a step's line; () if nobody saw the end."""
-        return tuple(_lines(self.folder / f"{self._end}.json", whole=False))
-
-    @property
-    def _end(self) -> str:
-        return f"end-{_PASSES}" if self.unstepped else "end"
+        return tuple(json_lines(self._path("end.json"), whole=False))
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """The rows of each replica, for each forward of a wrapped model in the whole run."""
@@ -235,8 +237,8 @@ class Trace:
     def initial(self) -> Vector:
         """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
         whole = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
-        for line in _lines(self.folder / "initial.jsonl"):
-            block = _load(self.folder / f"initial-{line['optimizer']:05d}.safetensors")
+        for line in json_lines(self._path("initial.jsonl")):
+            block = _load(self._path(f"initial-{line['optimizer']:05d}.safetensors"))
             for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
                 vector = _vector(block, part, layouts[line[part]])
                 whole = whole if vector is None else whole.followed_by(vector)
@@ -245,7 +247,7 @@ class Trace:
     @cached_property
     def final(self) -> Final | None:
         """What the models hold when the script ends; None: nobody saw it."""
-        lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
+        lines, block = json_lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
         vector = _vector(block, "tensors", convert(lines[0], Layout)) if lines else None
         return None if vector is None else Final(vector, block["kinds"])
 
@@ -272,10 +274,8 @@ def gaps(folder: Path, ranks: Iterable[int]) -> Iterator[str]:
             yield f"rank {rank}: {end.broken}"
 
 
-_PASSES = "passes"
-
-
-def _lines(path: Path, whole: bool = True) -> list[dict[str, Any]]:
+def json_lines(path: Path, whole: bool = True) -> list[Any]:
+    """What a file holds, a line of JSON each; `whole`: a last line without an end does not count."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
@@ -290,6 +290,10 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: tuple[Layout, ...]) -> Step:
+    def other(part: str) -> Vector | None:
+        place = line[part]
+        return None if place is None else _vector(block, f"{key}.{part}", others[place])
+
     key = str(line["step"])
     gradients, parameters = (_vector(block, f"{key}.{part}", layout) for part in ("gradients", "parameters"))
     assert gradients is not None
@@ -304,8 +308,8 @@ def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: t
         gradients=gradients,
         parameters=parameters,
         unclipped=_vector(block, f"{key}.unclipped", layout),
-        state=_other(block, key, line, "state", others),
-        buffers=_other(block, key, line, "buffers", others),
+        state=other("state"),
+        buffers=other("buffers"),
         source=line["source"],
     )
 
@@ -315,13 +319,6 @@ def _vector(block: dict[str, Any], key: str, layout: Layout) -> Vector | None:
     if hashes is None:
         return None
     return Vector(hashes, block.get(key + ".values"), block.get(key + ".sketch"), layout)
-
-
-def _other(
-    block: dict[str, Any], key: str, line: dict[str, Any], part: str, layouts: tuple[Layout, ...]
-) -> Vector | None:
-    place = line[part]
-    return None if place is None else _vector(block, f"{key}.{part}", layouts[place])
 
 
 def _with_digests(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.trace.tensors import layout_of
 
+T = TypeVar("T")
 _WRAPPERS = (DataParallel, DistributedDataParallel)
 _OWN_MARK = "stands_for_data_parallel"  # of templates/model.py, which is copied into scripts
 Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers or parameters
@@ -36,10 +37,8 @@ def living_roots() -> list[nn.Module]:
 
 def parameter_names(roots: list[nn.Module], parameters: Iterable[torch.Tensor], optimizer: int) -> list[str]:
     """`conv1.weight`, as the model itself says; `optimizer 0, parameter 3` for what lives in no module."""
-    names: dict[int, str] = {}
-    for root in roots:
-        for name, tensor in _own_parameters(root):
-            names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
+    named = by_shortest_name(pair for root in roots for pair in _own_parameters(root))
+    names = {key: name for key, (name, _) in named.items()}
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
 
@@ -50,17 +49,12 @@ def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) ->
     the buffers at the end without keeping a model, or a DDP reducer, alive.
     """
     ids = {id(each) for each in parameters}
-    names: dict[int, str] = {}
-    tables: dict[int, dict[str, torch.Tensor | None]] = {}
-    for root in roots:
-        if any(id(tensor) in ids for _, tensor in _own_parameters(root)):
-            for name, module in root.named_modules():
-                _, table = _tables_of(module)
-                if table:
-                    short = _unwrapped(root, name)
-                    tables[id(table)] = table
-                    names[id(table)] = min(names.get(id(table), short), short, key=shortest)
-    return sorted(((names[key], table) for key, table in tables.items()), key=lambda each: each[0])
+    holding = [root for root in roots if any(id(tensor) in ids for _, tensor in _own_parameters(root))]
+    buffers = (
+        (root, name, _tables_of(module)[1]) for root in holding for name, module in root.named_modules()
+    )
+    tables = by_shortest_name((_unwrapped(root, name), table) for root, name, table in buffers if table)
+    return sorted(tables.values(), key=lambda each: each[0])
 
 
 def tensor_tables(roots: Iterable[nn.Module]) -> Iterator[Table]:
@@ -100,9 +94,14 @@ def _tables_of(module: nn.Module) -> _Tables:
     return _OF_SCRIPTS[module]
 
 
-def shortest(name: str) -> tuple[int, str]:
-    """A parameter may be reached over several models: the one that holds it most directly names it."""
-    return len(name), name
+def by_shortest_name(named: Iterable[tuple[str, T]]) -> dict[int, tuple[str, T]]:
+    """By id, each once. It may be reached over several models: the one that holds it most directly names it."""
+    shortest: dict[int, tuple[str, T]] = {}
+    for name, thing in named:
+        known = shortest.get(id(thing))
+        if known is None or (len(name), name) < (len(known[0]), known[0]):
+            shortest[id(thing)] = (name, thing)
+    return shortest
 
 
 def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -116,15 +115,12 @@ def _unwrapped(root: nn.Module, name: str) -> str:
     """The name without the `module` steps that go through a DataParallel or DistributedDataParallel."""
     kept, here = [], root
     for part in name.split("."):
-        if not (part == "module" and _is_wrapper(here)):
+        kinds = type(here).__mro__ if part == "module" else ()
+        if not any(kind in _WRAPPERS or _OWN_MARK in vars(kind) for kind in kinds):
             kept.append(part)
         children = dict(here._modules.items())  # torch.jit's modules have no `get` there
         here = children.get(part) or nn.Module()
     return ".".join(kept)
-
-
-def _is_wrapper(module: nn.Module) -> bool:
-    return isinstance(module, _WRAPPERS) or any(_OWN_MARK in vars(kind) for kind in type(module).__mro__)
 
 
 def state_tensors(

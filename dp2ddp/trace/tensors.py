@@ -5,7 +5,7 @@ Hash and sketch of a long one are made in one pass over its memory: three would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ def measure(flat: torch.Tensor) -> tuple[int, Doubles]:
     rows, rest = divmod(flat.numel(), FOLD)
     signs = torch.from_numpy(digests.row_signs(rows + 1, str(flat.dtype).removeprefix("torch.")))
     hashed, norms, folded = xxhash.xxh3_64(), torch.zeros(rows + 1, dtype=flat.dtype), flat.new_zeros(FOLD)
-    for start, block in _blocks(flat[: rows * FOLD].view(rows, FOLD)):
-        end = start + block.shape[0]
+    for start in range(0, rows, _ROWS):
+        end = min(start + _ROWS, rows)
+        block = flat[start * FOLD : end * FOLD].view(-1, FOLD)
         hashed.update(block.numpy().data)
         torch.linalg.vector_norm(block, dim=1, out=norms[start:end])
         folded.addmv_(block.t(), signs[start:end])
@@ -37,11 +38,6 @@ def measure(flat: torch.Tensor) -> tuple[int, Doubles]:
     folded[:rest].add_(tail, alpha=float(signs[rows]))
     projected = torch.mv(torch.from_numpy(digests.signs()), folded.double())
     return hashed.intdigest() or 1, np.array([_norm(norms, flat), *projected.tolist()])
-
-
-def _blocks(rows: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-    for start in range(0, rows.shape[0], _ROWS):
-        yield start, rows[start : start + _ROWS]
 
 
 def _norm(norms: torch.Tensor, flat: torch.Tensor) -> float:
@@ -134,14 +130,12 @@ def _memory(flat: torch.Tensor) -> memoryview:
 def _values(flat: Sequence[torch.Tensor | None], layout: Layout) -> Floats:
     """One behind the other; zeros for None."""
     parts = [
-        _exact(each).numpy() if each is not None else np.zeros(layout.sizes[place], dtype=np.float32)
+        np.zeros(layout.sizes[place], dtype=np.float32)
+        if each is None
+        else (each if each.dtype in EXACT else each.double()).numpy()
         for place, each in enumerate(flat)
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _exact(flat: torch.Tensor) -> torch.Tensor:
-    return flat if flat.dtype in EXACT else flat.double()
 
 
 def _measured(flat: Sequence[torch.Tensor | None]) -> tuple[Hashes, Doubles]:

@@ -167,11 +167,6 @@ def events_between(before: Events, after: Events) -> Events:
     return events
 
 
-def no_vector() -> Vector:
-    """A vector of no tensors."""
-    return vector_of([], Layout(), whole=True)
-
-
 def _parameters(models: Iterable[nn.Module]) -> list[torch.Tensor]:
     """Each once."""
     parameters = {id(each): each for root in models for each in root.parameters()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from dp2ddp.trace.record_folder import begin_record
-from dp2ddp.trace.records import End, Events, Final, Layout, Source, Vector
+from dp2ddp.trace.records import PASSES, End, Events, Final, Layout, Source, Vector
 
 BLOCK_BYTES = 8 * 2**20
 BLOCK_SECONDS = 0.5
@@ -37,15 +36,21 @@ class StepLine(Events):
 class Writer:
     """The folder of one rank, being filled."""
 
-    def __init__(self, folder: Path) -> None:
-        begin_record(folder)
-        self._folder = folder
+    def __init__(self, folder: Path, part: str = "") -> None:
+        """`part`: what names of files begin with, of a part of the record that has begun there."""
+        if not part:
+            begin_record(folder)
+        self._folder, self._part = folder, part
         self._layouts: dict[str, dict[Layout, int]] = {"layouts.jsonl": {}, "others.jsonl": {}}
         self._block = 0
         self._arrays: dict[str, Any] = {}
         self._lines: list[StepLine] = []
         self._bytes = 0
         self._written = time.monotonic()
+
+    def of_passes(self) -> Writer:
+        """For backward passes of a script that takes no step, in the place of steps."""
+        return Writer(self._folder, PASSES)
 
     def write_layout(self, layout: Layout, of: str = "parameters") -> int:
         """Write the layout of parameters, state or buffers once; returns the number by which steps refer to it."""
@@ -59,7 +64,7 @@ class Writer:
     def write_initial(self, optimizer: int, vectors: dict[str, Vector]) -> None:
         """Parameters and buffers before an optimizer's first step."""
         arrays = _arrays("", vectors)
-        save_file(arrays, self._folder / f"initial-{optimizer:05d}.safetensors")
+        self._save(f"initial-{optimizer:05d}", arrays)
         layouts = {name: self.write_layout(vector.layout, name) for name, vector in vectors.items()}
         self._append("initial.jsonl", {"optimizer": optimizer, **layouts})
 
@@ -77,44 +82,39 @@ class Writer:
         """Write what is pending: a block of numbers, then the lines of its steps."""
         if not self._lines:
             return
-        save_file(self._arrays, self._folder / f"block-{self._block:05d}.safetensors")
+        self._save(f"block-{self._block:05d}", self._arrays)
         self._append("steps.jsonl", *({**_fields(line), "block": self._block} for line in self._lines))
         self._arrays, self._lines, self._bytes = {}, [], 0
         self._block += 1
         self._written = time.monotonic()
 
-    def write_passes(self, passes: Sequence[tuple[StepLine, dict[str, Vector]]], end: End) -> None:
-        """Backward passes of a script that took no step; `end`: what happened behind them."""
-        arrays: dict[str, Any] = {}
-        for line, vectors in passes:
-            arrays |= _arrays(f"{line.step}.", vectors) | _digests(f"{line.step}.", line)
-        save_file(arrays, self._folder / "passes.safetensors")
-        self._append("passes.jsonl", *({**_fields(line), "block": 0} for line, _ in passes))
-        self._write_events("end-passes", end)
-
     def write_final(self, final: Final) -> None:
         """What the models hold when the script ends."""
         arrays = {**_arrays("", {"tensors": final.vector}), "kinds": final.kinds}
-        save_file(arrays, self._folder / "final.safetensors")
+        self._save("final", arrays)
         self._append("final.jsonl", dataclasses.asdict(final.vector.layout))
 
-    def write_end(self, end: End, buffers: dict[str, Any]) -> None:
+    def write_end(self, end: End, buffers: dict[str, Any] | None = None) -> None:
         """Write what is pending, the buffers, and what was known at the end."""
         self.flush()
-        save_file(buffers, self._folder / "buffers.safetensors")
-        self._write_events("end", end)
+        if buffers is not None:
+            self._save("buffers", buffers)
+        self.write_broken_end(end)
 
     def write_broken_end(self, end: End) -> None:
         """Write an end without what is pending, which may be what cannot be written."""
-        self._write_events("end", end)
+        self._save("end", _digests("", end))
+        self._path("end.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
 
-    def _write_events(self, name: str, end: End) -> None:
-        save_file(_digests("", end), self._folder / f"{name}.safetensors")
-        (self._folder / f"{name}.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
+    def _save(self, name: str, arrays: dict[str, Any]) -> None:
+        save_file(arrays, self._path(f"{name}.safetensors"))
 
     def _append(self, name: str, *lines: dict[str, Any]) -> None:
-        with (self._folder / name).open("a", encoding="utf-8") as file:
+        with self._path(name).open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._part}{name}"
 
 
 def _arrays(prefix: str, vectors: dict[str, Vector]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+from nbformat.v4 import new_code_cell
+
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import canonical, knows
@@ -12,7 +14,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reading import LOOKUPS
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.notebook.notebooks import RawCell, script_of
+from dp2ddp.source.notebook.notebooks import script_of
 from dp2ddp.source.projects import LocalModule, Project
 
 WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
@@ -30,7 +32,7 @@ def _source(text: str) -> SourceFile:
     """A text that begins with a mark is a notebook, with a cell behind each mark."""
     if not text.startswith("# %%\n"):
         return SourceFile(Path("train.py"), text)
-    cells = [RawCell("code", cell) for cell in text.split("# %%\n")[1:]]
+    cells = [new_code_cell(cell) for cell in text.split("# %%\n")[1:]]
     return script_of(cells, None)
 
 

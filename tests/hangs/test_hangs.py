@@ -159,7 +159,7 @@ ONE = "torch.ones(4).cuda()"
             [
                 "rank 0 waits in all_gather at <loss = model(torch.randn(8, 3).cuda()).pow(2).mean()>",
                 "rank 1 is at <time.sleep(600)>: time.sleep(600)",
-                "collective 10, all_gather of int64 4 at <loss = model(",
+                "collective 10, all_gather of int64 5 at <loss = model(",
             ],
         ),
     ],

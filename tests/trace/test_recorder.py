@@ -288,7 +288,7 @@ def test_an_end_for_which_there_is_no_room_at_all_is_told_on_stderr(
     def full_disk(*arguments: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("dp2ddp.trace.writer.Writer._write_events", full_disk)
+    monkeypatch.setattr("dp2ddp.trace.writer.Writer.write_broken_end", full_disk)
     trace = recorded(tmp_path, lambda: train(2))
     assert trace.end is None
     assert list(gaps(tmp_path, range(1))) == ["rank 0: the record has no end"]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from dp2ddp.runtime.hang.collectives import read_calls
+from dp2ddp.runtime.hang.collectives import CollectiveCall, read_calls
 from dp2ddp.runtime.hang.stacks import ASYNCHRONOUS, RankPosition, read_position, read_worker
 from dp2ddp.runtime.processes import has_ended
-from dp2ddp.runtime.run_folder import LAUNCHER, RankStatus, read_status
+from dp2ddp.runtime.run_folder import LAUNCHER, RankStatus, read_statuses
 from dp2ddp.runtime.stage import Stage
 
 _ANSWER = 0.3  # seconds
@@ -24,34 +24,32 @@ _ANSWER = 0.3  # seconds
 
 def ask_positions(stage: Stage) -> tuple[RankPosition, ...]:
     """Where each rank is, or how it has ended; takes about 0.3 seconds, in which the ranks answer."""
-    run_folder = Path(stage.run_folder)
-    statuses = {rank: read_status(run_folder, rank) for rank in stage.ranks}
-    if any(status is None for status in statuses.values()) and (
-        launcher := read_status(run_folder, LAUNCHER)
-    ):
-        statuses[LAUNCHER] = launcher
-    _signal(status.pid for status in statuses.values() if status and status.code is None)
+    statuses = read_statuses(stage)
+    if statuses.keys() >= set(stage.ranks):  # they have all come out of the process that starts them
+        statuses.pop(LAUNCHER, None)
+    _signal(status.pid for status in statuses.values() if not status.is_over)
     time.sleep(_ANSWER)
-    positions = [_position(stage, rank, status) for rank, status in sorted(statuses.items())]
-    return tuple(_with_worker(stage, position, statuses[position.rank]) for position in positions if position)
+    ranks = sorted({*stage.ranks, *statuses})
+    positions = [_position(stage, rank, statuses.get(rank)) for rank in ranks]
+    return tuple(_with_worker(stage, each, statuses.get(each.rank)) for each in positions if each)
 
 
 def ended_positions(stage: Stage) -> tuple[RankPosition, ...]:
     """How ranks ended, of those that have said so; () in a run of one rank."""
-    statuses = (
-        (rank, read_status(Path(stage.run_folder), rank)) for rank in stage.ranks if len(stage.ranks) > 1
-    )
-    return tuple(_end(rank, status) for rank, status in statuses if status and status.code is not None)
+    ended = [(rank, each) for rank, each in read_statuses(stage).items() if rank >= 0 and each.is_over]
+    return tuple(_end(rank, status) for rank, status in ended if len(stage.ranks) > 1)
 
 
 def _end(rank: int, status: RankStatus) -> RankPosition:
-    place = f" at {status.place}" if status.place else ""
-    words = (
-        f"failed{place}: {without_gloo_details(status.error)}"
-        if status.error
-        else f"has ended with exit code {status.code}"
-    )
-    return RankPosition(rank, ended=words)
+    if status.error:
+        return failed_position(rank, status, without_gloo_details(status.error))
+    return RankPosition(rank, ended=f"has ended with exit code {status.code}")
+
+
+def failed_position(rank: int, status: RankStatus | None, why: str) -> RankPosition:
+    """Where a rank failed, if it said so, and why."""
+    place = f" at {status.place}" if status and status.place else ""
+    return RankPosition(rank, ended=f"failed{place}: {why}")
 
 
 def without_gloo_details(error: str) -> str:
@@ -77,28 +75,21 @@ def _signal(pids: Iterable[int]) -> None:
 def _position(stage: Stage, rank: int, status: RankStatus | None) -> RankPosition | None:
     if status is None:
         return RankPosition(rank, ended="has not joined" if stage.starts_ranks else "has not begun")
-    if status.code is not None:
+    if status.is_over:
         return _end(rank, status)
-    if has_ended(status.pid):
-        return RankPosition(
-            rank, ended=f"is gone: a signal ended it (out of memory?){_last_call(stage, rank)}"
-        )
-    position = read_position(_text(stage, rank), rank, stage.mode)
-    return position and _with_call(stage, position)
-
-
-def _last_call(stage: Stage, rank: int) -> str:
-    """Where a rank was last heard of, that can no longer be asked."""
     last = next(reversed(read_calls(Path(stage.run_folder), rank)), None)
-    return f"; its last call that other ranks join was {last}" if last else ""
+    if has_ended(status.pid):
+        call = f"; its last call that other ranks join was {last}" if last else ""
+        return RankPosition(rank, ended=f"is gone: a signal ended it (out of memory?){call}")
+    position = read_position(_text(stage, rank), rank, stage.mode)
+    return _with_call(stage, position, last) if position and last else position
 
 
-def _with_call(stage: Stage, position: RankPosition) -> RankPosition:
+def _with_call(stage: Stage, position: RankPosition, last: CollectiveCall) -> RankPosition:
     """What a stack does not tell: which collective is waited for, how many ranks are to join."""
-    last = next(reversed(read_calls(Path(stage.run_folder), position.rank)), None)
-    if position.collective == ASYNCHRONOUS and last:
+    if position.collective == ASYNCHRONOUS:
         return dataclasses.replace(position, collective=f"{last.name}, started at {last.place},")
-    if last and position.collective == last.name == "init_process_group" and last.tensor:
+    if position.collective == last.name == "init_process_group" and last.tensor:
         words = f"init_process_group for {last.tensor}, and {stage.world} were started,"
         return dataclasses.replace(position, collective=words)
     return position

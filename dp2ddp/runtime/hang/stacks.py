@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import linecache
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -174,11 +176,8 @@ def _callee(inner: list[Frame]) -> str:
 
 
 def _source(frame: Frame) -> str:
-    try:
-        lines = Path(frame.file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return lines[frame.line - 1].strip().rstrip(":") if 0 < frame.line <= len(lines) else ""
+    linecache.checkcache(frame.file)  # it may have been written anew since another run
+    return linecache.getline(frame.file, frame.line).strip().rstrip(":")
 
 
 def _frames(block: str) -> list[Frame]:
@@ -200,25 +199,23 @@ def is_users(file: str, line: int) -> bool:
 
 def users_place() -> str:
     """The user's line that is being executed, by itself or in a library; empty where it is we who do something."""
+    return _innermost(lambda file: _is_of_dp2ddp(file) and not file.startswith(_HOOKS))
+
+
+def users_line() -> str:
+    """The innermost line of the user's that is being executed, "train_ddp.py:88"."""
+    return _innermost(lambda file: False) or "a place outside the script"
+
+
+def _innermost(is_end: Callable[[str], bool]) -> str:
+    """The user's line, unless a frame of a file comes before it behind which nothing is asked."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if is_users(file, frame.f_code.co_firstlineno):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if _is_of_dp2ddp(file) and not file.startswith(_HOOKS):
-            return ""
-        frame = frame.f_back
+        frame = None if is_end(file) else frame.f_back
     return ""
-
-
-def users_line() -> str:
-    """The innermost line of the user's that is being executed, "train_ddp.py:88"."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename, frame.f_code.co_firstlineno):
-        frame = frame.f_back
-    return (
-        f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
-    )
 
 
 def _is_of_dp2ddp(file: str) -> bool:
@@ -245,7 +242,8 @@ def _helpers(file: str) -> range:
 
 def collective_of(frames: list[Frame]) -> str | None:
     """What is under way between the ranks, as torch's own frames tell; the engine's own waits have none of Python."""
-    where = next((words for frame in frames if (words := _in_ddp(frame))), None)
+    in_ddp = (frame for frame in frames if frame.file.endswith("torch/nn/parallel/distributed.py"))
+    where = next((_DDP[frame.function] for frame in in_ddp if frame.function in _DDP), None)
     backward = any(frame.function == "_engine_run_backward" for frame in frames)
     calls = [
         frame.function for frame in frames if frame.file.endswith("torch/distributed/distributed_c10d.py")
@@ -267,7 +265,3 @@ _DDP = {  # functions of torch/nn/parallel/distributed.py, innermost first where
     "_pre_forward": "forward: DDP's exchange before it",
     "__init__": "the constructor of DistributedDataParallel",
 }
-
-
-def _in_ddp(frame: Frame) -> str | None:
-    return _DDP.get(frame.function) if frame.file.endswith("torch/nn/parallel/distributed.py") else None

@@ -1,1 +1,1 @@
-"""What is followed of a run beside its tensors: batches, rows, decisions, costs."""
+"""What is followed of a run beside its tensors: batches, rows, decisions."""

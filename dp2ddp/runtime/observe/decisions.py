@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,9 @@ from torch.optim import lr_scheduler
 
 from dp2ddp.runtime.hang.stacks import users_line
 from dp2ddp.runtime.virtual_cuda.precision import DoublePrecision
-from dp2ddp.taps import Inside, Taps
+from dp2ddp.taps import Function, Inside, Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import SCALED
-
-# Any throughout: arguments and results of torch's functions.
-Function = Callable[..., Any]
 
 
 def observe_decisions(recorder: Recorder) -> None:

@@ -15,13 +15,12 @@ import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from dp2ddp.costs.counter import tensors_in
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward
 from dp2ddp.trace.tensors import as_bytes
 
 # Any: inputs and wrappers are the user's.
-Function = Callable[..., Any]
 Parts = list[tuple[Any, Any] | None]
 """The inputs of each replica, by position and by name; None for one without rows."""
 Saw = Callable[[Parts, int, Any, int], None]

@@ -18,12 +18,11 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
 from dp2ddp.runtime.perturb.sample_streams import DREW, plain_index, stream_digests
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Draw
 
 # Any throughout: iterators, fetchers, indices and data sets.
-Function = Callable[..., Any]
 Streams = tuple[int, ...]  # digests of those that were drawn from
 # number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
 _SLOT = struct.Struct("<QQQQ")
@@ -49,7 +48,9 @@ class _LoaderObserver:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
-        self._datasets = _Ordinals()
+        # numbers for data sets, by first use; a conversion may build a loader anew for every epoch
+        # id -> the data set, which keeps the id taken; its number
+        self._datasets: dict[int, tuple[Any, int]] = {}
         # of the loader whose workers are being started; in them: their own
         self._channel: _Channel | None = None
         self._loaded = 0  # batches that this worker has loaded
@@ -93,8 +94,11 @@ class _LoaderObserver:
     def _note_taken(self, iterator: Any, find: Callable[[Any], tuple[Any, Streams]]) -> None:
         index, streams = find(iterator)
         iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
-        indices = None if iterable else _plain_indices(index, iterator._auto_collation)
-        self._recorder.add("draws", Draw(self._datasets.of(iterator._dataset), indices, streams))
+        several: Iterable[Any] = index if iterator._auto_collation else (index,)
+        indices = None if iterable else tuple(map(_plain_index, several))
+        dataset = iterator._dataset
+        _, number = self._datasets.setdefault(id(dataset), (dataset, len(self._datasets)))
+        self._recorder.add("draws", Draw(number, indices, streams))
 
     def alone(self, iterator: Any) -> tuple[Any, Streams]:
         return self._pass(iterator).index, self._here
@@ -160,24 +164,8 @@ class _Channel:
         return int((worker * self._slots + number % self._slots) * _SLOT.size)
 
 
-class _Ordinals:
-    """Numbers for data sets, by first use; a conversion may build a loader anew for every epoch."""
-
-    def __init__(self) -> None:
-        # id -> the data set, which keeps the id taken; its number
-        self._known: dict[int, tuple[Any, int]] = {}
-
-    def of(self, dataset: Any) -> int:
-        return self._known.setdefault(id(dataset), (dataset, len(self._known)))[1]
-
-
-def _plain_indices(index: Any, several: bool) -> tuple[int, ...]:
-    """The sampler's indices; of those that are no numbers, 63 bits of their text."""
-    indices: Iterable[Any] = index if several else (index,)
-    return tuple(_plain_index(each) for each in indices)
-
-
 def _plain_index(index: Any) -> int:
+    """A sampler's index; of one that is no number, 63 bits of its text."""
     plain = plain_index(index)
     return plain if isinstance(plain, int) else xxhash.xxh3_64_intdigest(repr(plain).encode()) >> 1
 

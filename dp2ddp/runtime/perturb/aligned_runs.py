@@ -38,7 +38,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
-from dp2ddp.runtime.perturb.sample_streams import plain_index
+from dp2ddp.runtime.perturb.sample_streams import Epochs, plain_index
 from dp2ddp.runtime.run_folder import write_whole
 from dp2ddp.taps import Taps
 from dp2ddp.trace import aligned_orders as orders
@@ -61,7 +61,7 @@ def leave_order(folder: Path, taps: Taps) -> None:
         if passes.can_name(iterator._dataset) and all(isinstance(each, int) for each in indices):
             leave(folder / orders.REFERENCE, (passes.key(iterator._dataset), indices))
 
-    taps.before("__iter__", lambda loader: passes.begin(loader.dataset), DataLoader)
+    taps.before("__iter__", lambda loader: passes.epochs.begin(loader.dataset), DataLoader)
     taps.after("_next_index", note, loaders._BaseDataLoaderIter)
 
 
@@ -100,10 +100,7 @@ class _Passes:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, tuple[int, int]]] = {}  # id -> the data set, (length, ordinal)
-        self._counts: dict[int, int] = {}
-
-    def begin(self, dataset: Any) -> None:
-        self._counts[id(dataset)] = self._counts.get(id(dataset), -1) + 1
+        self.epochs = Epochs()
 
     @staticmethod
     def can_name(dataset: Any) -> bool:
@@ -119,7 +116,7 @@ class _Passes:
         return self._known[id(dataset)][1]
 
     def key(self, dataset: Any) -> Epoch:
-        return (*self.name(dataset), self._counts.get(id(dataset), 0))
+        return (*self.name(dataset), max(self.epochs.of(dataset) - 1, 0))
 
 
 class _Orders:
@@ -139,7 +136,7 @@ class _Orders:
 
     def whole(self, sampler: Any, own: list[Any]) -> list[Any]:
         """The indices that a RandomSampler gives, for all rows, in place of its own."""
-        self._passes.begin(sampler.data_source)
+        self._passes.epochs.begin(sampler.data_source)
         epoch = self._passes.key(sampler.data_source)[2]
         return self._instead(sampler.data_source, epoch, own, 1, 0)
 

@@ -16,10 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dp2ddp.runtime.virtual_cuda.distributed import SUM, Done
-from dp2ddp.taps import Taps
-
-Function = Callable[..., Any]
-"""Any throughout: functions of torch, and what they take."""
+from dp2ddp.taps import Function, Taps
 
 _HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
 
@@ -90,12 +87,13 @@ def _reduce(
 
 def _register(original: Function, wrapper: Any, state: Any, hook: Function) -> Any:
     own_hook = getattr(wrapper, _HOOKED, None)
-    if not isinstance(own_hook, _Hook) or own_hook.gave_way:
+    if not isinstance(own_hook, _Hook) or own_hook.instead:
         setattr(wrapper, _HOOKED, True)
         return original(wrapper, state, hook)
     wrapper._check_comm_hook(hook)
     # torch takes one hook only, and has ours since the first forward
-    return own_hook.give_way(state, hook)
+    own_hook.instead = functools.partial(hook, state)
+    return None
 
 
 def _hook(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
@@ -110,19 +108,13 @@ class _Hook:
 
     def __init__(self, group: Any) -> None:
         self._group, self._factor = group, 1 / group.size()
-        self._instead: Callable[[Any], Any] | None = None
-
-    @property
-    def gave_way(self) -> bool:
-        return self._instead is not None
-
-    def give_way(self, state: Any, hook: Callable[..., Any]) -> None:
-        self._instead = functools.partial(hook, state)
+        self.instead: Callable[[Any], torch.futures.Future[Any]] | None = (
+            None  # the script's, to which this gives way
+        )
 
     def __call__(self, bucket: Any) -> torch.futures.Future[Any]:
-        if self._instead is not None:
-            instead: torch.futures.Future[Any] = self._instead(bucket)
-            return instead
+        if self.instead is not None:
+            return self.instead(bucket)
         buffer = bucket.buffer()
         with torch._C.DisableTorchFunction():
             total = ordered_sum(buffer * self._factor, self._group)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import random
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy
 import torch
 import xxhash
 from torch.utils.data import DataLoader, get_worker_info
@@ -38,12 +38,10 @@ class Epochs:
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
-        self.seed = 0
+        self.seed = 0  # of the samples' streams, since the last beginning
 
-    def begin(self, dataset: Any, seed: int) -> None:
-        _, count = self._counts.get(id(dataset), (None, 0))
-        self._counts[id(dataset)] = (dataset, count + 1)
-        self.seed = seed
+    def begin(self, dataset: Any) -> None:
+        self._counts[id(dataset)] = (dataset, self.of(dataset) + 1)
 
     def of(self, dataset: Any) -> int:
         return self._counts.get(id(dataset), (None, 0))[1]
@@ -58,7 +56,8 @@ def install_sample_streams(base_seed: int | None = None) -> Taps:
     taps, epochs = Taps(), Epochs()
 
     def begin(loader: DataLoader[Any]) -> None:
-        epochs.begin(loader.dataset, torch.initial_seed() if base_seed is None else base_seed)
+        epochs.begin(loader.dataset)
+        epochs.seed = torch.initial_seed() if base_seed is None else base_seed
 
     taps.before("__iter__", begin, DataLoader)
     taps.after("__init__", _remembering(epochs), Fetcher)
@@ -71,13 +70,11 @@ _seedings = [0, 0]  # calls of random.seed and of numpy.random.seed in this proc
 
 
 def _count_seedings(taps: Taps) -> None:
-    for place, owner in enumerate((random, sys.modules.get("numpy.random"))):
-        if owner is not None:
-            taps.before("seed", partial(_count_seeding, place), owner)
+    def count(place: int, *args: Any, **kwargs: Any) -> None:
+        _seedings[place] += 1
 
-
-def _count_seeding(place: int, *args: Any, **kwargs: Any) -> None:
-    _seedings[place] += 1
+    for place, owner in enumerate((random, numpy.random)):
+        taps.before("seed", partial(count, place), owner)
 
 
 def _remembering(epochs: Epochs) -> Callable[..., None]:
@@ -154,17 +151,11 @@ def stream_digests() -> tuple[int, int, int]:
     with torch._C.DisableTorchFunction():
         of_torch = xxhash.xxh3_64_intdigest(torch.default_generator.get_state().numpy().data, seed=1)
     of_python = xxhash.xxh3_64_intdigest(repr(random.getstate()[1]).encode(), seed=2)
-    return of_torch, of_python, _numpy_digest()
-
-
-def _numpy_digest() -> int:
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return 0
-    _, numbers, *place = numpy.random.get_state()
-    digest = xxhash.xxh3_64(numbers.data, seed=3)
-    digest.update(repr(place).encode())
-    return digest.intdigest()
+    state: Any = numpy.random.get_state()
+    _, numbers, *place = state
+    of_numpy = xxhash.xxh3_64(numbers.data, seed=3)
+    of_numpy.update(repr(place).encode())
+    return of_torch, of_python, of_numpy.intdigest()
 
 
 @contextmanager

@@ -88,14 +88,9 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
         of_a_name = sys._getframe(2).f_globals.get("__name__") == "tempfile"  # which is to be a new one
         seed_of_random(self, _Known.next_one(128) if a is None and not of_a_name else a, version)
 
-    def seed_generator(self: torch.Generator) -> int:
+    def seed_generator(self: Any) -> int:
         seed = _Known.next_one(56)
         self.manual_seed(seed)
-        return seed
-
-    def seed_torch() -> int:
-        seed = _Known.next_one(56)
-        torch.manual_seed(seed)
         return seed
 
     def seed_numpy(seed: Any = None) -> None:
@@ -112,4 +107,4 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
     taps.set(random.Random, "seed", seed_random)
     taps.set(random, "seed", lambda a=None, version=2: seed_random(random._inst, a, version))
     taps.set(torch.Generator, "seed", seed_generator)
-    taps.around("seed", lambda original: seed_torch(), torch.random, torch)
+    taps.around("seed", lambda original: seed_generator(torch), torch.random, torch)

@@ -86,8 +86,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     if stage.holder:
         enter(stage.holder)
     run_folder, label = Path(stage.run_folder), LAUNCHER if stage.starts_ranks else rank
-    _tell_where_on_signal(run_folder, label)
-    write_status(run_folder, label, RankStatus(os.getpid()))
+    _say_begun(run_folder, label)
     children_die_with_us()
     os.chdir(stage.folder)
     os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
@@ -106,10 +105,8 @@ def run_stage(stage: Stage, rank: int) -> int:
     heartbeat = Heartbeat(run_folder, rank)
     # before whatever ends a run at a step
     equipment.count_steps(heartbeat, one_optimizer=bool(stage.timed or stage.counted))
-    recorder = equipment.set_stage(stage, rank, writes)
-    finish = (
-        equipment.no_record if stage.starts_ranks else equipment.follow_rank(stage, rank, recorder, virtual)
-    )
+    equipment.set_stage(stage, rank, writes)
+    finish = equipment.no_record if stage.starts_ranks else equipment.follow_rank(stage, rank, virtual)
     equipment.beat_on_progress(heartbeat)
 
     def say_end(end: Ending) -> None:
@@ -150,23 +147,16 @@ def _become_rank(
     stage: Stage, rank: int, heartbeat: Heartbeat, writes: Writes, exits: ExitReporter, virtual: bool
 ) -> Callable[[Ending], None]:
     """This process turned out to be a rank; returns what ends it."""
-    from dp2ddp.runtime.perturb.aligned_runs import take_weights
     from dp2ddp.runtime.process import equipment
 
     die_with_parent()
-    run_folder = Path(stage.run_folder)
-    _tell_where_on_signal(run_folder, rank)
-    write_status(run_folder, rank, RankStatus(os.getpid()))
+    _say_begun(Path(stage.run_folder), rank)
     if stage.capture:
-        _capture_output(run_folder, rank, keep=rank == 0)
-    recorder = equipment.start_recorder(stage, rank) if stage.trace else None
-    if stage.aligned:
-        take_weights(Path(stage.aligned), rank, stage.world)
+        _capture_output(Path(stage.run_folder), rank, keep=rank == 0)
     heartbeat.belong_to(rank)
     writes.belong_to(rank)
     heartbeat.beat()
-
-    finish = equipment.follow_rank(stage, rank, recorder, virtual)
+    finish = equipment.follow_rank(stage, rank, virtual)
 
     def end_rank(end: Ending) -> None:
         finish()
@@ -304,10 +294,11 @@ def _capture_output(run_folder: Path, rank: int, keep: bool = False) -> None:
         os.close(file)
 
 
-def _tell_where_on_signal(run_folder: Path, rank: int) -> None:
+def _say_begun(run_folder: Path, rank: int) -> None:
     # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too. Before the note with
     # this process's number: whoever reads that may ask at once, and an unanswered signal would end the process
     faulthandler.register(signal.SIGUSR1, (run_folder / f"rank{rank}.stacks").open("w"), all_threads=True)
+    write_status(run_folder, rank, RankStatus(os.getpid()))
 
 
 if __name__ == "__main__":

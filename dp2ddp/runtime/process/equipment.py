@@ -16,13 +16,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
 from dp2ddp.copies.fence import fence
-from dp2ddp.costs.steps import FirstOptimizer
+from dp2ddp.costs.clock import Clock
+from dp2ddp.costs.counter import Counter
+from dp2ddp.costs.steps import FirstOptimizer, Meter
 from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe.decisions import observe_decisions
-from dp2ddp.runtime.observe.forward_rows import observe_forwards
-from dp2ddp.runtime.observe.library_optimizers import let_their_steps_be_seen
+from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
 from dp2ddp.runtime.observe.loader_batches import observe_batches
-from dp2ddp.runtime.observe.metering import start_meter
+from dp2ddp.runtime.on_import import let_their_steps_be_seen
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
@@ -33,6 +34,8 @@ from dp2ddp.runtime.process.writes import Writes, guard, rename_across_layers
 from dp2ddp.runtime.run_folder import Heartbeat
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.virtual_cuda import virtual_devices
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
+from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
 from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
 from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
@@ -43,11 +46,8 @@ def is_virtual(stage: Stage) -> bool:
     return not (stage.real and torch.cuda.is_available() and torch.cuda.device_count() >= stage.world)
 
 
-def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
-    """Install what the stage asks for in this process; returns the recorder, if there is a record.
-
-    The script's code is not touched.
-    """
+def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
+    """Install what the stage asks for in this process; the script's code is not touched."""
     let_their_steps_be_seen()
     streams = virtual_devices.install(stage.world, stage.dtype).streams if is_virtual(stage) else None
     if stage.seed is not None:
@@ -60,40 +60,29 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         install_sample_streams(stage.seed)
     if stage.rank_order:
         add_in_rank_order(Taps())
-    if stage.aligned:
-        _align(stage, Path(stage.aligned), rank)
+    if stage.aligned and stage.mode == "dp":
+        aligned_runs.leave_order(Path(stage.aligned), Taps())
+        aligned_runs.leave_weights(Path(stage.aligned))
+    elif stage.aligned:
+        aligned_runs.take_order(Path(stage.aligned), Taps())
     if stage.scratch:
         _keep_writes_in(Path(stage.scratch), stage, writes)
-    return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
 
 
-def _align(stage: Stage, folder: Path, rank: int) -> None:
-    if stage.mode == "dp":
-        aligned_runs.leave_order(folder, Taps())
-        aligned_runs.leave_weights(folder)
-        return
-    aligned_runs.take_order(folder, Taps())
-    if not stage.starts_ranks:
-        aligned_runs.take_weights(folder, rank, stage.world)
-
-
-def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes | None) -> None:
+def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes) -> None:
     run_folder = Path(stage.run_folder)
     kept = [Path(folder) for folder in stage.kept]
     guard([scratch, *map(Path, stage.owned)], run_folder / "unfolding.lock", writes, kept)
-    if kept:
-        _have_own_temporary_folder(scratch / "tmp")
+    if (
+        kept
+    ):  # the user's folder may lie among the temporary ones, and beside it nothing new can be made (fence.py)
+        (scratch / "tmp").mkdir(exist_ok=True)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(scratch / "tmp")
         fence(kept, [_topmost_without(kept, scratch)])
     if stage.holder:
         rename_across_layers()
     if stage.mode == "ddp":
         have_own_ports(run_folder)
-
-
-def _have_own_temporary_folder(folder: Path) -> None:
-    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
-    folder.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
 def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
@@ -104,10 +93,8 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
     return list(free)[-1]
 
 
-def start_recorder(stage: Stage, rank: int) -> Recorder:
-    """Observe this process from now on."""
-    assert stage.trace is not None
-    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
+def _start_recorder(stage: Stage, rank: int, folder: Path) -> Recorder:
+    recorder = Recorder(folder, rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
     _change_steps(stage, rank)
     observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
@@ -127,14 +114,49 @@ def _change_steps(stage: Stage, rank: int) -> None:
         install_nudge(Taps())
 
 
-def follow_rank(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
-    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it."""
-    finish = recorder.finish if recorder else no_record
-    if not recorder and (stage.timed or stage.counted):
-        finish = start_meter(stage, rank, virtual)
+def follow_rank(stage: Stage, rank: int, virtual: bool) -> Callable[[], None]:
+    """Follow a rank from now on; returns what is done at its end for whoever records it, or measures it.
+
+    Called behind `set_stage`: what is measured is the script on its devices, and not their making.
+    """
+    if stage.aligned and stage.mode == "ddp":
+        aligned_runs.take_weights(Path(stage.aligned), rank, stage.world)
+    recorder = _start_recorder(stage, rank, Path(stage.trace)) if stage.trace else None
+    meter = None if recorder else _start_meter(stage, rank, virtual)
     if stage.mode == "ddp" and not stage.timed:  # nobody stands beside a timed run: of a hang the stacks tell
         observe_collectives(CallRing(Path(stage.run_folder), rank), recorder.add if recorder else None)
-    return finish
+    observer = recorder or meter
+    return observer.finish if observer else no_record
+
+
+def _start_meter(stage: Stage, rank: int, virtual: bool) -> Meter | None:
+    meter: Meter | None = None
+    steps = stage.steps or 1
+    if stage.timed:
+        meter = Clock(Path(stage.timed), rank, stage.warm_up, steps, virtual)
+    elif stage.counted:
+        where = _place_on_virtual if virtual else None
+        meter = counter = Counter(Path(stage.counted), rank, stage.warm_up, steps, stage.world, where)
+        if virtual:
+            _show_calls(counter)
+    if meter:
+        count_rows(meter.saw_rows)
+    return meter
+
+
+def _place_on_virtual(tensor: torch.Tensor) -> int:
+    """A tensor without a mark is none of a device's."""
+    place = place_of(tensor)
+    return HOST if place is None else place
+
+
+def _show_calls(counter: Counter) -> None:
+    """Each function that virtual devices answer, also within the functions of a tensor's own class."""
+
+    def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
+
+    Taps().around("__torch_function__", show, VirtualDevices)
 
 
 def no_record() -> None:

@@ -47,18 +47,14 @@ def main() -> None:
 
     import dp2ddp.runtime.process.equipment  # noqa: F401  likewise: 0.1 s for each
 
-    _keep_finalizers()
+    # what torch would clean up at its end (187 libraries, 0.05 s) is this process's own, and no child's
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
     gc.freeze()  # a child neither scans nor copies what was here before it
     work = _serve(answers)
     if work is not None:
         answers.close()
         _end_quickly(work())
-
-
-def _keep_finalizers() -> None:
-    """What torch would clean up at its end (187 libraries, 0.05 s) is this process's own, and no child's."""
-    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
-        finalizer.atexit = False
 
 
 def _end_quickly(code: int) -> None:
@@ -123,24 +119,11 @@ def _fork(children: _Children, label: dict[str, Any], work: Work, answers: Any) 
 
 
 def _run_rank(stage: Stage, rank: int, port: int) -> int:
-    if stage.mode == "ddp" and not stage.starts_ranks:
-        os.environ.update(_torchrun_variables(stage.world, rank, port))
+    if stage.mode == "ddp" and not stage.starts_ranks:  # as torchrun says it
+        numbers = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "MASTER_PORT": port}
+        numbers |= {"WORLD_SIZE": stage.world, "LOCAL_WORLD_SIZE": stage.world}
+        os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
     return run_stage(stage, rank)
-
-
-def _torchrun_variables(world: int, rank: int, port: int) -> dict[str, str]:
-    values = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "GROUP_RANK": 0,
-        "WORLD_SIZE": world,
-        "LOCAL_WORLD_SIZE": world,
-    }
-    return {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        **{key: str(value) for key, value in values.items()},
-    }
 
 
 def _call(name: str, arguments: Any) -> int:

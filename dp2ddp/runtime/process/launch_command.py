@@ -17,21 +17,11 @@ def command(stage: Stage, stage_file: Path) -> list[str]:
     boot = str(_HERE / "boot.py")
     if stage.mode == "dp" or stage.starts_ranks:
         return [sys.executable, boot, str(stage_file)]
-    return [
-        sys.executable,
-        str(_HERE / "agent.py"),
-        stage.run_folder,
-        *torchrun_arguments(stage.world),
-        *("--log-dir", str(Path(stage.run_folder) / "torchrun")),  # else a folder of its own stays in /tmp
-        boot,
-        str(stage_file),
-    ]
-
-
-def torchrun_arguments(world: int) -> list[str]:
     # --standalone: a free port, so two runs never meet; without restarts a failure stays a failure
-    """The arguments of torchrun that start a stage's ranks."""
-    return ["--standalone", "--nproc-per-node", str(world), "--max-restarts", "0"]
+    torchrun = ["--standalone", "--nproc-per-node", str(stage.world), "--max-restarts", "0"]
+    log = ["--log-dir", str(Path(stage.run_folder) / "torchrun")]  # else a folder of its own stays in /tmp
+    agent = str(_HERE / "agent.py")
+    return [sys.executable, agent, stage.run_folder, *torchrun, *log, boot, str(stage_file)]
 
 
 def environment() -> dict[str, str]:
@@ -39,9 +29,5 @@ def environment() -> dict[str, str]:
 
     The number alone changes bits (docs/semantics.md#threads). Setting it also keeps torchrun from warning that it does.
     """
-    return {"OMP_NUM_THREADS": "1", **outside_of_torchrun()}
-
-
-def outside_of_torchrun() -> dict[str, str]:
-    """Our variables, without those of a torchrun around us."""
-    return {name: value for name, value in os.environ.items() if name not in SET_BY_TORCHRUN}
+    outside_of_torchrun = {key: value for key, value in os.environ.items() if key not in SET_BY_TORCHRUN}
+    return {"OMP_NUM_THREADS": "1", **outside_of_torchrun}

@@ -6,13 +6,12 @@ compiled one by one, so that tracebacks name them.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import difflib
-import importlib
 import linecache
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -43,7 +42,7 @@ class Overlay:
         if not path.endswith(".ipynb"):
             return [self.code(path)]
         other = dict(self.pairs).get(os.path.realpath(path), path)
-        return compiled_cells(os.path.abspath(path), Path(other).read_text(encoding="utf-8"))
+        return list(_cell_codes(os.path.abspath(path), Path(other).read_text(encoding="utf-8")))
 
     def install(self) -> None:
         """From now on, imports in this process, and in those that it forks."""
@@ -63,7 +62,8 @@ def _compiled(name: str, before: bytes, after: bytes) -> CodeType:
     tree = ast.parse(after, name)
     old, new = before.splitlines(), after.splitlines()
     origins = line_origins(old, new)
-    moved = {number for number, origin in enumerate(origins) if number and _is_new(old, new, number, origin)}
+    lines = enumerate(zip(new, origins[1:], strict=True), 1)
+    moved = {number for number, (line, origin) in lines if line not in old[origin - 1 : origin]}
     for node in ast.walk(tree):
         if isinstance(
             node, (ast.expr, ast.stmt, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
@@ -78,10 +78,6 @@ def _move(node: ast.AST, origins: Sequence[int], moved: set[int]) -> None:
     if first in moved or last in moved:
         node.col_offset = node.end_col_offset = -1  # type: ignore[attr-defined]
     node.lineno, node.end_lineno = origins[first], origins[last]  # type: ignore[attr-defined]
-
-
-def _is_new(old: list[bytes], new: list[bytes], number: int, origin: int) -> bool:
-    return not old or new[number - 1] != old[origin - 1]
 
 
 def line_origins(before: Sequence[bytes], after: Sequence[bytes]) -> list[int]:
@@ -103,38 +99,16 @@ def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tu
     return tuple(pairs)
 
 
-# The line above each cell, as dp2ddp.source.notebook.notebooks writes it.
-MARK = re.compile(r"^# %% cell (?P<number>\d+)$", re.MULTILINE)
-LATER = vars(importlib.import_module("__future__"))["annotations"].compiler_flag
+def _cell_codes(name: str, text: str) -> Iterator[CodeType]:
+    """The code of what stands above all cells, and of each cell; tracebacks count the lines of a cell."""
+    from dp2ddp.source.notebook.launching import parts_of
 
-
-def compiled_cells(name: str, text: str) -> list[CodeType]:
-    """The code of what stands above all cells, and of each cell."""
-    tree = ast.parse(text, name)
-    flags = LATER if any(_is_later(statement) for statement in tree.body) else 0
-    lines = text.splitlines(keepends=True)
-    codes = []
-    for place, start, end in _cells(name, text):
-        inside = [statement for statement in tree.body if start < statement.lineno <= end]
-        for statement in inside:
-            ast.increment_lineno(statement, -start)
-        codes.append(compile(ast.Module(inside, []), place, "exec", flags, dont_inherit=True))
+    flags = 0
+    for number, part in parts_of(text).items():
+        place = f"{name}, cell {number}" if number else name
+        own = part.partition("\n")[2] if number else part  # without the mark above it
+        code = compile(own, place, "exec", flags, dont_inherit=True)
+        flags |= code.co_flags & __future__.annotations.compiler_flag  # as if it stood in each cell
         # for tracebacks; nothing looks for such a file
-        linecache.cache[place] = (0, None, lines[start:end], place)
-    return codes
-
-
-def _cells(name: str, text: str) -> Iterator[tuple[str, int, int]]:
-    """What a traceback calls a part of the text, the line above it, and its last line."""
-    marks = list(MARK.finditer(text))
-    starts = [text.count("\n", 0, mark.start()) + 1 for mark in marks]
-    names = [f"{name}, cell {mark['number']}" for mark in marks]
-    ends = [*starts, text.count("\n") + 1]
-    yield from zip([name, *names], [0, *starts], ends, strict=True)
-
-
-def _is_later(statement: ast.stmt) -> bool:
-    """`from __future__ import annotations`; the others have long been Python's way."""
-    if not isinstance(statement, ast.ImportFrom) or statement.module != "__future__":
-        return False
-    return any(alias.name == "annotations" for alias in statement.names)
+        linecache.cache[place] = (0, None, own.splitlines(keepends=True), place)
+        yield code

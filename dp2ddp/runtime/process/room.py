@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from dp2ddp.runtime.run_folder import LAUNCHER, read_status
+from dp2ddp.runtime.run_folder import read_statuses
 from dp2ddp.runtime.stage import Stage
 
 MACHINE, CONTAINER = "this machine", "this container"
@@ -43,32 +43,22 @@ def control_groups(process: Path) -> Iterator[Room]:
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # no Linux
         return
-    paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in belongs)}
+    lines = (line.split(":", 2) for line in belongs)
+    paths = {name: path for _, controllers, path in lines for name in controllers.split(",")}
     for line in mounts:
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
         root, place = left.split(" ")[3:5]
         if kind == "cgroup2" and "" in paths:
             yield from _groups(Path(place), root, paths[""], _VERSION_2)
-        elif kind == "cgroup" and "memory" in options.split(","):
-            path = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
-            if path is not None:
-                yield from _groups(Path(place), root, path, _VERSION_1)
+        elif kind == "cgroup" and "memory" in options.split(",") and "memory" in paths:
+            yield from _groups(Path(place), root, paths["memory"], _VERSION_1)
 
 
-@dataclass(frozen=True)
-class _Files:
-    """What a version of control groups calls its files; `cached`: lines of memory.stat that the kernel takes back."""
-
-    limit: str
-    used: str
-    cached: tuple[str, ...]
-
-
-_VERSION_2 = _Files("memory.max", "memory.current", ("inactive_file", "active_file"))
-_VERSION_1 = _Files(
-    "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
-)
+# files of a group: its limit, what is used; and the lines of memory.stat that the kernel takes back
+_Files = tuple[str, str, tuple[str, ...]]
+_VERSION_2 = ("memory.max", "memory.current", ("inactive_file", "active_file"))
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
 _NO_LIMIT = 2**60  # version 1 says it with a number of about 2**63
 
 
@@ -81,10 +71,10 @@ def _groups(place: Path, root: str, path: str, files: _Files) -> Iterator[Room]:
     group = place if inside.startswith("..") or not (place / inside).is_dir() else place / inside
     while True:
         with contextlib.suppress(OSError, ValueError):  # no limit ("max"), or a controller that is not on
-            limit = int((group / files.limit).read_text())
+            limit, used = (int((group / file).read_text()) for file in files[:2])
             if limit < _NO_LIMIT:
                 stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                used = int((group / files.used).read_text()) - sum(int(stat[name]) for name in files.cached)
+                used -= sum(int(stat[name]) for name in files[2])
                 yield Room(max(0, limit - used), limit, CONTAINER)
         if group == place:
             return
@@ -105,8 +95,7 @@ def held_by(stage: Stage, server: int) -> int:
 
     server: the process that ranks are forked from. What they share with it is its own.
     """
-    statuses = (read_status(Path(stage.run_folder), rank) for rank in (LAUNCHER, *stage.ranks))
-    ranks = {status.pid for status in statuses if status and status.code is None}
+    ranks = {status.pid for status in read_statuses(stage).values() if not status.is_over}
     parents = {parent for rank in ranks if (parent := _parent(rank)) is not None}
     shared = _own(server) * len(ranks) if server in parents else 0
     agents = parents - ranks - {server, os.getpid()}

@@ -23,6 +23,7 @@ from dp2ddp.runtime.hang.collectives import parting, read_calls
 from dp2ddp.runtime.hang.rank_positions import (
     ask_positions,
     ended_positions,
+    failed_position,
     misses_a_rank,
     without_gloo_details,
 )
@@ -37,7 +38,7 @@ from dp2ddp.runtime.run_folder import (
     RankStatus,
     prepare_run_folder,
     read_heartbeats,
-    read_status,
+    read_statuses,
     request_stacks,
 )
 from dp2ddp.runtime.stage import Mode, Stage
@@ -80,11 +81,9 @@ class Run:
         """No failure, or one that the script asked for: sys.exit with a code."""
         if self.failure is None:
             return True
-        statuses = [
-            status for rank in self.stage.ranks if (status := read_status(Path(self.stage.run_folder), rank))
-        ]
-        on_purpose = any(status.code == self.code and not status.error for status in statuses)
-        return self.failure.kind == "crash" and on_purpose and not any(status.error for status in statuses)
+        ends = [each for rank, each in read_statuses(self.stage).items() if rank >= 0]
+        on_purpose = any(each.code == self.code for each in ends) and not any(each.error for each in ends)
+        return self.failure.kind == "crash" and on_purpose
 
     def output(self, rank: int, ending: str = "out") -> str:
         """What a rank printed on stdout ("out") or stderr ("err"), if its stage says `capture`; else ""."""
@@ -183,7 +182,7 @@ class _Watched:
     """A run, and whether it still moves."""
 
     def __init__(self, running: Running, timeout: float | None) -> None:
-        self._running = running
+        self._running, self._stage = running, running.stage
         self._heartbeats: tuple[tuple[int, int], ...] = ()
         self._timeout = Timeout(timeout)
         self._positions: tuple[RankPosition, ...] = ()  # when the first rank failed
@@ -191,63 +190,58 @@ class _Watched:
 
     @property
     def look(self) -> Look:
-        stage, run = self._running.stage, self.run
         begun = bool(self._heartbeats) and all(beats for beats, _ in self._heartbeats)
         steps = min((steps for _, steps in self._heartbeats), default=0)
-        seconds = run.seconds if run else time.monotonic() - self._running.started
-        return Look(stage, begun, run is not None, steps, seconds)
+        seconds = self.run.seconds if self.run else time.monotonic() - self._running.started
+        return Look(self._stage, begun, self.run is not None, steps, seconds)
 
     def poll(self) -> None:
         codes = self._running.codes()
+        before, self._heartbeats = self._heartbeats, read_heartbeats(Path(self._stage.run_folder))
         if codes is not None:
-            self._heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
-            self.run = self._ended(codes, _crash(self._running.stage, codes, self._positions))
+            self.run = self._ended(codes, _crash(self._stage, codes, self._positions))
             return
-        heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
-        if heartbeats != self._heartbeats:
-            self._heartbeats = heartbeats
+        if self._heartbeats != before:
             self._timeout.moved()
-            if not self._positions and some_failed(self._running.stage):
-                self._positions = ask_positions(self._running.stage)
-                request_stacks(Path(self._running.stage.run_folder))
+            if not self._positions and some_failed(self._stage):
+                self._positions = ask_positions(self._stage)
+                request_stacks(Path(self._stage.run_folder))
         self._timeout.look(self._processes())
-        if self._timeout.is_over() and self._timeout.is_over(self._allowance(heartbeats)):
+        if self._timeout.is_over() and self._timeout.is_over(self._allowance()):
             failure = self._given_up()
             self._running.kill()
-            self.run = self._ended(rank_codes(self._running.stage, None), failure)
+            self.run = self._ended(rank_codes(self._stage, None), failure)
 
     def _processes(self) -> Iterator[int]:
         """Those of the ranks; where the script starts them, the one that it begins in."""
-        stage = self._running.stage
-        for rank in [LAUNCHER] if stage.starts_ranks else stage.ranks:
-            if status := read_status(Path(stage.run_folder), rank):
-                yield status.pid
+        statuses = read_statuses(self._stage)
+        ranks = [LAUNCHER] if self._stage.starts_ranks else self._stage.ranks
+        yield from (statuses[rank].pid for rank in ranks if rank in statuses)
 
     def _given_up(self) -> Failure:
         """A rank that waits for one which has failed is no hang."""
-        stage = self._running.stage
-        if some_failed(stage):
-            crash = _crash(stage, rank_codes(stage, None), self._positions or ask_positions(stage))
-            if crash:
-                return crash
-        return _hang(stage, self._timeout.why)
+        crash = None
+        if some_failed(self._stage):
+            positions = self._positions or ask_positions(self._stage)
+            crash = _crash(self._stage, rank_codes(self._stage, None), positions)
+        return crash or _hang(self._stage, self._timeout.why)
 
-    def _allowance(self, heartbeats: Sequence[tuple[int, int]]) -> float:
+    def _allowance(self) -> float:
         """Seconds more where no script is expected to move."""
-        if not all(beats for beats, _ in heartbeats):
+        if not all(beats for beats, _ in self._heartbeats):
             return _START
-        run_folder = Path(self._running.stage.run_folder)
-        statuses = (read_status(run_folder, rank) for rank in self._running.stage.ranks)
-        return _END if all(status and status.code is not None for status in statuses) else 0.0
+        statuses = read_statuses(self._stage)
+        over = all(rank in statuses and statuses[rank].is_over for rank in self._stage.ranks)
+        return _END if over else 0.0
 
     def _ended(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
-        return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)
+        return Run(self._stage, codes, time.monotonic() - self._running.started, failure)
 
 
 def rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
     """The exit code of each rank: from its own last words, or from torchrun's where it died without any."""
-    statuses = [read_status(Path(stage.run_folder), rank) for rank in stage.ranks]
-    codes = tuple(status.code if status else None for status in statuses)
+    statuses = read_statuses(stage)
+    codes = tuple(statuses[rank].code if rank in statuses else None for rank in stage.ranks)
     if code is None:
         return codes
     if code == 0 and not stage.starts_ranks:  # torchrun's 0 is that of all its ranks
@@ -270,8 +264,8 @@ def _codes_from_torchrun(run_folder: Path) -> dict[int, int]:
 
 def some_failed(stage: Stage) -> bool:
     """Whether a rank of several has said that it failed."""
-    statuses = (read_status(Path(stage.run_folder), rank) for rank in stage.ranks)
-    return len(stage.ranks) > 1 and any(status and status.code and status.error for status in statuses)
+    failed = (rank >= 0 and each.code and each.error for rank, each in read_statuses(stage).items())
+    return len(stage.ranks) > 1 and any(failed)
 
 
 def _crash(
@@ -279,19 +273,19 @@ def _crash(
 ) -> Failure | None:
     if all(code == 0 for code in codes):
         return None
-    statuses = {rank: read_status(Path(stage.run_folder), rank) for rank in stage.ranks}
-    if stage.starts_ranks and (missing := [rank for rank in stage.ranks if statuses[rank] is None]):
-        return _never_joined(stage, missing)
+    statuses = read_statuses(stage)
+    if stage.starts_ranks and (missing := set(stage.ranks) - statuses.keys()):
+        return _never_joined(stage, len(missing), statuses.get(LAUNCHER))
     failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
-    first = min(failed, key=lambda rank: _when(codes[rank], statuses[rank]), default=None)
-    status = statuses.get(first) if first is not None else None
-    code = codes[first] if first is not None else None
+    first = min(failed, key=lambda rank: _when(codes[rank], statuses.get(rank)), default=None)
+    status, code = (None, None) if first is None else (statuses.get(first), codes[first])
     error = status.error if status else ""
     text = without_gloo_details(error) if error else _code_in_words(code)
     known = {position.rank: position for position in (*ended_positions(stage), *positions)}
-    others = tuple(position for rank, position in sorted(known.items()) if rank != first)
-    everyone = (*_failed(stage, first, text, status), *others)
-    return Failure("crash", first, text, everyone, _parting_text(stage), misses_a_rank(error))
+    everyone = [position for rank, position in sorted(known.items()) if rank != first]
+    if first is not None and len(stage.ranks) > 1:
+        everyone.insert(0, failed_position(first, status, text))
+    return Failure("crash", first, text, tuple(everyone), _parting_text(stage), misses_a_rank(error))
 
 
 def _when(code: int | None, status: RankStatus | None) -> float:
@@ -302,14 +296,6 @@ def _when(code: int | None, status: RankStatus | None) -> float:
 
 
 _KILLS = {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE}
-
-
-def _failed(stage: Stage, rank: int | None, text: str, status: RankStatus | None) -> tuple[RankPosition, ...]:
-    """The position of the rank that failed first; nothing where there is no other rank to compare with."""
-    if rank is None or len(stage.ranks) == 1:
-        return ()
-    place = f" at {status.place}" if status and status.place else ""
-    return (RankPosition(rank, ended=f"failed{place}: {text}"),)
 
 
 def _code_in_words(code: int | None) -> str:
@@ -335,14 +321,12 @@ def _parting_text(stage: Stage) -> str:
     return parting({rank: read_calls(Path(stage.run_folder), rank) for rank in stage.ranks})
 
 
-def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
-    launcher = read_status(Path(stage.run_folder), LAUNCHER)
+def _never_joined(stage: Stage, missing: int, launcher: RankStatus | None) -> Failure:
     if launcher and launcher.error:
         return Failure("crash", None, launcher.error)
-    count = stage.world - len(missing)
     return Failure(
-        "crash", None, f"{count} of {stage.world} ranks called init_process_group; it was started with python, "
-        "as a script that starts its ranks itself; if it does not, --launcher torchrun starts them for it"
+        "crash", None, f"{stage.world - missing} of {stage.world} ranks called init_process_group; it was started with "
+        "python, as a script that starts its ranks itself; if it does not, --launcher torchrun starts them for it"
     )  # fmt: skip
 
 

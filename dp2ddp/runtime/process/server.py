@@ -16,7 +16,7 @@ from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import GRACE, rank_codes
 from dp2ddp.runtime.process.timeout import Timeout
 from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
-from dp2ddp.runtime.run_folder import prepare_run_folder, read_status
+from dp2ddp.runtime.run_folder import prepare_run_folder, read_statuses
 from dp2ddp.runtime.stage import Stage
 
 _LOOK = 0.005  # seconds between two looks
@@ -36,37 +36,31 @@ class Server:
             text=True,
             bufsize=1,
         )
-        self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
-        self._pids: dict[str, dict[int, int]] = {}  # key -> rank -> process
-        self._given_up: set[str] = set()  # keys
+        self._requests: dict[str, _Request] = {}  # by key
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def start(self, stage: Stage) -> Forked:
         """Fork the ranks of a stage; returns at once."""
         prepare_run_folder(stage)
-        self.ended.pop(stage.run_folder, None)  # of a run before, in the same folder
-        self._pids.pop(stage.run_folder, None)
-        self._given_up.discard(stage.run_folder)
-        self._ask({"key": stage.run_folder, "stage": json.loads(stage.to_json())})
-        return Forked(self, stage)
+        request = self._ask(stage.run_folder, {"stage": json.loads(stage.to_json())})
+        return Forked(self, stage, request)
 
     def call(self, name: str, arguments: Any, timeout: float | None = None) -> int | None:
         """Call `module:function` in a child that has torch; returns its exit code.
 
         None: it was ended, as it neither ended nor computed for `timeout` seconds.
         """
-        key = f"call {time.monotonic_ns()}"
         limit = Timeout(timeout)
-        self._ask({"key": key, "call": name, "arguments": arguments})
-        while 0 not in self.ended.get(key, {}):
+        request = self._ask(f"call {time.monotonic_ns()}", {"call": name, "arguments": arguments})
+        while 0 not in request.ended:
             self.check()
             limit.look([self._process.pid])  # it may have to import torch first
             if limit.is_over():
-                self.end(key)
+                request.end()
                 return None
             time.sleep(_LOOK)
-        return self.ended[key][0]
+        return request.ended[0]
 
     @property
     def pid(self) -> int:
@@ -77,13 +71,6 @@ class Server:
     def is_over(self) -> bool:
         """Whether that process has ended."""
         return self._process.poll() is not None
-
-    def end(self, key: str) -> None:
-        """End the processes of a request and what they started; those that are not forked yet, once they are."""
-        self._given_up.add(key)
-        for rank, pid in list(self._pids.get(key, {}).items()):
-            if rank not in self.ended.get(key, {}):
-                kill_tree(pid)
 
     def check(self) -> None:
         """RunError if the process with torch has ended."""
@@ -109,39 +96,60 @@ class Server:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _ask(self, what: dict[str, Any]) -> None:
+    def _ask(self, key: str, what: dict[str, Any]) -> _Request:
+        """The key may be that of a request before: of a run in the same folder."""
         assert self._process.stdin is not None
         self.check()
-        self._process.stdin.write(json.dumps(what) + "\n")
+        request = self._requests[key] = _Request()
+        self._process.stdin.write(json.dumps({"key": key, **what}) + "\n")
+        return request
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._take(json.loads(line))
+            answer = json.loads(line)
+            if "key" in answer:
+                self._requests[answer["key"]].take(answer)
 
-    def _take(self, answer: dict[str, Any]) -> None:
+
+class _Request:
+    """Processes that were asked for: by rank, what is known of them."""
+
+    def __init__(self) -> None:
+        self.ended: dict[int, int] = {}  # exit codes
+        self._pids: dict[int, int] = {}
+        self._is_given_up = False
+
+    def take(self, answer: dict[str, Any]) -> None:
         if "code" in answer:
-            self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
-        elif "pid" in answer:
-            self._pids.setdefault(answer["key"], {})[answer["rank"]] = answer["pid"]
-            if answer["key"] in self._given_up:
-                kill_tree(answer["pid"])
+            self.ended[answer["rank"]] = answer["code"]
+            return
+        self._pids[answer["rank"]] = answer["pid"]
+        if self._is_given_up:
+            kill_tree(answer["pid"])
+
+    def end(self) -> None:
+        """End the processes and what they started; those that are not forked yet, once they are."""
+        self._is_given_up = True
+        for rank, pid in list(self._pids.items()):
+            if rank not in self.ended:
+                kill_tree(pid)
 
 
 class Forked:
     """A run whose ranks were forked by a server."""
 
-    def __init__(self, server: Server, stage: Stage) -> None:
+    def __init__(self, server: Server, stage: Stage, request: _Request) -> None:
         self.stage = stage
         self.started = time.monotonic()
-        self._server = server
+        self._server, self._request = server, request
         self._failed_at: float | None = None
         self._killed: set[int] = set()
 
     def codes(self) -> tuple[int | None, ...] | None:
         """The exit code of each rank; None while any runs."""
         self._server.check()
-        ended = self._server.ended.get(self.stage.run_folder, {})
+        ended = self._request.ended
         if ended and self.stage.starts_ranks:
             return rank_codes(self.stage, ended[0])
         if len(ended) == len(self.stage.ranks):
@@ -154,12 +162,11 @@ class Forked:
 
     def kill(self) -> None:
         """End all ranks and whatever they started."""
-        ended = self._server.ended.get(self.stage.run_folder, {})
-        if ended and self.stage.starts_ranks:
+        if self._request.ended and self.stage.starts_ranks:
             return  # the kernel ended its ranks with it
-        self._killed |= set(self.stage.processes) - ended.keys()
-        self._server.end(self.stage.run_folder)
-        for rank in self.stage.ranks if self.stage.starts_ranks else ():  # those that the script started
-            status = read_status(Path(self.stage.run_folder), rank)
-            if status and status.code is None:
-                kill_tree(status.pid)
+        self._killed |= set(self.stage.processes) - self._request.ended.keys()
+        self._request.end()
+        if self.stage.starts_ranks:
+            for status in read_statuses(self.stage).values():  # those that the script started
+                if not status.is_over:
+                    kill_tree(status.pid)

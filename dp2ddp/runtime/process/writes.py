@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 from dp2ddp.copies.disguise import disguise, is_stand_in
 from dp2ddp.copies.unfolding import Unfolding
 from dp2ddp.runtime.hang.stacks import users_place
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Inside, Taps
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _NAMES = {  # audit event -> which of its arguments are paths that it makes, moves or removes
@@ -35,6 +34,7 @@ _NAMES = {  # audit event -> which of its arguments are paths that it makes, mov
     "os.symlink": (1,),
 }
 _CONTENT = ("os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr")
+_PATHS = (str, bytes, os.PathLike)
 _NO_FILE = ("", ":memory:")  # sqlite's databases in memory
 
 
@@ -44,21 +44,17 @@ class LinkGuard:
     def __init__(self, unfolding: Unfolding, writes: Writes | None) -> None:
         self._unfolding = unfolding
         self._writes = writes
-        self._mine = threading.local()  # what is done to open a link up is no work of the script's
+        self._opening = Inside()  # what is done to open a link up is no work of the script's
 
     def is_busy(self) -> bool:
         """Whether this thread opens a link up."""
-        return getattr(self._mine, "busy", False)
+        return self._opening.yes
 
     def writes(self, path: Any, through: bool, empty: bool = False) -> None:
         """Something is about to be written at `path`; Any: what a script gives for one, a number is an open file."""
-        if not isinstance(path, (str, bytes, os.PathLike)) or self.is_busy():
-            return
-        self._mine.busy = True
-        try:
-            self._unfolding.own(os.fsdecode(path), through, empty)
-        finally:
-            self._mine.busy = False
+        if isinstance(path, _PATHS) and not self.is_busy():
+            with self._opening.entered():
+                self._unfolding.own(os.fsdecode(path), through, empty)
 
     def opens(self, path: Any, anew: bool) -> None:
         """A file is about to be opened for writing; `anew`: what is in it goes away."""
@@ -68,11 +64,7 @@ class LinkGuard:
 
     def enters(self, path: Any) -> None:
         """A folder is about to be where paths begin: it is to be one of the run's own."""
-        if (
-            isinstance(path, (str, bytes, os.PathLike))
-            and os.path.isdir(path)
-            and self._unfolding.copies(path)
-        ):
+        if isinstance(path, _PATHS) and os.path.isdir(path) and self._unfolding.copies(path):
             self.writes(path, through=True)
 
     def opens_folder(self, path: Any) -> None:
@@ -136,7 +128,7 @@ def _moving(rename: Callable[..., None], src: Any, dst: Any, **options: Any) -> 
 
 def _database(name: Any) -> Iterator[str]:
     """The file that sqlite3.connect opens, unless it only reads it."""
-    if not isinstance(name, (str, bytes, os.PathLike)) or os.fsdecode(name) in _NO_FILE:
+    if not isinstance(name, _PATHS) or os.fsdecode(name) in _NO_FILE:
         return
     path = os.fsdecode(name)
     if not path.startswith("file:"):
@@ -194,7 +186,7 @@ class Writes:
 
     def note(self, path: Any, anew: bool) -> None:
         """Any: what a script gives for a path; a number is a file that was opened before."""
-        if isinstance(path, (str, bytes, os.PathLike)):
+        if isinstance(path, _PATHS):
             self._add(Write(anew, os.path.abspath(os.fsdecode(path))))
 
     def _add(self, write: Write) -> None:

@@ -30,8 +30,7 @@ def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
     taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
     mode.handle([torch.Tensor.register_hook], _register_hook)
     mode.handle([torch.autograd.grad], _grad)
-    if hasattr(torch.autograd.graph, "get_gradient_edge"):  # torch >= 2.1
-        taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
+    taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
     hook_class = torch.nn.modules.module._WrappedHook
     taps.around("__call__", partial(_hook_on_modules_device, mode.machine), hook_class)
 
@@ -70,21 +69,8 @@ def _hook_on_modules_device(machine: Machine, call: Any, hook: Any, *args: Any, 
     """nn.Module.register_backward_hook gives its hook what a node of the graph got: where the module's output is."""
     module = hook.module() if hook.with_module else None
     parameter = None if module is None else next(module.parameters(), None)
-    with unknown_at(machine, None if parameter is None else place_of(parameter)):
+    with machine.unknown_at(place_of(parameter)):
         return call(hook, *args, **kwargs)
-
-
-@contextmanager
-def unknown_at(machine: Machine, place: int | None) -> Iterator[None]:
-    """A tensor that nobody has marked says `place`, as long as this lasts."""
-    if place is None:
-        yield
-        return
-    before = machine.set_place_of_unknown(place)
-    try:
-        yield
-    finally:
-        machine.set_place_of_unknown(before)
 
 
 def _apply_with_places() -> Any:
@@ -118,15 +104,9 @@ def _backward_with_places(machine: Machine, original: Any, node: Any, *grads: An
     if places is None:
         return original(node, *grads)
     grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
-    on_device = [place for place in places if place is not None and place >= 0]
-    if not on_device:
+    on_device = next((place for place in places if place is not None and place >= 0), None)
+    with machine.at(on_device), machine.unknown_at(on_device):
         return original(node, *grads)
-    before = machine.set_current(on_device[0])
-    try:
-        with unknown_at(machine, on_device[0]):
-            return original(node, *grads)
-    finally:
-        machine.set_current(before)
 
 
 def keep_modes_in_backward(taps: Taps, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
@@ -138,7 +118,7 @@ def keep_modes_in_backward(taps: Taps, machine: Machine, modes: Sequence[TorchFu
 
     def run(original: Any, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
-        with present(modes), unknown_at(machine, place_of(next(outputs, None))):
+        with present(modes), machine.unknown_at(place_of(next(outputs, None))):
             return original(t_outputs, *args, **kwargs)
 
     def hook(original: Any, hooks: Any, pack_hook: Any, unpack_hook: Any) -> None:

@@ -16,7 +16,7 @@ from dp2ddp.taps import Taps
 def skip_compiling(taps: Taps) -> None:
     """Let torch.compile return what it is given."""
     taps.set(torch, "compile", compile_nothing)
-    taps.set(torch.nn.Module, "compile", _compile_nothing_in_place)
+    taps.set(torch.nn.Module, "compile", lambda module, *args, **options: None)
 
 
 def compile_nothing(model: Any = None, **options: Any) -> Any:
@@ -26,16 +26,8 @@ def compile_nothing(model: Any = None, **options: Any) -> Any:
     if model is None:
         return lambda function: compile_nothing(function, **options)
     if isinstance(model, torch.nn.Module) and not options.get("disable"):
-        return _shell()(model, _eager)
+        return _shell()(model, lambda function: function)
     return model
-
-
-def _compile_nothing_in_place(module: Any, *args: Any, **options: Any) -> None:
-    """torch.nn.Module.compile."""
-
-
-def _eager(function: Any) -> Any:
-    return function
 
 
 @cache

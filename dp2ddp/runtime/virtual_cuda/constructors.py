@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Function, VirtualDevices
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import Machine, is_on_device, put
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES, dtype_called
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 
 
 class LegacyType(type):
@@ -40,11 +40,8 @@ def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         taps.set(torch.cuda, name, LegacyType(name, (), values))
-    taps.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
-    taps.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+    machine = mode.machine
 
-
-def _constructor(machine: Machine) -> Any:
     # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
     def __new__(*args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.Tensor(...): the constructor of the default type, which no mode sees."""
@@ -55,17 +52,14 @@ def _constructor(machine: Machine) -> Any:
         tensor = zeroed(tensor) if sizes_only(arguments) else tensor
         return put(tensor, machine.current) if machine.cuda_by_default else tensor
 
-    return __new__
-
-
-def _default_tensor_type(machine: Machine) -> Any:
     def set_default_tensor_type(t: Any) -> None:
         """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         torch.set_default_dtype(dtype_called(name))
         machine.cuda_by_default = name.startswith("torch.cuda.")
 
-    return set_default_tensor_type
+    taps.set(torch.Tensor, "__new__", staticmethod(__new__))
+    taps.set(torch, "set_default_tensor_type", set_default_tensor_type)
 
 
 def fill_unwritten(mode: VirtualDevices) -> None:
@@ -74,17 +68,8 @@ def fill_unwritten(mode: VirtualDevices) -> None:
     def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return zeroed(mode.run(func, args, kwargs))
 
-    mode.handle(
-        [
-            torch.empty,
-            torch.empty_like,
-            torch.empty_strided,
-            torch.empty_permuted,
-            torch.Tensor.new_empty,
-            torch.Tensor.new_empty_strided,
-        ],
-        empty,
-    )
+    mode.handle([torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted], empty)
+    mode.handle([torch.Tensor.new_empty, torch.Tensor.new_empty_strided], empty)
 
 
 def zeroed(tensor: torch.Tensor) -> torch.Tensor:

@@ -44,8 +44,10 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
     below = _below_python(machine, cuda_streams)
     taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
-    taps.set(torch.Tensor, "record_stream", _record_stream)
-    taps.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
+    # Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first.
+    taps.set(torch.Tensor, "record_stream", lambda self, s: None)
+    # nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)
+    taps.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     if hasattr(torch, "accelerator"):
         _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
 
@@ -175,12 +177,11 @@ _COUNTED = """
 _COUNTED_AT_ALL = """
     num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free
 """
-_OF_A_COUNTER = ("current", "peak", "allocated", "freed")
 
 
 def _no_memory() -> dict[str, Any]:
     """torch.cuda.memory_stats_as_nested_dict(), of which torch makes memory_stats: every counter is zero."""
-    counter = dict.fromkeys(_OF_A_COUNTER, 0)
+    counter = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
     pools = {
         name: {pool: dict(counter) for pool in ("all", "large_pool", "small_pool")}
         for name in _COUNTED.split()
@@ -212,15 +213,6 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
         "set_rng_state_all": set_all,
         "_get_generator": generator,
     }
-
-
-def _not_for_cudnn(tensor: torch.Tensor) -> bool:
-    """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
-    return False
-
-
-def _record_stream(self: torch.Tensor, s: Any) -> None:
-    """Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first."""
 
 
 def _nothing(result: object) -> None:
@@ -258,14 +250,13 @@ def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
         "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
         "_cuda_setStream": set_stream,
         "_cuda_memoryStats": lambda device: _no_memory(),
-        **_answers(_BELOW_PYTHON),
+        **_answers({_BELOW_PYTHON: None}),
     }
 
 
-_BELOW_PYTHON = {
-    """_cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats
-    _cuda_resetAccumulatedMemoryStats""": None,
-}
+_BELOW_PYTHON = """
+    _cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats _cuda_resetAccumulatedMemoryStats
+"""
 
 
 _SAME_NAME = """
@@ -290,27 +281,9 @@ def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functi
         **{name: make()[other] for name, other in _OTHER_NAME.items()},
         "memory_stats": lambda device_index=None, /: torch.cuda.memory_stats(device_index),
         "current_accelerator": lambda check_available=False: cuda,
-        "device_index": _device_index_context(machine),
+        "device_index": lambda device, /: machine.at(device),
         "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
     }
     for name, function in functions.items():
         if hasattr(torch.accelerator, name):
             taps.set(torch.accelerator, name, function)
-
-
-def _device_index_context(machine: Machine) -> type:
-    class device_index:
-        """torch.accelerator.device_index; None changes nothing."""
-
-        def __init__(self, device: int | None, /) -> None:
-            self.idx, self.prev_idx = device, -1
-
-        def __enter__(self) -> None:
-            if self.idx is not None:
-                self.prev_idx = machine.set_current(self.idx)
-
-        def __exit__(self, *exc_info: object) -> None:
-            if self.idx is not None:
-                machine.set_current(self.prev_idx)
-
-    return device_index

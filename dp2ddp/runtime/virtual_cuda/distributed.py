@@ -36,13 +36,9 @@ def install_distributed(taps: Taps, machine: Machine) -> None:
     taps.around("all_reduce", _averaging, *both)
     nccl.install(taps)
     taps.around("is_nccl_available", lambda original: True, *both)
-    taps.set(torch.cuda.nccl, "is_available", no_nccl)
+    # sends comm.reduce_add to its own sum in device order
+    taps.set(torch.cuda.nccl, "is_available", lambda tensors: False)
     taps.set(torch.multiprocessing, "spawn", _forking)
-
-
-def no_nccl(tensors: Any) -> bool:
-    """torch.cuda.nccl.is_available; False sends comm.reduce_add to its own sum in device order."""
-    return False
 
 
 def _forking(
@@ -200,13 +196,11 @@ class Nccl:
         backend = self._groups.get(group, "")
         if "nccl" not in backend or place is None:
             return
-        if place == HOST:
-            if "cpu:" not in backend:
-                raise RuntimeError(
-                    "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
-                )
-            return
-        if self._on.get(group) != place:
+        if place == HOST and "cpu:" not in backend:
+            raise RuntimeError(
+                "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
+            )
+        if place >= 0 and self._on.get(group) != place:
             self._on[group] = place
             self._meet(group, place)
 

@@ -8,11 +8,10 @@ devices will show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from dp2ddp.runtime.call_arguments import tensors_in
@@ -27,7 +26,8 @@ from dp2ddp.runtime.virtual_cuda.places import (
     place_of,
     put,
 )
-from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions
+from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions, functions_called
+from dp2ddp.taps import Function
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
@@ -52,15 +52,11 @@ def _check_all(tensors: Sequence[torch.Tensor]) -> None:
     """c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp."""
     places = list(dict.fromkeys(place for place in map(_place_that_counts, tensors) if place is not None))
     if len(places) > 1:
-        first, second = sorted(places[:2], key=_is_host)  # torch names the CUDA device first
+        first, second = sorted(places[:2], key=HOST.__eq__)  # torch names the CUDA device first
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{device_at(first)} and {device_at(second)}!"
         )
-
-
-def _is_host(place: int) -> bool:
-    return place == HOST
 
 
 def _check_index(tensors: Sequence[torch.Tensor]) -> None:
@@ -80,19 +76,11 @@ def _place_that_counts(tensor: torch.Tensor) -> int | None:
     return place if place is not None and has_dimensions(tensor) else None
 
 
-def _strict() -> Iterator[Callable[..., Any]]:
-    owners = (torch, torch.Tensor, F, torch._C._nn, torch._C._VariableFunctions)
-    for name in _NAMES.split():
-        for spelling in (name, f"{name}_", f"__{name}__", f"__r{name}__", f"__i{name}__"):
-            yield from (getattr(owner, spelling) for owner in owners if hasattr(owner, spelling))
-
-
-_STRICT = frozenset(_strict())
+_STRICT = frozenset(functions_called(_NAMES.split(), "{}", "{}_", "__{}__", "__r{}__", "__i{}__"))
 _GETITEM = frozenset({torch.Tensor.__getitem__})
 
 
 # Any throughout: arguments and results of whatever torch function was called.
-Function = Callable[..., Any]
 Handler = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
 
 _Tensor = torch.Tensor
@@ -107,7 +95,8 @@ class VirtualDevices(TorchFunctionMode):
         self.machine = machine
         self.streams = streams
         self._drawing = drawing_functions()
-        self._factories = _factories()
+        # torch's own list of functions that make a tensor of no tensor: without `device=`, on the default device
+        self._factories = frozenset(torch.utils._device._device_constructors())
         self._handlers: dict[Function, Handler] = dict.fromkeys(placeless_functions(), _as_it_is)
 
     def handle(self, functions: Iterable[Function], handler: Handler) -> None:
@@ -194,14 +183,6 @@ def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if kwargs.get("generator") is not None:
         return True
     return any(isinstance(value, torch._C.Generator) for value in args)
-
-
-def _factories() -> frozenset[Function]:
-    """Functions that make a tensor out of no tensor: without `device=` the result is on the default device.
-
-    torch's own list (torch/utils/_device.py:16).
-    """
-    return frozenset(torch.utils._device._device_constructors())
 
 
 def placeless_functions() -> Iterable[Function]:

@@ -8,7 +8,8 @@ one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +19,12 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 # A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and
 # store.
 HOST = -1
+
+
+class _Here(threading.local):
+    """The current device of this thread, and where a tensor without a mark says it is."""
+
+    device, of_unknown = 0, HOST
 
 
 class Machine:
@@ -31,12 +38,12 @@ class Machine:
         self.count = count
         # torch.set_default_tensor_type("torch.cuda.FloatTensor"), which is global
         self.cuda_by_default = False
-        self._thread = threading.local()
+        self._here = _Here()
 
     @property
     def current(self) -> int:
         """The index of the current device."""
-        return getattr(self._thread, "current", 0)
+        return self._here.device
 
     def set_current(self, index: int) -> int:
         """Make device `index` the current one of this thread; returns the one before. Negative: nothing
@@ -44,8 +51,20 @@ class Machine:
         """
         before = self.current
         if index >= 0:
-            self._thread.current = self.checked(index)
+            self._here.device = self.checked(index)
         return before
+
+    @contextmanager
+    def at(self, index: int | None) -> Iterator[None]:
+        """A device is the current one, as long as this lasts; None: nothing changes."""
+        if index is None:
+            yield
+            return
+        before = self.set_current(index)
+        try:
+            yield
+        finally:
+            self.set_current(before)
 
     @property
     def place_of_unknown(self) -> int:
@@ -53,13 +72,17 @@ class Machine:
 
         (What a Function saved of its own outputs comes back from C++ as a new tensor.)
         """
-        return getattr(self._thread, "of_unknown", HOST)
+        return self._here.of_unknown
 
-    def set_place_of_unknown(self, place: int) -> int:
-        """Returns the one before."""
+    @contextmanager
+    def unknown_at(self, place: int | None) -> Iterator[None]:
+        """A tensor that nobody has marked says `place`, as long as this lasts; None: nothing changes."""
         before = self.place_of_unknown
-        self._thread.of_unknown = place
-        return before
+        self._here.of_unknown = before if place is None else place
+        try:
+            yield
+        finally:
+            self._here.of_unknown = before
 
     @property
     def default_place(self) -> int:
@@ -70,7 +93,8 @@ class Machine:
         # thread's stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would
         # reach other threads.
         device = torch.utils._device.CURRENT_DEVICE
-        if device is None or not isinstance(_bottom_mode(), torch.utils._device.DeviceContext):
+        bottom = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
+        if device is None or not isinstance(bottom, torch.utils._device.DeviceContext):
             return HOST
         return self.index(device) if device.type == "cuda" else HOST
 
@@ -97,10 +121,6 @@ class Machine:
         if place is None or place == HOST:
             raise ValueError(f"Expected a cuda device, but got: {device}")
         return place
-
-
-def _bottom_mode() -> object:
-    return torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
 
 
 _INVALID_ORDINAL = "CUDA error: invalid device ordinal"

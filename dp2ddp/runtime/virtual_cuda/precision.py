@@ -19,11 +19,9 @@ from torch.overrides import TorchFunctionMode
 from dp2ddp.runtime.on_import import when_imported
 from dp2ddp.runtime.virtual_cuda.function_mode import placeless_functions
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Function, Taps
 
 # Any throughout: arguments and results of whatever torch function was called.
-Function = Callable[..., Any]
-
 HALF = frozenset({torch.float16, torch.bfloat16})
 CastObserver = Callable[[torch.Tensor, torch.dtype], None]
 """Called with the tensor that a function is to make half precision of, or has made in it."""
@@ -97,14 +95,14 @@ def install_double(taps: Taps) -> DoublePrecision:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     taps.on_undo(lambda: torch.set_default_dtype(before))
-    taps.set(torch, "set_default_dtype", _keep_default_dtype)
+    taps.set(torch, "set_default_dtype", lambda d, /: None)  # of the script: it stays float64
     for name, wide in _WIDE_NAMES.items():
         taps.set(torch, name, getattr(torch, wide))
         taps.set(getattr(torch.cuda, name), "dtype", torch.float64)
     # These are not seen by a mode.
     for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
         taps.around(name, _with_wide_result, owner)
-    let_opencv_take_doubles(taps)
+    taps.on_undo(when_imported("cv2", _let_opencv_take_doubles))
     return DoublePrecision()
 
 
@@ -112,10 +110,6 @@ def _with_wide_result(original: Function, *args: Any, **kwargs: Any) -> torch.Te
     with torch._C.DisableTorchFunction():  # the storage has the dtype it has
         tensor: torch.Tensor = original(*args, **kwargs)
     return widened(tensor)
-
-
-def _keep_default_dtype(d: torch.dtype, /) -> None:
-    """torch.set_default_dtype of the script: it stays float64."""
 
 
 def _widen(value: Any) -> Any:
@@ -204,12 +198,7 @@ def _switch_cpu(enabled: bool, dtype: torch.dtype) -> None:
 _WITHOUT_DOUBLES = ("cvtColor", "medianBlur", "bilateralFilter", "inpaint", "demosaicing")
 
 
-def let_opencv_take_doubles(taps: Taps) -> None:
-    """When the script imports cv2."""
-    taps.on_undo(when_imported("cv2", _patch))
-
-
-def _patch(module: ModuleType) -> None:
+def _let_opencv_take_doubles(module: ModuleType) -> None:
     for name in _WITHOUT_DOUBLES:
         if hasattr(module, name):
             Taps().around(name, _narrowing, module)

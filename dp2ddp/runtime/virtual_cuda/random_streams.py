@@ -7,11 +7,11 @@ generator, with the device's state in it for as long as the draw takes (3 micros
 from __future__ import annotations
 
 import random
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -114,39 +114,36 @@ DRAWING_NAMES = frozenset((_OPERATORS + _COMPOSITES).split())
 
 def drawing_functions() -> frozenset[Callable[..., Any]]:
     """Every callable that a mode may be handed for one of these names; Any: they are torch's own."""
-    return frozenset(_drawing_functions())
+    initialisers = (getattr(torch.nn.init, name) for name in _INITIALISERS.split())
+    return frozenset([*functions_called(DRAWING_NAMES, "{}", "{}_"), *initialisers])
 
 
-def _drawing_functions() -> Iterator[Callable[..., Any]]:
+def functions_called(names: Iterable[str], *spellings: str) -> Iterator[Callable[..., Any]]:
+    """What torch has under these names, in each spelling ("{}_": in place), wherever a mode may be handed it."""
     owners = (torch, torch.Tensor, F, torch._C._nn, torch._C._VariableFunctions, torch._C._TensorBase)
-    for name in DRAWING_NAMES:
-        for spelling in (name, f"{name}_"):
-            yield from (getattr(owner, spelling) for owner in owners if hasattr(owner, spelling))
-    yield from (getattr(torch.nn.init, name) for name in _INITIALISERS.split())
+    for name in (spelling.format(name) for name in names for spelling in spellings):
+        yield from (getattr(owner, name) for owner in owners if hasattr(owner, name))
 
 
-# ---- the host's streams: of Python, torch and numpy, if that is there
+# ---- the host's streams: of Python, torch and numpy
 
 HostStates = tuple[Any, Any, Any]
 
 
 def host_states() -> HostStates:
     """Where they stand."""
-    numpy: Any = sys.modules.get("numpy")
-    return random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
+    return random.getstate(), torch.default_generator.get_state(), numpy.random.get_state()
 
 
 def set_host_states(states: HostStates) -> None:
     """Put them where they stood."""
     random.setstate(states[0])
     torch.default_generator.set_state(states[1])
-    if states[2]:
-        sys.modules["numpy"].random.set_state(states[2])
+    numpy.random.set_state(states[2])
 
 
 def seed_host(seed: int) -> None:
     """Begin all of them anew."""
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed % 2**32)
+    numpy.random.seed(seed % 2**32)

@@ -94,8 +94,6 @@ class ReplicaDraws:
 
 
 def _same(before: HostStates, after: HostStates) -> bool:
-    return before[0] == after[0] and torch.equal(before[1], after[1]) and _same_numpy(before[2], after[2])
-
-
-def _same_numpy(before: Any, after: Any) -> bool:
-    return before is after or before[2:] == after[2:] and bool((before[1] == after[1]).all())
+    (of_python, of_torch, (_, numbers, *place)), (python, host, (_, others, *there)) = before, after
+    same_numpy = place == there and bool((numbers == others).all())
+    return of_python == python and torch.equal(of_torch, host) and same_numpy

@@ -11,6 +11,7 @@ from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
     PINNED,
+    PLACE,
     Machine,
     common_place,
     device_at,
@@ -32,14 +33,17 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     mode.handle([torch.device], _device_of_number)
     mode.handle([_accessors("data").__set__], _set_data)
     mode.handle([_accessors("grad").__get__], _get_grad)
-    mode.handle([_Tensor.get_device], _get_device)
-    mode.handle([_Tensor.is_pinned], _is_pinned)
+    mode.handle(
+        [_Tensor.get_device], lambda func, args, kwargs: getattr(args[0], PLACE, HOST)
+    )  # torch's -1, too
+    mode.handle([_Tensor.is_pinned], lambda func, args, kwargs: getattr(args[0], PINNED, False))
     mode.handle([_Tensor.pin_memory], _pin_memory)
     mode.handle([_Tensor.numpy, _Tensor.__array__], _to_numpy)
     mode.handle([torch._VF._pack_padded_sequence], _pack_padded_sequence)
     mode.handle([torch._VF._pad_packed_sequence], _pack_padded_sequence)
     mode.handle([getattr(torch, name) for name in _MADE_OF_PARTS.split()], _made_of_parts(mode))
-    mode.handle(_one_by_one_functions(), _one_by_one)
+    one_by_one = [name for name in dir(torch) if name.startswith("_foreach_")]
+    mode.handle([getattr(torch, name) for name in (*one_by_one, *_ONE_BY_ONE.split())], _one_by_one)
     _add_movement(mode)
     _add_reentrant(mode)
 
@@ -110,11 +114,6 @@ def _device_of_number(func: Any, args: Args, kwargs: Keywords) -> torch.device:
     return made
 
 
-def _get_device(func: Any, args: Args, kwargs: Keywords) -> int:
-    place = place_of(args[0])
-    return -1 if place is None else place  # torch says -1 for the CPU, and so do we
-
-
 def _get_grad(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor | None:
     """The engine makes gradients without a mark; a gradient is where its tensor is."""
     grad: torch.Tensor | None = func(*args)
@@ -125,10 +124,6 @@ def _set_data(func: Any, args: Args, kwargs: Keywords) -> None:
     func(*args)
     tensor, value = args
     put(tensor, place_of(value))
-
-
-def _is_pinned(func: Any, args: Args, kwargs: Keywords) -> bool:
-    return bool(getattr(args[0], PINNED, False))
 
 
 def _pin_memory(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
@@ -179,10 +174,7 @@ def _made_of_parts(mode: VirtualDevices) -> Handler:
     return make
 
 
-def _one_by_one_functions() -> list[Any]:
-    names = [name for name in dir(torch) if name.startswith("_foreach_")]
-    names += ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors"]
-    return [getattr(torch, name) for name in names]
+_ONE_BY_ONE = "atleast_1d atleast_2d atleast_3d broadcast_tensors"
 
 
 def _one_by_one(func: Any, args: Args, kwargs: Keywords) -> Any:
@@ -228,7 +220,8 @@ class Mover:
         tensor, target = args[0], args[1:]
         other = target[0] if target else kwargs.get("other", kwargs.get("tensor"))
         if isinstance(other, _Tensor):
-            return self._to_like(tensor, other, target, kwargs)
+            copy = kwargs.get("copy", False) or (len(target) > 2 and target[2])
+            return self.move(tensor, place_of(other), other.dtype, bool(copy))
         keywords = {name: value for name, value in kwargs.items() if name != "copy"}
         # Any: the stub says that all four are always there
         parsed: Any = torch._C._nn._parse_to(*target, **keywords)
@@ -239,12 +232,6 @@ class Mover:
         copy = kwargs.get("copy", False) or _positional_copy(target)
         more = {} if memory_format is None else {"memory_format": memory_format}
         return self.move(tensor, place, dtype, copy, **more)
-
-    def _to_like(
-        self, tensor: torch.Tensor, other: torch.Tensor, target: Args, kwargs: Keywords
-    ) -> torch.Tensor:
-        copy = kwargs.get("copy", False) or (len(target) > 2 and target[2])
-        return self.move(tensor, place_of(other), other.dtype, bool(copy))
 
     def cuda(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         device = args[1] if len(args) > 1 else kwargs.get("device")

@@ -6,7 +6,7 @@ Transforms of torch.func wrap and unwrap their tensors with such functions, scri
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,10 +20,7 @@ from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.autograd_places import present
 from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
-from dp2ddp.taps import Taps
-
-Function = Callable[..., Any]
-"""Any throughout: functions of torch, with whatever arguments they take."""
+from dp2ddp.taps import Function, Taps
 
 # torch/csrc/functorch/init.cpp: each takes a tensor first, and gives one.
 _WRAPPERS = """

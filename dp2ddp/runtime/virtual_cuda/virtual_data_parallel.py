@@ -29,13 +29,8 @@ from dp2ddp.taps import Taps
 
 
 def install_data_parallel(taps: Taps, machine: Machine) -> None:
-    functions = {
-        "broadcast": broadcast,
-        "broadcast_coalesced": broadcast_coalesced,
-        "scatter": scatter,
-        "gather": gather_on(machine),
-    }
-    taps.set_all(comm, functions)
+    for function in (broadcast, broadcast_coalesced, scatter, gather_on(machine)):
+        taps.set(comm, function.__name__, function)
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
     taps.set(APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     taps.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
@@ -104,13 +99,6 @@ def scatter(
     return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
 
 
-def _wrapped(dim: int, tensor: torch.Tensor) -> int:
-    """A dimension counted from the first one; torch's own error if there is none."""
-    if tensor.dim():
-        tensor.size(dim)
-    return dim % max(tensor.dim(), 1)
-
-
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
         tensors = [_as_real(tensor) for tensor in tensors]
@@ -154,7 +142,10 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
-    expected, dim = list(tensors[0].shape), _wrapped(dim, tensors[0])
+    expected = list(tensors[0].shape)
+    if expected:
+        tensors[0].size(dim)  # torch's own error if there is no such dimension
+    dim %= max(len(expected), 1)  # counted from the first one
     for index, tensor in enumerate(tensors):
         if place_of(tensor) in (None, HOST):
             raise RuntimeError(

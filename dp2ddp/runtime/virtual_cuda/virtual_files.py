@@ -22,32 +22,21 @@ from dp2ddp.taps import Taps
 RECORD = "dp2ddp_places"
 
 
-class SavedPlaces:
+class SavedPlaces(threading.local):
     """Places of a file's storages, in the order in which the file first names them; per thread."""
 
-    def __init__(self) -> None:
-        self._thread = threading.local()
-
-    def begin_writing(self) -> None:
-        self._thread.written = {}
+    written: dict[int, int | None] | None = None  # of the file that is being written, by storage
+    read: Iterator[int | None] | None = None  # of the one that is being read, if it has the record
 
     def write(self, storage: Any) -> None:
-        written = getattr(self._thread, "written", None)
-        if written is not None:
-            written.setdefault(storage._cdata, place_of(storage))
+        if self.written is not None:
+            self.written.setdefault(storage._cdata, place_of(storage))
 
-    def end_writing(self) -> list[int | None]:
-        return list(self._thread.__dict__.pop("written").values())
-
-    def begin_reading(self, places: list[int | None] | None) -> None:
-        self._thread.read = None if places is None else iter(places)
-
-    def read(self, location: str) -> str | None:
+    def next_location(self, location: str) -> str | None:
         """The next storage's location: from the record, or `location` if that is a device; None: nobody knows."""
-        places: Iterator[int | None] | None = getattr(self._thread, "read", None)
-        if places is None:
+        if self.read is None:
             return None if location == "cpu" else location
-        place = next(places, None)
+        place = next(self.read, None)
         return None if place is None else "cpu" if place < 0 else f"cuda:{place}"
 
 
@@ -56,19 +45,22 @@ def follow_saving(taps: Taps) -> SavedPlaces:
     places = SavedPlaces()
 
     def save(original: Any, obj: Any, zip_file: Any, *args: Any, **kwargs: Any) -> None:
-        places.begin_writing()
+        written: dict[int, int | None] = {}
+        places.written = written
         try:
             original(obj, zip_file, *args, **kwargs)
         finally:
-            record = json.dumps(places.end_writing()).encode()
+            places.written = None
+        record = json.dumps(list(written.values())).encode()
         zip_file.write_record(RECORD, record, len(record))
 
     def load(original: Any, zip_file: Any, *args: Any, **kwargs: Any) -> Any:
-        places.begin_reading(json.loads(zip_file.get_record(RECORD)) if zip_file.has_record(RECORD) else None)
+        has_record = zip_file.has_record(RECORD)
+        places.read = iter(json.loads(zip_file.get_record(RECORD))) if has_record else None
         try:
             return original(zip_file, *args, **kwargs)
         finally:
-            places.begin_reading(None)
+            places.read = None
 
     taps.around("_save", save, torch.serialization)
     taps.around("_load", load, torch.serialization)
@@ -96,8 +88,12 @@ def follow_loading(taps: Taps, mode: VirtualDevices, places: SavedPlaces) -> Non
     def load(original: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return original(f, _restore(mode.machine, places, map_location), *args, **kwargs)
 
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        """map_location=lambda storage, location: storage.cuda(1)"""
+        return _mark(self.clone(), mode.machine.index(device))
+
     taps.around("load", load, torch.serialization, torch)
-    taps.set(torch.UntypedStorage, "cuda", _storage_to_device(mode.machine))
+    taps.set(torch.UntypedStorage, "cuda", cuda)
     taps.after("_rebuild_tensor", _put_where_storage_is, torch._utils)
     mode.handle([torch.Tensor.set_], _set)
 
@@ -116,7 +112,7 @@ def _restore(machine: Machine, places: SavedPlaces, map_location: Any) -> Any:
     map_location = registered if map_location is None else map_location
 
     def restore(storage: Any, location: str) -> Any:
-        saved = places.read(location)
+        saved = places.next_location(location)
         if callable(map_location):
             moved = map_location(storage, saved or location)
             if moved is not None:
@@ -139,14 +135,6 @@ def _registered() -> Restore:
 def _mark(storage: Any, place: int | None) -> Any:
     setattr(storage, PLACE, place)
     return storage
-
-
-def _storage_to_device(machine: Machine) -> Callable[..., Any]:
-    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        """map_location=lambda storage, location: storage.cuda(1)"""
-        return _mark(self.clone(), machine.index(device))
-
-    return cuda
 
 
 def _put_where_storage_is(tensor: torch.Tensor, storage: Any, *args: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.source.notebook.notebook_cells import SET_ASIDE
-from dp2ddp.source.notebook.notebooks import MARK, is_code, load_notebook, raw_cell
+from dp2ddp.source.notebook.notebooks import MARK, is_code, load_notebook
 
 _MARK = re.compile(rf"^{MARK} (?:cell (?P<number>\d+)|\[markdown\])\r?$", re.MULTILINE)
 _COMMENT = re.compile(r"\s*(#.*)?")
@@ -57,7 +57,7 @@ def _cells(document: Any, parts: dict[int, str], name: str, written: Iterator[in
     yield from _writing(parts[0], name, written)
     number = 0
     for cell in document.cells:
-        if not is_code(raw_cell(cell)):
+        if not is_code(cell):
             if cell.cell_type != "code":
                 yield cell
             continue

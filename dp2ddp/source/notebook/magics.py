@@ -56,7 +56,7 @@ LINES = {
         ),
         SHOWS,
     ),
-    **dict.fromkeys(_of("pip conda mamba micromamba uv"), INSTALLS),
+    **dict.fromkeys(_of("pip pip3 conda mamba micromamba uv"), INSTALLS),
     **dict.fromkeys(_of("timeit memit"), MEASURES),
     **dict.fromkeys(_of("reset reset_selective xdel"), FORGETS),
 }

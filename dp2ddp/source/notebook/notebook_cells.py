@@ -9,17 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.source.cells import Aside
-from dp2ddp.source.notebook.magics import (
-    AUTOMAGIC,
-    INSTALLS,
-    Meaning,
-    assigned,
-    cell_magic,
-    line_magic,
-    shell,
-)
+from dp2ddp.source.notebook.magics import AUTOMAGIC, Meaning, assigned, cell_magic, line_magic, shell
 from dp2ddp.source.notebook.notebook_names import NameChange, changes
-from dp2ddp.source.notebook.statements import statements
 from dp2ddp.source.parsing import count_lines, place_in
 
 SET_ASIDE = "# set aside: "
@@ -42,7 +33,7 @@ class Draft:
     text: str  # as many lines as the cell has
     asides: tuple[Aside, ...] = ()  # by lines of the cell
     modules: frozenset[str] = frozenset()  # that its lines use
-    needs: frozenset[str] = frozenset()  # of stand_ins.py
+    needs: frozenset[str] = frozenset()  # of notebook_names.py
     futures: frozenset[str] = frozenset()
 
 
@@ -82,7 +73,7 @@ class _Writer:
     def cell(self, text: str) -> None:
         head = _CELL_MAGIC.match(text)
         if head is None:
-            for statement in statements(text, is_special):
+            for statement in statements(text):
                 self._statement(statement)
             return
         blank, magic = text[: head.start("name") - 2], text[head.start("name") - 2 :]
@@ -90,17 +81,16 @@ class _Writer:
         first, body = magic[: head.end() - len(blank)], magic[head.end() - len(blank) :]
         ending = _LINE_ENDING.match(body)
         body = body[ending.end() :] if ending else body
-        meaning, stays = self._cell_magic(head["name"], head["rest"].strip(), body)
+        name, rest = head["name"], head["rest"].strip()
+        is_file = name in ("writefile", "file")
+        meaning, stays = (
+            (written(rest, body, self.path), False) if is_file else cell_magic(name, rest, body, self.words)
+        )
         self._instead(first + (ending[0] if ending else ""), meaning)
         if stays:
             self.cell(body)
         else:
             self._comment(body)
-
-    def _cell_magic(self, name: str, rest: str, body: str) -> tuple[Meaning, bool]:
-        if name in ("writefile", "file"):
-            return written(rest, body, self.path), False
-        return cell_magic(name, rest, body, self.words)
 
     def _statement(self, statement: str) -> None:
         meaning = meaning_of(statement, self.words)
@@ -130,8 +120,7 @@ class _Writer:
     def _comment(self, text: str, indent: str = "") -> None:
         """Every line as a comment; inside of a block `pass` keeps its place."""
         start = f"{indent}pass  {SET_ASIDE}" if indent else SET_ASIDE
-        parts = _LINE_ENDING.split(text)
-        for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        for line, ending in _lines(text):
             self._keep((start + line.strip(" \t") if line.strip() else line) + ending)
 
 
@@ -153,9 +142,51 @@ def is_special(line: str) -> bool:
     stripped = line.strip()
     if not stripped or stripped.startswith("#"):
         return False
-    return bool(
-        _ESCAPE.fullmatch(stripped) or _ASSIGNED.fullmatch(stripped) or _HELP.fullmatch(stripped)
-    ) or bool(AUTOMAGIC.match(stripped))
+    whole = any(kind.fullmatch(stripped) for kind in (_ESCAPE, _ASSIGNED, _HELP))
+    return whole or AUTOMAGIC.match(stripped) is not None
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<text>  (?P<quotes>\"{3}|'{3}) (?:\\.|(?!(?P=quotes)).)* (?:(?P=quotes)|\Z)
+              |  "(?:\\(?:\r\n|.)|[^"\\\r\n])*"?
+              |  '(?:\\(?:\r\n|.)|[^'\\\r\n])*'?
+              |  \#[^\r\n]*
+              |  \\(?:\r\n|\r|\n) )
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
+    | (?P<end>\r\n|\r|\n)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# with a backslash at its end it goes on
+_LINE = re.compile(r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*(?:\r\n|\r|\n|\Z)")
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a text, and its empty lines, with their endings; found without a parser.
+
+    A line that is no Python is one for itself, where a statement begins.
+    """
+    at = 0
+    while at < len(text):
+        match = _LINE.match(text, at)
+        assert match
+        end = match.end() if is_special(match[0]) else _end_of_statement(text, at)
+        yield text[at:end]
+        at = end
+
+
+def _end_of_statement(text: str, at: int) -> int:
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        if token["open"]:
+            depth += 1
+        elif token["close"]:
+            depth = max(depth - 1, 0)
+        elif token["end"] and depth == 0:
+            return token.end()
+    return len(text)
 
 
 def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
@@ -174,9 +205,7 @@ def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
     name, _, rest = text.partition(" ")
     if name in words and name not in ("pip", "conda"):
         return None  # a name of the notebook's own
-    return (
-        line_magic(name, rest.strip(), words) if name not in ("pip", "pip3", "conda", "mamba") else INSTALLS
-    )
+    return line_magic(name, rest.strip(), words)
 
 
 def _escaped(escape: str, rest: str, words: Collection[str]) -> Meaning:
@@ -268,11 +297,11 @@ def _changed(text: str, change: NameChange) -> str:
     before, inside, after = text[:start], text[start:end], text[end:]
     alone = (not before or before.endswith(("\n", "\r"))) and re.match(r"[ \t]*([\r\n#]|\Z)", after)
     if code == "pass" and alone:
-        return before + "".join(_as_above(inside)) + after
+        return before + "".join(f"{ABOVE}{line.strip()}{ending}" for line, ending in _lines(inside)) + after
     return before + code + "".join(_LINE_ENDING.findall(inside)) + after
 
 
-def _as_above(text: str) -> Iterator[str]:
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Each line and its ending."""
     parts = _LINE_ENDING.split(text)
-    for line, ending in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        yield f"{ABOVE}{line.strip()}{ending}"
+    yield from zip(parts[::2], [*parts[1::2], ""], strict=True)

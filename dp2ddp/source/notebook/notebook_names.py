@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.source.notebook.magics import Meaning
@@ -22,13 +22,12 @@ class NameChange:
     node: ast.AST
     code: str | None
     meaning: Meaning
-    needs: tuple[str, ...] = ()  # definitions of stand_ins.py
+    needs: tuple[str, ...] = ()  # of TEXTS
 
 
 def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[NameChange]:
     """What has to be another in a script, statement by statement; `bound` are the names that the notebook binds."""
-    tried = {inner for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
-    own = _inside_of_coroutines(tree)
+    tried, own = _inside_of(ast.Try, tree), _inside_of(ast.AsyncFunctionDef, tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if node not in tried:  # there its author has thought of its absence
@@ -58,9 +57,8 @@ def _waits(node: ast.AST) -> bool:
     )
 
 
-def _inside_of_coroutines(tree: ast.Module) -> set[ast.AST]:
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef))
-    return {inner for function in functions for inner in ast.walk(function)}
+def _inside_of(kind: type[ast.AST], tree: ast.Module) -> set[ast.AST]:
+    return {inner for node in ast.walk(tree) if isinstance(node, kind) for inner in ast.walk(node)}
 
 
 def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
@@ -72,14 +70,14 @@ def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
         names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
         yield NameChange(node, f"{' = '.join(names)} = {STAND_IN}", _SHOWN, (STAND_IN,))
     elif any(alias.name == "tqdm.notebook" for alias in node.names):
-        names = [f"{_auto(alias.name)}{_alias(alias.asname)}" for alias in node.names]
+        names = [_bound(_auto(alias.name), alias.asname) for alias in node.names]
         yield NameChange(node, f"import {', '.join(names)}", _BAR)
 
 
 def _import_from(node: ast.ImportFrom) -> Iterator[NameChange]:
     module = node.module or ""
     if module.partition(".")[0] == "tqdm":
-        names = [_bar(alias) for alias in node.names]
+        names = [_bound(BARS.get(each.name, each.name), each.asname or each.name) for each in node.names]
         if _auto(module) != module or any(alias.name in BARS for alias in node.names):
             yield NameChange(node, f"from {_auto(module)} import {', '.join(names)}", _BAR)
     elif _is_notebooks(module) or module == "google" and node.names[0].name == "colab":
@@ -139,14 +137,9 @@ def _auto(module: str) -> str:
     return "tqdm.auto" if module in ("tqdm.notebook", "tqdm._tqdm_notebook") else module
 
 
-def _bar(alias: ast.alias) -> str:
-    name = BARS.get(alias.name, alias.name)
-    bound = alias.asname or alias.name
-    return name if bound == name else f"{name} as {bound}"
-
-
-def _alias(name: str | None) -> str:
-    return f" as {name}" if name else ""
+def _bound(name: str, to: str | None) -> str:
+    """A name in an import, bound to another one if need be."""
+    return name if to in (None, name) else f"{name} as {to}"
 
 
 def names_of(tree: ast.Module) -> Iterator[str]:
@@ -162,3 +155,44 @@ def names_of(tree: ast.Module) -> Iterator[str]:
             yield node.asname or node.name.partition(".")[0]
         elif isinstance(node, ast.ExceptHandler) and node.name:
             yield node.name
+
+
+_GET_IPYTHON = '''\
+def get_ipython():
+    """As IPython has it where no notebook runs."""
+    return None'''
+
+_NOTEBOOK_ONLY = '''\
+class Silent(type):
+    def __call__(cls, *things, **options):
+        return cls
+
+    def __add__(cls, other):
+        return cls
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+
+class NotebookOnly(metaclass=Silent):
+    """Stands for what only a notebook can show: to call it, or a part of it, does nothing."""'''
+
+_DISPLAY = '''\
+def display(*things, **options):
+    """What a notebook shows, a script prints."""
+    for thing in things:
+        if thing is not NotebookOnly:
+            print(thing)'''
+
+TEXTS = {"get_ipython": _GET_IPYTHON, "NotebookOnly": _NOTEBOOK_ONLY, "display": _DISPLAY}
+_USES = {"display": ("NotebookOnly",)}
+
+
+def stand_ins(names: Collection[str]) -> Iterator[str]:
+    """Definitions for the top of a script that needs them, with those that they use, and empty lines between them."""
+    needed = {*names, *(used for name in names for used in _USES.get(name, ()))}
+    for place, name in enumerate(stand_in for stand_in in TEXTS if stand_in in needed):
+        yield from ("", "") if place else ()
+        yield from TEXTS[name].split("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ from dp2ddp.errors import SourceError
 from dp2ddp.source.cells import Aside, Cell, Cells
 from dp2ddp.source.files import SourceFile, dominant_newline
 from dp2ddp.source.notebook.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
-from dp2ddp.source.notebook.notebook_names import names_of
-from dp2ddp.source.notebook.stand_ins import texts_of
+from dp2ddp.source.notebook.notebook_names import names_of, stand_ins
 from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse
 
 MARK = "# %%"  # editors take it for the beginning of a cell
@@ -25,19 +24,9 @@ AGG = (
 )
 
 
-@dataclass(frozen=True)
-class RawCell:
-    """A cell as it stands in the file."""
-
-    kind: str  # code, markdown, raw
-    text: str
-    count: int | None = None  # of its last execution
-
-
 def read_notebook(data: bytes, path: Path) -> SourceFile:
     """The script that a notebook is; a SourceError of one line for what is no Python notebook."""
-    document = load_notebook(data, path)
-    return script_of(cells_of(document), path)
+    return script_of(load_notebook(data, path).cells, path)
 
 
 def load_notebook(data: bytes, path: Path) -> Any:
@@ -71,24 +60,14 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0][:100]
 
 
-def cells_of(document: Any) -> list[RawCell]:
-    """The cells of a notebook that nbformat has read."""
-    return [raw_cell(cell) for cell in document.cells]
-
-
-def raw_cell(cell: Any) -> RawCell:
-    """A cell as nbformat has it, as plain data."""
-    return RawCell(str(cell.cell_type), str(cell.source), cell.get("execution_count"))
-
-
-def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
-    """The code cells as one text; every line that a cell has is one line of the script."""
+def script_of(cells: Sequence[Any], path: Path | None) -> SourceFile:
+    """The code cells as one text; every line that a cell has is one line of the script. Any: cells of nbformat."""
     name = "<notebook>" if path is None else str(path)
     code = [cell for cell in cells if is_code(cell)]
     if not code:
         raise SourceError(f"{name}: a notebook without code")
-    words = words_of(cell.text for cell in code)
-    drafts = [draft_cell(cell.text, number, path, words) for number, cell in enumerate(code, 1)]
+    words = words_of(cell.source for cell in code)
+    drafts = [draft_cell(cell.source, number, path, words) for number, cell in enumerate(code, 1)]
     trees = [parse(_alone(draft, path)) for draft in drafts]
     bound = frozenset(bound for tree in trees for bound in names_of(tree))
     drafts = [with_names_of_scripts(draft, tree, bound) for draft, tree in zip(drafts, trees, strict=True)]
@@ -97,9 +76,9 @@ def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
     return source
 
 
-def is_code(cell: RawCell) -> bool:
+def is_code(cell: Any) -> bool:
     """Whether a cell holds code, and any of it."""
-    return cell.kind == "code" and bool(cell.text.strip())
+    return cell.cell_type == "code" and bool(cell.source.strip())
 
 
 def _alone(draft: Draft, path: Path | None) -> SourceFile:
@@ -109,14 +88,14 @@ def _alone(draft: Draft, path: Path | None) -> SourceFile:
 
 
 def _joined(
-    cells: Sequence[RawCell], drafts: Sequence[Draft], path: Path | None, runs: dict[int, str]
+    cells: Sequence[Any], drafts: Sequence[Draft], path: Path | None, runs: dict[int, str]
 ) -> SourceFile:
     newline = dominant_newline("".join(draft.text for draft in drafts))
     text = newline.join(_head(drafts, path)) + newline
     places, asides, pending = [], [], iter(drafts)
     for cell in cells:
-        if cell.kind == "markdown" and cell.text.strip():
-            text += newline + _commented(cell.text, newline)
+        if cell.cell_type == "markdown" and cell.source.strip():
+            text += newline + _commented(cell.source, newline)
         if not is_code(cell):
             continue
         draft = next(pending)
@@ -143,7 +122,7 @@ def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
     yield from (f"import {name}" for name in sorted(modules | ({"os"} if settings else set())))
     yield from settings
     if needs := {name for draft in drafts for name in draft.needs}:
-        yield from ("", f"{MARK} what a notebook has and a script does not", *texts_of(needs))
+        yield from ("", f"{MARK} what a notebook has and a script does not", *stand_ins(needs))
 
 
 def _commented(text: str, newline: str) -> str:
@@ -157,22 +136,16 @@ def _ended(text: str, newline: str) -> str:
     return text if text.endswith(("\n", "\r")) else text + newline
 
 
-def _order_of_runs(code: Sequence[RawCell]) -> dict[int, str]:
+def _order_of_runs(code: Sequence[Any]) -> dict[int, str]:
     """By number of a cell, what the numbers beside the cells say: whether they were last run from top to bottom."""
-    counts = [cell.count for cell in code]
-    known = [count for count in counts if count is not None]
-    counts_text = ", ".join("not run" if count is None else str(count) for count in counts)
-    if known != sorted(known):
-        late = next(
-            place
-            for place, count in enumerate(counts)
-            if count is not None and any(other is not None and other > count for other in counts[:place])
-        )
+    counts: list[int | None] = [cell.get("execution_count") for cell in code]
+    known = [(number, count) for number, count in enumerate(counts, 1) if count is not None]
+    shown = ", ".join("not run" if count is None else str(count) for count in counts)
+    late = next((number for (_, before), (number, count) in pairwise(known) if before > count), None)
+    if late:
         order = "the cells were last run in another order, the script runs them from top to bottom"
-        return {late + 1: f"{order} (In [n]: {counts_text})"}
+        return {late: f"{order} (In [n]: {shown})"}
     if known and None in counts:
-        return {
-            counts.index(None)
-            + 1: f"not run when the notebook was saved, but by the script (In [n]: {counts_text})"
-        }
+        missing = "not run when the notebook was saved, but by the script"
+        return {counts.index(None) + 1: f"{missing} (In [n]: {shown})"}
     return {}
