@@ -193,9 +193,7 @@ def clipped(folder: Path, rank: int, gradient: np.ndarray, limit: float) -> Trac
     """Two steps; what the optimizer is given in the second is the same whatever it was before clipping."""
     begun = Taken(GRADIENT, unclipped=GRADIENT, events={"limits": (limit,)})
     return record(
-        folder,
-        [begun, Taken(GRADIENT, unclipped=gradient, events={"limits": (limit,)})],
-        rank=rank,
+        folder, [begun, Taken(GRADIENT, unclipped=gradient, events={"limits": (limit,)})], rank=rank
     )
 
 

@@ -72,13 +72,7 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
         verdict, float64=none, codes=(2, 2), last_words=("train.py: error: no --data",)
     )
     monkeypatch.setattr("dp2ddp.trial.timing.try_with_launch", lambda subject, *others: (subject, ended))
-    bencher = _Bencher(
-        BenchOptions("train.py"),
-        cast(Server, None),
-        tmp_path,
-        SILENT,
-        count=9,
-    )
+    bencher = _Bencher(BenchOptions("train.py"), cast(Server, None), tmp_path, SILENT, count=9)
     with pytest.raises(
         RunError, match="takes no optimizer step.*ends with exit code 2: train.py: error: no --data"
     ):
@@ -112,13 +106,7 @@ def test_why_there_is_no_reading_is_told_as_it_is(
     if how != "another program":
         no_room(monkeypatch, also_of_reason=how != "no room")
         write_or_say_why(lambda: Timed(virtual=True, steps=9), folder, 0)
-    bencher = _Bencher(
-        BenchOptions("train.py"),
-        cast(Server, None),
-        tmp_path,
-        SILENT,
-        count=9,
-    )
+    bencher = _Bencher(BenchOptions("train.py"), cast(Server, None), tmp_path, SILENT, count=9)
     steps = [reading.steps for reading in read(folder, range(1), Timed)]
     with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
         bencher._check(run, tmp_path / "room", folder, steps)
