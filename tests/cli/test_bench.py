@@ -173,7 +173,6 @@ def test_nothing_stays_behind_when_it_is_ended(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     ) as process:
-        assert process.stderr is not None
         assert "8 runs, one after the other" in process.stderr.readline()
         assert "DataParallel: counted" in process.stderr.readline()
         assert "DDP: counted" in process.stderr.readline()

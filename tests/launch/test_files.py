@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from ipynb import notebook
 
 from dp2ddp.cli import main
 from dp2ddp.launch.job import Job, with_port
@@ -404,16 +405,7 @@ class TestReadiness:
         )
 
     def test_a_notebook_must_be_a_script_first(self) -> None:
-        cell = {
-            "cell_type": "code",
-            "source": "x = 1",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-        }
-        Path("x.ipynb").write_text(
-            json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
-        )
+        notebook(Path(), "x = 1", name="x.ipynb")
         result = CliRunner().invoke(main, ["launch", "x.ipynb", "-n", "2"])
         assert result.exit_code == 3
         assert "torchrun starts scripts; `dp2ddp convert x.ipynb` makes one of it" in result.stderr

@@ -145,7 +145,6 @@ def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
 
 def test_learning_rates_are_told_in_a_sentence_and_each_stands_in_the_csv() -> None:
     verdict = same()
-    assert verdict.float64.series is not None
     rates = verdict.float64.series.learning_rates
     grouped = dataclasses.replace(
         verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 8], 2)
@@ -161,7 +160,6 @@ def test_learning_rates_are_told_in_a_sentence_and_each_stands_in_the_csv() -> N
 def test_a_script_whose_gradients_are_of_no_parameter_has_a_page() -> None:
     """torch.autograd.grad with respect to the inputs: there are losses, and no parameter is furthest apart."""
     verdict = same()
-    assert verdict.float64.series is not None
     none = np.zeros((len(verdict.float64.series.steps), 0))
     series = dataclasses.replace(verdict.float64.series, names=(), gradients=none, parameters=none)
     text = page(

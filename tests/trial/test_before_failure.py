@@ -42,7 +42,6 @@ def hanging(tmp_path: Path, steps: tuple[int, int], failure: Failure = HANG) -> 
 def test_ranks_that_do_not_step_are_named_with_what_to_do(tmp_path: Path) -> None:
     run, reference = hanging(tmp_path, (3, 0))
     before = before_failure(run, reference, port=True)  # there is no record: no reason to say less
-    assert before is not None
     assert before.sentences == ("the ranks had not taken the same optimizer steps: rank 0 3, rank 1 none",)
     assert before.advice.startswith(
         "rank 1 takes no optimizer step while others do; every rank has to make the same"
@@ -60,7 +59,6 @@ def test_steps_that_had_parted_before_are_told_with_their_cause(tmp_path: Path) 
         trace(Path(str(run.stage.trace)), [GRADIENT * 2] * 2, rank=rank)
         (rank_folder(Path(str(run.stage.trace)), rank) / "end.json").unlink()  # it was killed
     before = before_failure(run, reference, port=True)
-    assert before is not None
     steps, parted, likely = before.sentences
     assert steps == "each rank had taken 2 optimizer steps"
     assert parted == (

@@ -77,7 +77,6 @@ def test_ranks_meet_and_end_like_any_script(server: Server, tmp_path: Path) -> N
 
 def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_path: Path) -> None:
     found = run(server, tmp_path, CRASH_ON_1)
-    assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("crash", 1)
     assert found.failure.text == "ValueError: only here"
     assert found.seconds < 30
@@ -85,7 +84,6 @@ def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_pa
 
 def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
     found = run(server, tmp_path, HANG_ON_1, timeout=12)
-    assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("hang", 1)
     waiting, free = found.failure.positions
     assert (waiting.collective, waiting.frames[0].line) == ("barrier", 7)
