@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -19,6 +18,7 @@ from dp2ddp.cli.doctor import verdict
 from dp2ddp.doctor.answers import Answer, State
 from dp2ddp.doctor.examine import two_ranks
 from tests.cli.scripts import dp2ddp, variables
+from tests.ranks import until
 
 # Python reads it before everything else: rank 1 never has torch
 HANGING = """
@@ -169,11 +169,3 @@ def running() -> list[int]:
         if any("all_reduce_program" in word for word in process.cmdline()):
             found.append(process.pid)
     return found
-
-
-def until(holds: object, seconds: float = 90) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

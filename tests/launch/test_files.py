@@ -7,7 +7,6 @@ import json
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,9 @@ from ipynb import notebook
 from dp2ddp.cli import main
 from dp2ddp.launch.job import Job, with_port
 from dp2ddp.launch.targets import TARGETS
+from tests.ranks import until
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 JOINING = "import torch\ntorch.distributed.init_process_group()\n"
 PORTED = f"{JOINING}state = torch.load('last.pt')\n"
 # what a shell, YAML, Kubernetes or Python would change on the way
@@ -51,12 +52,6 @@ WRITTEN = {
     "kubernetes": ["-n", "2", "-N", "2", "--image", "registry/image:1"],
     "ray": ["-n", "2", "-N", "2"],
 }
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty current folder."""
-    monkeypatch.chdir(tmp_path)
 
 
 def launch(*arguments: str, text: str = PORTED) -> Result:
@@ -151,10 +146,7 @@ class TestShells:
             Path("bin", name).chmod(0o755)
         variables = {**SLURM, "PATH": f"{Path.cwd()}/bin:/usr/bin:/bin", "SLURM_RESTART_COUNT": counted}
         job = subprocess.Popen(["bash", "-c", text], env=variables)
-        deadline = time.monotonic() + 60
-        while not Path("step").exists() or not Path("step").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: Path("step").exists() and Path("step").read_text())
         job.send_signal(signal.SIGUSR1)
         assert job.wait(60) != 0
         calls = Path("calls").read_text().splitlines()

@@ -343,20 +343,10 @@ def unclosed() -> Any:
 
 
 CHECKS = (
-    streams_are_rank0s,
-    thread_draws_meanwhile,
-    a_full_disk,
-    read_and_written,
-    written,
-    called_by_name,
-    archived,
-    left_to_python,
-    trackers,
-    reads_of_rank0s,
-    errors_and_answers,
-    own_files_are_refused,
+    streams_are_rank0s, thread_draws_meanwhile, a_full_disk, read_and_written, written, called_by_name,
+    archived, left_to_python, trackers, reads_of_rank0s, errors_and_answers, own_files_are_refused,
     unclosed,
-)
+)  # fmt: skip
 
 
 def main() -> None:

@@ -25,10 +25,8 @@ for step in range(3):
 """
 
 
-def test_a_converted_script_that_was_changed_is_not_what_is_verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("own_folder")
+def test_a_converted_script_that_was_changed_is_not_what_is_verified(tmp_path: Path) -> None:
     script(tmp_path, TRAIN)
     assert subject_of(VerifyOptions(script=Path("train.py"))).remarks == ()
     subprocess.run(
