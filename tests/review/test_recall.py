@@ -27,10 +27,13 @@ local_rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local_rank)
 model = DDP(net.cuda(local_rank), device_ids=[local_rank])
 """
+# And `# sharded`: with a loader of each rank's share.
+SHARDED = "# wrapped\nloader = DataLoader(data, 32, sampler=DistributedSampler(data))\n"
 SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
 WRONG = {
-    path.stem: path.read_text(encoding="utf-8").replace("# wrapped\n", WRAPPED).split("# ---\n")
+    path.stem: text.replace("# sharded\n", SHARDED).replace("# wrapped\n", WRAPPED).split("# ---\n")
     for path in sorted((Path(__file__).parent / "wrong").iterdir())
+    for text in [path.read_text(encoding="utf-8")]
 }
 SPELLINGS = [
     pytest.param(code, text, id=f"{code}-{place}")
