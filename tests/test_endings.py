@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from ranks import torchrun
+
+from dp2ddp.cli import main
 
 PROGRAM = Path(__file__).parent / "programs" / "endings.py"
 SECONDS = 60  # on a busy machine a start alone takes 20; gloo's own patience would be 1800
@@ -17,8 +20,7 @@ SECONDS = 60  # on a busy machine a start alone takes 20; gloo's own patience wo
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = Path(shutil.copy(PROGRAM, tmp_path_factory.mktemp("endings")))
-    command = [sys.executable, "-m", "dp2ddp", "convert", str(script)]
-    subprocess.run(command, check=True, capture_output=True)
+    assert CliRunner().invoke(main, ["convert", str(script)]).exit_code == 0
     return script.with_name("endings_ddp.py")
 
 

@@ -17,6 +17,7 @@ from dp2ddp.cli import main
 from dp2ddp.cli.doctor import verdict
 from dp2ddp.doctor.answers import Answer, State
 from dp2ddp.doctor.examine import two_ranks
+from dp2ddp.doctor.host import host_answers
 from tests.cli.scripts import dp2ddp, variables
 from tests.ranks import until
 
@@ -55,12 +56,15 @@ def test_this_machine_can_train(tmp_path: Path) -> None:
 
 @pytest.mark.torchrun
 def test_ranks_that_cannot_meet_are_a_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch answers by itself is left out."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nonexistent")
+    asked = "dp2ddp.doctor.examine.examine"
+    monkeypatch.setattr(asked, lambda seconds, _: [*host_answers(), two_ranks(tmp_path, seconds)])
     result = CliRunner().invoke(main, ["doctor", "--timeout", "120"])
     assert result.exit_code == 1
     assert "variables        GLOO_SOCKET_IFNAME=nonexistent" in result.stdout
-    two_ranks, *_, last = result.stdout.partition("two ranks        failed: ")[2].splitlines()
-    assert "nonexistent" in two_ranks
+    failed, *_, last = result.stdout.partition("two ranks        failed: ")[2].splitlines()
+    assert "nonexistent" in failed
     assert last == "Training with several processes cannot work here before this is mended: two ranks."
 
 
