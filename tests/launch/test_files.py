@@ -24,21 +24,8 @@ JOINING = "import torch\ntorch.distributed.init_process_group()\n"
 PORTED = f"{JOINING}state = torch.load('last.pt')\n"
 # what a shell, YAML, Kubernetes or Python would change on the way
 NASTY = (
-    "it's",
-    '"two words"',
-    "$HOME $(id) $$",
-    "`id`",
-    "a\nb",
-    "#",
-    "*",
-    "",
-    "-x",
-    "\\",
-    "%d",
-    "é",
-    "{}",
-    "no",
-)
+    "it's", '"two words"', "$HOME $(id) $$", "`id`", "a\nb", "#", "*", "", "-x", "\\", "%d", "é", "{}", "no",
+)  # fmt: skip
 SLURM = {
     "SLURM_JOB_ID": "40123",
     "SLURM_NNODES": "2",
