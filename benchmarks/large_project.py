@@ -17,7 +17,7 @@ from dp2ddp.codemod.convert import convert, plan_program
 from dp2ddp.source.parsing import _parse
 from dp2ddp.source.projects import read_project
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "projects" / "trainer_factory"
+EXAMPLE = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "projects" / "template_trainer"
 LAYERS = '''
 import os
 import math
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def make_project(folder: Path, count: int, reach: int | None = None) -> Path:
-    """trainer_factory with so many modules more, each importing the one before; the script imports one of them."""
+    """template_trainer with so many modules more, each importing the one before; the script imports one of them."""
     for path in EXAMPLE.rglob("*.py"):
         place = folder / path.relative_to(EXAMPLE)
         place.parent.mkdir(parents=True, exist_ok=True)

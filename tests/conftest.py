@@ -141,6 +141,13 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`tmp_path`, and the current folder, where a test begins; for a file: pytest.mark.usefixtures."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def environment_is_left_as_it_was() -> Iterator[None]:
     before = dict(os.environ)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,14 @@ def torchrun(script: Path, *arguments: str, ranks: int = 2, interrupt_at: str | 
     stdout, stderr = process.communicate(timeout=120)
     seconds = time.monotonic() - start
     return Ending(process.returncode, seconds, printed + stdout, stderr, end_all(script))
+
+
+def until(holds: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for what another process does; a busy machine takes long."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

@@ -10,6 +10,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
+
+from dp2ddp.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -286,7 +289,6 @@ def test_lines_of_helpers_are_those_of_the_file_that_is_written(tmp_path: Path) 
     found, plain = (
         module.outcome_of(module.Started(name, tmp_path, name)) for name in ("train.py", "plain.py")
     )
-    command = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert CliRunner().invoke(main, ["convert", str(script)]).exit_code == 0
     assert found.lines == len((tmp_path / "ddp_helpers.py").read_text().splitlines())
     assert (found.kind, plain.kind, plain.lines) == (module.Kind.CONVERTED, module.Kind.UNCHANGED, 0)

@@ -99,9 +99,7 @@ def test_each_goes_on_from_what_either_wrote(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_whole_checkpoint_is_as_if_it_had_never_stopped(
-    written: dict[tuple[str, ...], dict[str, str]],
-    resumed: dict[tuple[str, ...], dict[str, str]],
-    mode: Mode,
+    written: dict[tuple[str, ...], dict[str, str]], resumed: dict[tuple[str, ...], dict[str, str]], mode: Mode
 ) -> None:
     """Optimizer, scheduler, and the random streams of every device: dropout goes on where it was."""
     assert resumed[mode, "dp"]["whole"] == written[mode,]["in one go"]

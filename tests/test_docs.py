@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from corpus.cases import all_cases
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -168,7 +169,7 @@ def test_what_shows_a_claim_must_be_there(shown: str, proven: bool) -> None:
 
 
 def test_names_in_italics_are_scripts_of_the_corpus() -> None:
-    names = {path.stem for path in (ROOT / "tests" / "corpus").glob("*/*")}
+    names = {case.name.partition("/")[2] for case in all_cases()}
     found = [
         name
         for page in ("training.md", "effects.md")

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from ranks import torchrun
+
+from dp2ddp.cli import main
 
 PROGRAM = Path(__file__).parent / "programs" / "endings.py"
 SECONDS = 60  # on a busy machine a start alone takes 20; gloo's own patience would be 1800
@@ -17,8 +20,7 @@ SECONDS = 60  # on a busy machine a start alone takes 20; gloo's own patience wo
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = Path(shutil.copy(PROGRAM, tmp_path_factory.mktemp("endings")))
-    command = [sys.executable, "-m", "dp2ddp", "convert", str(script)]
-    subprocess.run(command, check=True, capture_output=True)
+    assert CliRunner().invoke(main, ["convert", str(script)]).exit_code == 0
     return script.with_name("endings_ddp.py")
 
 
@@ -41,6 +43,15 @@ def test_an_exception_ends_all_ranks_in_seconds_and_shows_its_traceback(converte
 
 
 @pytest.mark.torchrun
+def test_an_exit_code_of_the_script_is_not_lost(converted: Path) -> None:
+    ending = torchrun(converted, "exit")
+    assert ending.code != 0
+    assert ending.seconds < SECONDS
+    assert ending.left_behind == 0
+    assert "exitcode  : 5" in ending.stderr
+
+
+@pytest.mark.torchrun
 def test_ctrl_c_ends_all_ranks_in_seconds(converted: Path) -> None:
     ending = torchrun(converted, "wait", interrupt_at="step 2")
     assert ending.code != 0
@@ -50,17 +61,7 @@ def test_ctrl_c_ends_all_ranks_in_seconds(converted: Path) -> None:
 
 @pytest.mark.torchrun
 def test_without_torchrun_the_converted_script_is_a_world_of_one(converted: Path) -> None:
-    ended = alone(converted, "return")
+    command = [sys.executable, str(converted), "return"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == [f"step {n}" for n in range(4)]
-
-
-@pytest.mark.torchrun
-def test_an_exit_code_of_the_script_is_not_lost(converted: Path) -> None:
-    """Of one process, since torchrun tells those of its own."""
-    assert alone(converted, "exit").returncode == 5
-
-
-def alone(converted: Path, how: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(converted), how]
-    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -23,8 +23,6 @@ def shown_picture(name: str) -> str:
 def make() -> ModuleType:
     """docs/pictures/make.py"""
     spec = importlib.util.spec_from_file_location("pictures", FOLDER / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from dp2ddp.cli import main
 from dp2ddp.runtime.process.meeting import free_port
 
 # images that are augmented in a worker, BatchNorm, a short last batch; losses are printed
@@ -19,7 +21,6 @@ import random
 import sys
 
 import torch
-from dp2ddp.runtime.process.meeting import free_port
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -53,9 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script, and its conversion."""
     folder = tmp_path_factory.mktemp("scale")
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
-    subprocess.run(
-        [sys.executable, "-m", "dp2ddp", "convert", "train.py"], cwd=folder, check=True, capture_output=True
-    )
+    assert CliRunner().invoke(main, ["convert", str(folder / "train.py")]).exit_code == 0
     return folder
 
 

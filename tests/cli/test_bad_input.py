@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from tests.cli.scripts import TRAIN, script, variables
+from tests.ranks import until
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 torchrun = pytest.mark.torchrun
 CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
 BENCH = ["bench"]
@@ -42,31 +44,27 @@ class TestEveryCommand:
         ],
     )
     def test_a_script_that_cannot_be_read(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str, words: str
+        self, tmp_path: Path, command: list[str], name: str, words: str
     ) -> None:
         (tmp_path / "folder").mkdir()
         (tmp_path / "elf.py").write_bytes(b"\x7fELF\0")
         (tmp_path / "noise.py").write_bytes(b"x = '\xff'\n")
         (tmp_path / "loop.py").symlink_to("loop.py")
-        is_refused(tmp_path, monkeypatch, [*command, name], words)
+        is_refused(tmp_path, [*command, name], words)
 
-    def test_an_unknown_option(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-    ) -> None:
+    def test_an_unknown_option(self, tmp_path: Path, command: list[str]) -> None:
         script(tmp_path, TRAIN)
-        is_refused(
-            tmp_path, monkeypatch, [*command, "--speed", "train.py"], "No such option", code=2, lines=4
-        )
+        is_refused(tmp_path, [*command, "--speed", "train.py"], "No such option", code=2, lines=4)
 
 
 @pytest.mark.parametrize("command", [RUN_DDP, VERIFY, BENCH], ids=" ".join)
 @pytest.mark.parametrize("theirs", ["--epochs 1", "--epochs=1", "--epochs 1 --lr 2"])
 def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], theirs: str
+    tmp_path: Path, command: list[str], theirs: str
 ) -> None:
     script(tmp_path, TRAIN)
     words = f"No such option: --epochs; the script's own stand behind --: -- {theirs}"
-    is_refused(tmp_path, monkeypatch, [*command, "train.py", *theirs.split()], words, code=2, lines=4)
+    is_refused(tmp_path, [*command, "train.py", *theirs.split()], words, code=2, lines=4)
 
 
 @pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY, BENCH, LAUNCH], ids=" ".join)
@@ -78,10 +76,10 @@ def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
     ],
 )
 def test_what_is_no_python_has_file_line_and_column(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], text: str, words: str
+    tmp_path: Path, command: list[str], text: str, words: str
 ) -> None:
     script(tmp_path, text)
-    is_refused(tmp_path, monkeypatch, [*command, "train.py"], words)
+    is_refused(tmp_path, [*command, "train.py"], words)
 
 
 @pytest.mark.parametrize(
@@ -142,20 +140,15 @@ def test_what_is_no_python_has_file_line_and_column(
         ),
     ],
 )
-def test_what_is_no_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
-) -> None:
+def test_what_is_no_use(tmp_path: Path, arguments: list[str], words: str) -> None:
     script(tmp_path, TRAIN)
-    is_refused(tmp_path, monkeypatch, arguments, words, code=2, lines=4)
+    is_refused(tmp_path, arguments, words, code=2, lines=4)
 
 
 @pytest.mark.parametrize("name", ["out", "out-1.2", "out.new/", "there.old"])
-def test_what_is_no_file_is_a_folder_for_a_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_what_is_no_file_is_a_folder_for_a_copy(tmp_path: Path, name: str) -> None:
     script(tmp_path, TRAIN)
     (tmp_path / "there.old").mkdir()
-    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, [*CONVERT, "train.py", "-o", name])
     assert result.exit_code == 0, result.stderr
     assert (tmp_path / name / "train.py").is_file()
@@ -181,26 +174,16 @@ def test_what_was_mistyped_is_said_before_what_is_not_installed(
 ) -> None:
     script(tmp_path, TRAIN)
     monkeypatch.setattr("dp2ddp.installed.find_spec", lambda name: None)
-    is_refused(tmp_path, monkeypatch, arguments, words)
+    is_refused(tmp_path, arguments, words)
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
 @pytest.mark.parametrize("command", [CONVERT, RUN_DP, VERIFY, BENCH, LAUNCH], ids=" ".join)
-def test_what_names_no_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str
-) -> None:
-    is_refused(tmp_path, monkeypatch, [*command, "-m", name], f"-m {name!r}: no name of a module", 2, lines=4)
+def test_what_names_no_module(tmp_path: Path, command: list[str], name: str) -> None:
+    is_refused(tmp_path, [*command, "-m", name], f"-m {name!r}: no name of a module", 2, lines=4)
 
 
-def is_refused(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    words: str,
-    code: int = 3,
-    lines: int = 1,
-) -> None:
-    monkeypatch.chdir(folder)
+def is_refused(folder: Path, arguments: list[str], words: str, code: int = 3, lines: int = 1) -> None:
     before = contents(folder)
     result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, result.stdout) == (code, "")
@@ -333,10 +316,7 @@ class TestClosedStreams:
         assert (tmp_path / "out").read_text() == "''"
 
 
-OURS = (
-    "dp2ddp-",
-    "torchelastic",
-)  # of what lies among the temporary files; torch's compiler keeps a folder there
+OURS = ("dp2ddp-", "torchelastic")  # among the temporary files, where torch's compiler keeps a folder, too
 
 
 class TestInterrupts:
@@ -387,11 +367,3 @@ def default_signals() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-
-
-def until(holds: object, seconds: float = 120) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

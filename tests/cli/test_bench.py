@@ -21,6 +21,7 @@ from tests.cli.scripts import TRAIN, script, variables
 from tests.report.schema import validate
 from tests.report.test_bench_report import SCHEMA
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 torchrun = pytest.mark.torchrun
 QUICK = ["--rounds", "1", "--warm-up", "1", "--steps", "5"]
 WEIGHTS = 4 * (3 * 2 + 2)  # bytes of TRAIN's model
@@ -45,9 +46,8 @@ def with_fault(code: str) -> str:
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+    tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     script(tmp_path, TRAIN)
     script(tmp_path, "import torch\nnet = torch.nn.Linear(3, 2)\n", "plain.py")
     result = CliRunner().invoke(main, ["bench", *arguments])
@@ -173,7 +173,6 @@ def test_nothing_stays_behind_when_it_is_ended(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     ) as process:
-        assert process.stderr is not None
         assert "8 runs, one after the other" in process.stderr.readline()
         assert "DataParallel: counted" in process.stderr.readline()
         assert "DDP: counted" in process.stderr.readline()

@@ -134,7 +134,6 @@ class Terminal:
 
     def end(self) -> str:
         """Let it go on to its end; returns what it wrote on stdout."""
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.close()

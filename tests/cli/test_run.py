@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,9 @@ from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
 from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
+from tests.ranks import until
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 torchrun = pytest.mark.torchrun
 
 
@@ -42,9 +43,8 @@ torchrun = pytest.mark.torchrun
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+    tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     script(tmp_path, TRAIN)
     result = CliRunner().invoke(main, ["run", *arguments])
     assert result.exit_code == code
@@ -53,11 +53,8 @@ def test_what_cannot_be_run_is_said_in_one_line(
 
 
 @pytest.mark.parametrize(("mode", "rank"), [("dp", 0), ("ddp", 1)])
-def test_a_trace_never_comes_to_lie_among_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, rank: int
-) -> None:
+def test_a_trace_never_comes_to_lie_among_checkpoints(tmp_path: Path, mode: str, rank: int) -> None:
     """Sharded checkpoints lie in rank0, rank1 as well. Nothing has run when it is said."""
-    monkeypatch.chdir(tmp_path)
     script(tmp_path, "open('ran', 'w')\n" + TRAIN)
     shard = tmp_path / "ck" / f"rank{rank}"
     shard.mkdir(parents=True)
@@ -84,7 +81,6 @@ def test_a_record_that_broke_off_is_told(
         Writer(trace / "rank0").write_end(End(steps=3, broken=broken), {})
         return Run(Stage("train.py", "dp", 2, ".", ".", "train.py"), (0,), 1.0, None)
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dp2ddp.runtime.process.run.run_here", run)
     script(tmp_path, TRAIN)
     result = CliRunner().invoke(main, ["run", "train.py", "--mode", "dp", "-n", "2", "--trace", "t"])
@@ -94,10 +90,7 @@ def test_a_record_that_broke_off_is_told(
 
 
 @pytest.mark.parametrize("name", ["train.py", "train_ddp.py"])
-def test_ranks_have_the_launch_lines_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_ranks_have_the_launch_lines_variables(tmp_path: Path, name: str) -> None:
     script(
         tmp_path,
         "import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\nprint(list(set(names)))\n",
@@ -307,7 +300,5 @@ def test_stdin_is_the_users_own_and_so_is_the_path(tmp_path: Path) -> None:
 
 def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
     """Everything that the command has started, once the script runs."""
-    deadline = time.monotonic() + 120
-    while not sign.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(sign.exists)
     return psutil.Process(process.pid).children(recursive=True)

@@ -24,6 +24,7 @@ from tests.cli.forked import fork_trials, forked
 from tests.cli.scripts import CRASH, TRAIN, script
 from tests.report.schema import validate
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 torchrun = pytest.mark.torchrun
 
 
@@ -54,17 +55,15 @@ def test_a_click_whose_types_are_not_generic_will_do() -> None:
     ],
 )
 def test_what_cannot_be_verified_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, code: int, words: str
+    tmp_path: Path, text: str, code: int, words: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     script(tmp_path, text)
     result = CliRunner().invoke(main, ["verify", "train.py"])
     assert result.exit_code == code
     assert words in result.stderr
 
 
-def test_hazards_are_shown_and_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_hazards_are_shown_and_nothing_is_run(tmp_path: Path) -> None:
     script(
         tmp_path, "import torch\nfrom encoding.parallel import DataParallelModel\nDataParallelModel(net)\n"
     )
@@ -225,7 +224,6 @@ class TestFailures:
             "    raise ValueError('only here')\n",
             "mine.py",
         )
-        monkeypatch.chdir(tmp_path)
         fork_trials(monkeypatch, server, torchrun=True)
         result = CliRunner().invoke(main, ["verify", "train.py", "--converted", "mine.py"])
         assert result.exit_code == 3

@@ -15,11 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from dp2ddp.codemod.knowledge.changing import (
-    CHANGES,
-    changed_argument,
-    changes_its_object,
-)
+from dp2ddp.codemod.knowledge.changing import CHANGES, changed_argument, changes_its_object
 
 
 class Thing:

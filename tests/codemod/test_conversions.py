@@ -1,4 +1,4 @@
-"""Whole scripts, all rules together: `after.py` is what an expert would have written (helpers are imported here)."""
+"""Whole scripts, all rules together: `change.diff` is what an expert would have done (helpers are imported here)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ class TestConversion:
 
     def test_the_result_is_as_it_was_read_and_approved(self, name: str, before: bytes, update: bool) -> None:
         conversion = converted(before)
-        after = conversion.before.encoded(conversion.after)
-        report = conversion_text(conversion, None)
+        change, report = conversion.diff_bytes(), conversion_text(conversion, None)
         if update:
-            (FOLDER / name / "after.py").write_bytes(after)
+            (FOLDER / name / "change.diff").write_bytes(change)
             (FOLDER / name / "report.txt").write_text(report)
 
-        assert after == (FOLDER / name / "after.py").read_bytes()
+        assert change == (FOLDER / name / "change.diff").read_bytes()
         assert report == (FOLDER / name / "report.txt").read_text()
 
     @pytest.mark.parametrize("helpers", HelperPlace)

@@ -477,9 +477,7 @@ STORES = {
         lambda f, p: os.close(f(p, os.O_WRONLY | os.O_TRUNC)),
     ),
     "tempfile.NamedTemporaryFile": Store(
-        _nothing,
-        (lambda f, p: f(dir=p.parent).close(),),
-        lambda f, p: f(dir=p.parent, delete=False).close(),
+        _nothing, (lambda f, p: f(dir=p.parent).close(),), lambda f, p: f(dir=p.parent, delete=False).close()
     ),
     "tempfile.mkstemp": Store(_nothing, (), lambda f, p: os.close(f(dir=p.parent)[0])),
     "argparse.FileType": Store(

@@ -29,7 +29,6 @@ def chain(length: int, last: str) -> dict[str, str]:
 @pytest.mark.parametrize(("last", "joins_before"), [("", "Net"), ("print('hello')\n", "import m39")])
 def test_what_runs_on_import_is_found_out_once_a_module(last: str, joins_before: str) -> None:
     act = first_act(program(f"import torch\nimport m39\n{WRAP}", **chain(40, last)).entry)
-    assert act is not None
     assert act.lineno == (2 if last else 4)
 
 

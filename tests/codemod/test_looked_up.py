@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.codemod.programs import converted
 
-
-@pytest.fixture(autouse=True)
-def no_settings_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
+pytestmark = pytest.mark.usefixtures("own_folder")  # no settings lie beside it
 START = """
 import functools, inspect, operator, os, pkgutil, sys
 import torch

@@ -48,7 +48,6 @@ def test_a_script_without_an_optimizer_is_judged_by_what_its_models_hold(tmp_pat
     assert compared(tmp_path, same, same).identical
     other = final(("w", ONES * 1.001, FinalKind.UNSTEPPED))
     found = compared(tmp_path, same, other)
-    assert found.first is not None
     assert (found.first.kind, found.first.name, found.first.rank) == ("unstepped parameter", "w", 1)
     assert found.first.size == pytest.approx(0.001)
 
@@ -57,7 +56,6 @@ def test_losses_that_no_step_follows_are_judged_for_conversions(tmp_path: Path) 
     same = final(("w", ONES, FinalKind.UNSTEPPED))
     assert compared(tmp_path, same, losses=(1.1,)).same  # a rank of a port has its own
     found = compared(tmp_path, same, losses=(1.1,), port=False)
-    assert found.first is not None
     assert found.first.kind == "loss"
     assert not compared(tmp_path, same, losses=(1.0, 1.0), port=False).same
 
@@ -99,7 +97,6 @@ def test_numbers_of_nothing_but_rounding_may_differ() -> None:
 
 def test_what_has_no_partner_is_not_passed_over(tmp_path: Path) -> None:
     found = compared(tmp_path, final(("other", ONES, FinalKind.UNSTEPPED)))
-    assert found.first is not None
     assert found.first.name == "w (rank 0 has none of that name)"
     (remark,) = found.remarks
     assert "1 parameters that no optimizer steps were not compared" in remark
@@ -133,7 +130,6 @@ def compared_after_training(tmp_path: Path, own: Final, port: bool) -> tuple[Evi
 def test_an_average_of_another_rank_counts_in_a_conversion(tmp_path: Path) -> None:
     own = final(("average.w", ONES * 1.5, FinalKind.UNSTEPPED))
     evidence, found = compared_after_training(tmp_path, own, port=False)
-    assert found.first is not None
     assert (found.first.kind, found.first.name, found.first.rank) == ("unstepped parameter", "average.w", 1)
     assert not found.same
     assert not found.identical

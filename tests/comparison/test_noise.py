@@ -30,14 +30,12 @@ def test_what_grows_no_faster_than_rounding_does_is_rounding(tmp_path: Path) -> 
     found = judged(tmp_path, drifting(2e-15, 20.0), drifting(1e-15, 20.0))
     assert found.same
     assert found.noise_ratio == pytest.approx(2.0, rel=0.2)
-    assert found.largest is not None
     assert found.largest.size > 1e-10  # a constant would have cried wolf
 
 
 def test_a_fault_far_smaller_than_a_constant_would_allow_is_found(tmp_path: Path) -> None:
     faulty = [GRADIENT, GRADIENT, *[GRADIENT * (1 + 1e-11)] * (STEPS - 2)]
     found = judged(tmp_path, faulty, drifting(1e-15, 1.0))
-    assert found.first is not None
     assert found.first.step == 2
     assert found.first.noise_ratio > FACTOR
 
@@ -52,7 +50,6 @@ def test_noise_is_an_ulp_at_least(tmp_path: Path) -> None:
     for tolerance in (FLOAT64, FLOAT32):
         again = trace(tmp_path / "again", [GRADIENT] * 2)
         noise = compare(reference, [again], tolerance, again).natural
-        assert noise is not None
         assert noise.of("gradient", 0) == noise.of("parameter", 9) == noise.of("loss", 1) == tolerance.epsilon
 
 
@@ -65,7 +62,6 @@ def test_a_learning_rate_is_no_matter_of_noise(tmp_path: Path) -> None:
     reference = trace(tmp_path / "dp", [GRADIENT] * 2)
     ranks = [trace(tmp_path / "ddp", [GRADIENT] * 2, rates=[0.1, 0.1001])]
     found = compare(reference, ranks, FLOAT64, trace(tmp_path / "nudged", [GRADIENT * 1.5] * 2))
-    assert found.first is not None
     assert found.first.kind == "learning rate"
 
 
@@ -77,6 +73,4 @@ def test_a_fault_could_hide_where_noise_has_grown(tmp_path: Path) -> None:
 
 def test_noise_stands_in_the_series(tmp_path: Path) -> None:
     series = judged(tmp_path, drifting(2e-15, 1.0), drifting(1e-12, 1.0)).series
-    assert series is not None
-    assert series.noise is not None
     assert series.noise.tolist() == pytest.approx([1e-12] * STEPS, rel=1e-3)

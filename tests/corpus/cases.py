@@ -1,5 +1,7 @@
 """The scripts of the corpus: where they are, and what their heads say is expected of them.
 
+Printed whole, or in changed.diff as changes of another one (tests/diffs.py reads it).
+
 # corpus: idioms = sampler=; custom sampler class     the rows of idioms.py that it has; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
@@ -20,6 +22,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from diffs import cases as cases_of
+
+from dp2ddp.source.files import decode_source
 from dp2ddp.source.projects import Project, read_project
 from dp2ddp.source.read_source import read_source
 
@@ -35,6 +40,7 @@ class Case:
     """One script of the corpus."""
 
     path: Path
+    changed: str | None  # its text, where changed.diff has it and no file
     idioms: tuple[str, ...]
     worlds: tuple[int, ...]
     arguments: tuple[str, ...]
@@ -60,22 +66,28 @@ class Case:
             shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
             return folder / self.path.relative_to(self.folder)
         folder.mkdir()
-        return Path(shutil.copy(self.path, folder / f"train{self.path.suffix}"))
+        copy = folder / f"train{self.path.suffix}"
+        copy.write_bytes(self.path.read_bytes() if self.changed is None else self.changed.encode())
+        return copy
 
     def project(self, script: Path | None = None) -> Project:
         """What is read to convert it, or a copy of it."""
+        if script is None and self.changed is not None:
+            return Project(decode_source(self.changed.encode(), self.path))
         return read_project(script or self.path, as_module=self.module is not None)
 
 
-def read_case(path: Path) -> Case:
+def read_case(path: Path, changed: str | None = None) -> Case:
     """What the head of a script says; KeyError for a word that means nothing here."""
     said: dict[str, str] = {}
-    for word, value in HEAD.findall(read_source(path).text):  # of a notebook: its cells, as a script
+    text = read_source(path).text if changed is None else changed
+    for word, value in HEAD.findall(text):  # of a notebook: its cells, as a script
         said[word] = f"{said[word]}; {value}" if word in said else value
     if unknown := said.keys() - KEYS:
         raise KeyError(f"{path}: {', '.join(sorted(unknown))}")
     return Case(
         path=path,
+        changed=changed,
         idioms=tuple(one.strip() for one in BETWEEN_ROWS.split(said.get("idioms", "")) if one.strip()),
         worlds=tuple(map(int, said.get("worlds", "2").split())),
         arguments=tuple(shlex.split(said.get("arguments", ""))),
@@ -90,12 +102,14 @@ def read_case(path: Path) -> Case:
 @functools.cache
 def all_cases() -> tuple[Case, ...]:
     """Every script of the corpus, by group and name; a project has a folder of its own."""
-    groups = [HERE / group for group in GROUPS]
+    changed = {HERE / f"{case.name}.py": case.text for case in cases_of(HERE / "changed.diff")}
     return tuple(
-        read_case(path)
-        for one in groups
+        read_case(path, changed.get(path))
+        for one in (HERE / group for group in GROUPS)
         for path in (
-            *sorted([*one.glob("*.py"), *one.glob("*.ipynb")]),
+            *sorted(
+                [*one.glob("*.py"), *one.glob("*.ipynb"), *(path for path in changed if path.parent == one)]
+            ),
             *(_started(each) for each in _folders(one)),
         )
     )

@@ -12,23 +12,11 @@ from dp2ddp.codemod.convert import convert
 
 # What tells conversions apart: what runs on ranks, and who loads. The others are wherever a file is written.
 DISTINCTIVE = (
-    "WholeBatchDDP",
-    "WholeBatchParallel",
-    "WholeBatchSharingErrors",
-    "WholeBatchInParts",
-    "WholeBatch",
-    "WholeBatchPrinting",
-    "WholeBatchWriting",
-    "WholeBatchInTurns",
-    "DataParallelOnRanks",
-    "DataParallelInTurns",
-    "data_parallel_on_ranks",
-    "parallel_apply_on_ranks",
-    "parallel_apply_in_turns",
-    "Rank0Loader",
-    "Rank0SamplerLoader",
-    "hold_on_rank0",
-)
+    "WholeBatchDDP", "WholeBatchParallel", "WholeBatchSharingErrors", "WholeBatchInParts", "WholeBatch",
+    "WholeBatchPrinting", "WholeBatchWriting", "WholeBatchInTurns", "DataParallelOnRanks",
+    "DataParallelInTurns", "data_parallel_on_ranks", "parallel_apply_on_ranks", "parallel_apply_in_turns",
+    "Rank0Loader", "Rank0SamplerLoader", "hold_on_rank0",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ def test_a_spread_is_numpys(count: int) -> None:
 
 
 def test_rounds_are_one_series_and_ranks_one_machine() -> None:
-    other = dataclasses.replace(PLAIN, rows=(3, 3, 1), waiting=(0.3, 0.0, 0.0), cpu=0.6, resident=90)
+    other = replace(PLAIN, rows=(3, 3, 1), waiting=(0.3, 0.0, 0.0), cpu=0.6, resident=90)
     found = figures("ddp", 2, [(PLAIN, other), (PLAIN, other)])
     assert found.seconds == PLAIN.seconds * 2
     assert found.rows == pytest.approx((8 + 2 + 7) * 2 / 6)
@@ -39,15 +39,15 @@ def test_rounds_are_one_series_and_ranks_one_machine() -> None:
 
 
 def test_steps_with_an_evaluation_are_left_out_unless_most_have_one() -> None:
-    once = dataclasses.replace(PLAIN, evaluated=(False, False, True))
+    once = replace(PLAIN, evaluated=(False, False, True))
     found = figures("dp", 2, [(once,)])
     assert (found.seconds, found.left_out, found.rows) == ((0.1, 0.2), 1, 4)
-    always = dataclasses.replace(PLAIN, evaluated=(True, True, False))
+    always = replace(PLAIN, evaluated=(True, True, False))
     assert figures("dp", 2, [(always,)]).left_out == 0
 
 
 def test_real_devices_are_added_up_over_ranks_and_the_highest_round_counts() -> None:
-    low, high = (dataclasses.replace(PLAIN, devices=devices) for devices in ((5, 1, 0), (7, 0, 0)))
+    low, high = (replace(PLAIN, devices=devices) for devices in ((5, 1, 0), (7, 0, 0)))
     assert figures("ddp", 2, [(low, low), (high, low)]).devices == (12, 2)
 
 
@@ -61,19 +61,17 @@ def test_the_heaviest_rank_speaks_for_collectives_and_all_for_moves() -> None:
 
 
 def test_speed_up_and_efficiency_are_those_of_mean_steps() -> None:
-    slow, fast = (
-        dataclasses.replace(PLAIN, seconds=seconds) for seconds in ((0.4, 0.4, 0.4), (0.1, 0.1, 0.1))
-    )
+    slow, fast = (replace(PLAIN, seconds=seconds) for seconds in ((0.4, 0.4, 0.4), (0.1, 0.1, 0.1)))
     dp, ddp = figures("dp", 4, [(slow,)]), figures("ddp", 4, [(fast,) * 4])
     found = Measured(4, dp, ddp, Sameness("same", 4), figures("dp", 1, [(PLAIN,)]))
     assert found.speed_up == pytest.approx(4)
     assert found.over_one(ddp) == pytest.approx(3)
     assert found.efficiency(ddp) == pytest.approx(0.75)
-    assert dataclasses.replace(found, one_device=None).efficiency(ddp) is None
+    assert replace(found, one_device=None).efficiency(ddp) is None
 
 
 def test_a_wrapper_that_shows_no_rows_has_those_of_the_original() -> None:
-    dp, ddp = figures("dp", 2, [(PLAIN,)]), figures("ddp", 2, [(dataclasses.replace(PLAIN, rows=(0, 0, 0)),)])
+    dp, ddp = figures("dp", 2, [(PLAIN,)]), figures("ddp", 2, [(replace(PLAIN, rows=(0, 0, 0)),)])
     assert with_rows_of(dp, ddp).rows == dp.rows
     assert with_rows_of(ddp, dp) is dp
 

@@ -138,7 +138,7 @@ if rank == 0:
 else:
     dist.broadcast({one}, 0)
 dist.barrier()
-""",
+"""
 }
 SPAWNED = """\
 import time

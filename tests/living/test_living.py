@@ -126,8 +126,7 @@ def test_a_run_is_resumed_on_another_number_of_ranks(server: Server, folder: Pat
 
 
 @pytest.mark.parametrize(
-    "count",
-    [pytest.param(1, id="files", marks=pytest.mark.slow), pytest.param(2, id="files and loaders")],
+    "count", [pytest.param(1, id="files", marks=pytest.mark.slow), pytest.param(2, id="files and loaders")]
 )
 def test_helpers_are_taken_out_one_after_the_other(server: Server, folder: Path, count: int) -> None:
     for diff in diffs("Taking the helpers out by hand")[:count]:

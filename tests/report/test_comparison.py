@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +24,7 @@ GOOD = Comparison(
     rows=((5, 5), (5, 5), (5, 5), (3, 3)),
 )  # fmt: skip
 HALF = Difference("gradient", 0.5, step=1, rank=0, name="conv.weight", reference_norm=2.0, norm=1.0)
-PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, ranks_that_agree=((0,), (1,)))
+PARTED = replace(GOOD, first=HALF, largest=HALF, identical_steps=1, ranks_that_agree=((0,), (1,)))
 SAME = Verdict(
     world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None),
     printing_ranks=(), files=FilesComparison(1, ()),
@@ -42,7 +42,7 @@ def lines(verdict: Verdict) -> dict[str, str]:
 
 def test_the_first_word_is_the_verdict() -> None:
     assert headline(report(SAME)).startswith("SAME train.py trains the same")
-    parted = headline(report(SAME, dataclasses.replace(SAME, world=3, float64=PARTED)))
+    parted = headline(report(SAME, replace(SAME, world=3, float64=PARTED)))
     assert (
         parted
         == "DIFFERENT train.py parts from DataParallel at step 1: gradient of conv.weight, on 3 devices"
@@ -50,7 +50,7 @@ def test_the_first_word_is_the_verdict() -> None:
 
 
 def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
-    marked = tuple(facts(dataclasses.replace(SAME, float64=PARTED)))
+    marked = tuple(facts(replace(SAME, float64=PARTED)))
     texts = [fact.words for fact in marked if fact.judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts
@@ -62,7 +62,7 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     told = Aligned(
         GOOD, (), stdout=TextComparison(7, (2, "acc 0.5", "acc 0.25")), files=FilesComparison(1, (keys,))
     )
-    verdict = dataclasses.replace(SAME, float64=PARTED, aligned=told)
+    verdict = replace(SAME, float64=PARTED, aligned=told)
     same_ones = "draws other random numbers than DataParallel, and trains the same with the same ones"
     assert headline(report(verdict)) == (
         f"DIFFERENT train.py {same_ones}, but prints other lines and writes other files, on 2 devices"
@@ -70,34 +70,32 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     bad = [fact.words for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert "with them, too, line 2 is 'acc 0.25', under DataParallel 'acc 0.5'" in bad
     assert "with them, too, best.pt has other keys" in bad
-    agreed = dataclasses.replace(verdict, aligned=Aligned(GOOD, (), stdout=SAME.stdout, files=SAME.files))
+    agreed = replace(verdict, aligned=Aligned(GOOD, (), stdout=SAME.stdout, files=SAME.files))
     assert headline(report(agreed)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
-    unjudged = dataclasses.replace(verdict, only_gradients=True)
+    unjudged = replace(verdict, only_gradients=True)
     assert headline(report(unjudged)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
 
 
 def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
     """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
     order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9, ())
-    later = dataclasses.replace(HALF, step=3, name="head.bias")
-    told = Aligned(dataclasses.replace(PARTED, first=later), ())
-    verdict = dataclasses.replace(SAME, float64=PARTED, causes=(order,), aligned=told)
+    later = replace(HALF, step=3, name="head.bias")
+    told = Aligned(replace(PARTED, first=later), ())
+    verdict = replace(SAME, float64=PARTED, causes=(order,), aligned=told)
     assert headline(report(verdict)) == (
         "DIFFERENT train.py parts from DataParallel with the same random numbers, too, at step 3: "
         "gradient of head.bias, on 2 devices"
     )
-    sure = dataclasses.replace(order, code="batch-size")
-    assert "at step 1: gradient of conv.weight" in headline(
-        report(dataclasses.replace(verdict, causes=(sure,)))
-    )
+    sure = replace(order, code="batch-size")
+    assert "at step 1: gradient of conv.weight" in headline(report(replace(verdict, causes=(sure,))))
 
 
 def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
-    later = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=3))
-    marks = {fact.label: fact.judged for fact in facts(dataclasses.replace(SAME, float32=later))}
+    later = replace(PARTED, first=replace(HALF, step=3))
+    marks = {fact.label: fact.judged for fact in facts(replace(SAME, float32=later))}
     assert marks["float64"] is Judged.GOOD
     assert marks["float32"] is Judged.SHOWN
-    judged = {fact.label: fact.judged for fact in facts(dataclasses.replace(SAME, only_gradients=True))}
+    judged = {fact.label: fact.judged for fact in facts(replace(SAME, only_gradients=True))}
     assert judged["stdout"] is Judged.SHOWN
 
 
@@ -106,7 +104,7 @@ def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their
         "mean-for-sum", "Too small.", ("0.5 times: 1/W",), "Multiply by 2.", 0.9, ("DDP201 line 3",)
     )
     other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5, ())
-    text = report_text(report(dataclasses.replace(SAME, causes=(first, other))))
+    text = report_text(report(replace(SAME, causes=(first, other))))
     lines = text.partition("  likely  ")[2].splitlines()[:5]
     assert [line.split(maxsplit=1) for line in (f"likely {lines[0]}", *lines[1:])] == [
         ["likely", "Too small. [mean-for-sum]"],
@@ -135,30 +133,30 @@ def test_rows_show_the_arithmetic(rows: list[tuple[int, ...]], world: int, text:
 
 def test_float32_tells_bits_from_rounding() -> None:
     assert "bit for bit the same in all 4 steps" in lines(SAME)["float32"]
-    rounded = dataclasses.replace(GOOD, identical_steps=1, largest=dataclasses.replace(HALF, size=2e-7))
+    rounded = replace(GOOD, identical_steps=1, largest=replace(HALF, size=2e-7))
     assert (
         "1 of 4 steps bit for bit the same; largest difference 2.0e-07"
-        in (lines(dataclasses.replace(SAME, float32=rounded))["float32"])
+        in (lines(replace(SAME, float32=rounded))["float32"])
     )
 
 
 def test_nothing_is_said_of_float32_where_nothing_was_trained_in_it() -> None:
-    double = dataclasses.replace(SAME, float32=None)
+    double = replace(SAME, float32=None)
     assert double.same
     assert lines(SAME).keys() - lines(double).keys() == {"float32"}
     assert json.loads(as_text(report(double)))["verdicts"][0]["float32"] is None
 
 
 def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> None:
-    none = dataclasses.replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
-    found = lines(dataclasses.replace(SAME, float64=none, float32=none))
+    none = replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
+    found = lines(replace(SAME, float64=none, float32=none))
     assert "takes no optimizer step" in found["steps"]
     assert "float64" not in found
 
 
 def test_a_report_names_what_was_compared_and_no_more() -> None:
-    passes = dataclasses.replace(GOOD, stepped=False, parts=("gradient", "parameter"))
-    verdict = dataclasses.replace(SAME, float64=passes, float32=None)
+    passes = replace(GOOD, stepped=False, parts=("gradient", "parameter"))
+    verdict = replace(SAME, float64=passes, float32=None)
     assert lines(verdict)["float64"] == "every gradient and parameter is the same to the last bit"
     assert (
         lines(verdict)["steps"] == "no optimizer takes one: the gradients of 4 backward passes are compared"
@@ -167,8 +165,8 @@ def test_a_report_names_what_was_compared_and_no_more() -> None:
 
 
 def test_where_nothing_could_differ_nothing_was_compared() -> None:
-    none = dataclasses.replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
-    silent = dataclasses.replace(
+    none = replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
+    silent = replace(
         SAME, float64=none, float32=None, stdout=TextComparison(0, None), files=FilesComparison(0, ())
     )
     assert silent.compared_nothing
@@ -177,11 +175,11 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     assert markdown(report(silent)).startswith(
         "## \N{WARNING SIGN}\N{VARIATION SELECTOR-16} NOTHING COMPARED: of "
     )
-    assert not dataclasses.replace(silent, stdout=TextComparison(1, None)).compared_nothing
-    assert "prints the same" in headline(report(dataclasses.replace(silent, stdout=TextComparison(1, None))))
-    lost = report(dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=0)))
+    assert not replace(silent, stdout=TextComparison(1, None)).compared_nothing
+    assert "prints the same" in headline(report(replace(silent, stdout=TextComparison(1, None))))
+    lost = report(replace(SAME, float64=replace(GOOD, lost_from=0)))
     assert headline(lost) == "NOTHING COMPARED of train.py: its losses are NaN or infinite"
-    assert not dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, lost_from=1)).compared_nothing
+    assert not replace(SAME, float64=replace(GOOD, lost_from=1)).compared_nothing
 
 
 @pytest.mark.parametrize(
@@ -198,14 +196,14 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     ],
 )
 def test_what_the_outside_sees_counts_too(change: dict[str, object], label: str, words: str) -> None:
-    verdict = dataclasses.replace(SAME, **change)  # type: ignore[arg-type]
+    verdict = replace(SAME, **change)  # type: ignore[arg-type]
     assert not verdict.same
     assert words in lines(verdict)[label]
 
 
 def test_the_document_is_json_without_infinities() -> None:
-    missing = dataclasses.replace(HALF, size=float("inf"))
-    verdict = dataclasses.replace(SAME, float64=dataclasses.replace(PARTED, first=missing))
+    missing = replace(HALF, size=float("inf"))
+    verdict = replace(SAME, float64=replace(PARTED, first=missing))
     document = json.loads(as_text(report(verdict)))
     assert document["schema"] == "dp2ddp.verify/2"
     assert not document["same"]
@@ -214,48 +212,48 @@ def test_the_document_is_json_without_infinities() -> None:
 
 
 def test_a_run_that_failed_is_never_told_as_the_same() -> None:
-    failed = dataclasses.replace(report(SAME), failure="train.py: hangs")
+    failed = replace(report(SAME), failure="train.py: hangs")
     assert not failed.same
     assert headline(failed) == "FAILED train.py is the same on 2 devices, but could not be compared further"
-    nothing = dataclasses.replace(report(), failure="train.py: hangs")
+    nothing = replace(report(), failure="train.py: hangs")
     assert not nothing.same
     assert headline(nothing) == "FAILED train.py could not be compared"
     assert "start it with" not in report_text(nothing)
-    parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
+    parted = replace(report(replace(SAME, float64=PARTED)), failure="train.py: hangs")
     assert headline(parted).startswith("DIFFERENT")
 
 
 def test_a_version_of_the_users_own_is_the_one_that_parts() -> None:
-    port = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), port="mine.py")
+    port = replace(report(replace(SAME, float64=PARTED)), port="mine.py")
     assert headline(port).startswith("DIFFERENT mine.py parts from train.py under DataParallel at step 1")
-    assert headline(dataclasses.replace(report(SAME), port="mine.py")) == (
+    assert headline(replace(report(SAME), port="mine.py")) == (
         "SAME mine.py trains the same as train.py under DataParallel, on 2 devices"
     )
 
 
 def test_a_fact_that_differs_is_no_number_that_is_missing() -> None:
     words = "autocast to float32 instead of float16"
-    fact = dataclasses.replace(PARTED, first=Difference("precision", float("inf"), 1, 0, words))
-    told = lines(dataclasses.replace(SAME, float64=fact))["float64"]
+    fact = replace(PARTED, first=Difference("precision", float("inf"), 1, 0, words))
+    told = lines(replace(SAME, float64=fact))["float64"]
     assert told == f"precision: {words} at step 1"
 
 
 def test_what_doubles_hide_is_a_difference_in_float32() -> None:
     """A hook that sends gradients as bfloat16: in float64 it sends doubles."""
-    first = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=0))
-    single = dataclasses.replace(SAME, float32=first)
+    first = replace(PARTED, first=replace(HALF, step=0))
+    single = replace(SAME, float32=first)
     assert not single.same
-    assert dataclasses.replace(SAME, float32=PARTED).same  # later: the sign of a gradient may have turned
+    assert replace(SAME, float32=PARTED).same  # later: the sign of a gradient may have turned
     assert "trains the same in float64, and otherwise in float32" in headline(report(single))
-    start = dataclasses.replace(HALF, kind="initial state", step=0)
-    assert not dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=start)).same
-    decision = dataclasses.replace(HALF, kind="decision", size=float("inf"))
-    assert dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=decision)).same
+    start = replace(HALF, kind="initial state", step=0)
+    assert not replace(SAME, float32=replace(PARTED, first=start)).same
+    decision = replace(HALF, kind="decision", size=float("inf"))
+    assert replace(SAME, float32=replace(PARTED, first=decision)).same
 
 
 def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> None:
     asked = (Unchecked.COMPILE, Unchecked.TF32)
-    verdict = dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, unchecked=asked))
+    verdict = replace(SAME, float64=replace(GOOD, unchecked=asked))
     text = "not checked: torch.compile (it ran as plain Python), TF32"
     assert Fact("note", text, Judged.SHOWN) in facts(verdict)
     assert json.loads(as_text(report(verdict)))["verdicts"][0]["unchecked"] == [each.value for each in asked]
@@ -264,9 +262,7 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
 
 
 def test_answered_hazards_stand_in_every_form() -> None:
-    answered = dataclasses.replace(
-        report(SAME), accepted=({"text": "train.py:5:1: asks (DDP904), by --accept"},)
-    )
+    answered = replace(report(SAME), accepted=({"text": "train.py:5:1: asks (DDP904), by --accept"},))
     for text in (report_text(answered), markdown(answered), page(answered)):
         assert "asks (DDP904), by --accept" in text
 
@@ -276,7 +272,7 @@ def test_many_files_that_differ_are_a_few_short_lines() -> None:
     texts = [
         FileDifference(f"log{number}.txt", f"line {number}: 'a' under DataParallel") for number in range(9)
     ]
-    verdict = dataclasses.replace(SAME, files=FilesComparison(25, (*alone, *texts)))
+    verdict = replace(SAME, files=FilesComparison(25, (*alone, *texts)))
     told = [(fact.label, fact.words) for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert told == [
         ("files", "epoch00.pt (and epoch01.pt, epoch02.pt, epoch03.pt and 12 more) is written by DDP only"),
@@ -288,9 +284,7 @@ def test_many_files_that_differ_are_a_few_short_lines() -> None:
 
 
 def test_the_last_words_of_an_original_that_ends_with_a_code_are_shown() -> None:
-    verdict = dataclasses.replace(
-        SAME, codes=(2, 2), last_words=("usage: train.py", "train.py: error: no --data")
-    )
+    verdict = replace(SAME, codes=(2, 2), last_words=("usage: train.py", "train.py: error: no --data"))
     told = [(fact.words, fact.judged) for fact in facts(verdict) if fact.label == "on stderr"]
     assert told == [
         ("of DataParallel: usage: train.py", Judged.SHOWN),

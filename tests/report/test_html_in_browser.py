@@ -176,8 +176,6 @@ def test_reasons_stand_beside_their_lines_where_there_is_room_and_below_them_els
                     hunk.locator(".lines").bounding_box(),
                     hunk.locator(".reasons").bounding_box(),
                 )
-                assert lines is not None
-                assert reasons is not None
                 assert (reasons["x"] >= lines["x"] + lines["width"]) == beside, (name, size)
                 assert (reasons["y"] >= lines["y"] + lines["height"]) != beside, (name, size)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html.parser
 import json
 import re
 import urllib.parse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ def test_the_verdict_comes_first() -> None:
 
 
 def test_a_page_without_float32_says_so() -> None:
-    double = dataclasses.replace(same(), float32=None)
+    double = replace(same(), float32=None)
     assert "not run" in Elements(page(report(double, different(3)))).text
 
 
@@ -150,7 +150,7 @@ def test_both_forms_are_written_by_their_endings(tmp_path: Path) -> None:
 
 def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
     for verdicts in ((), (same(),)):
-        failed = dataclasses.replace(
+        failed = replace(
             report(*verdicts), failure="train.py: hangs in ddp mode on rank 1 of 3\n  rank 0 waits"
         )
         assert "<title>FAILED" in page(failed)
@@ -161,15 +161,10 @@ def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
 
 def test_learning_rates_are_told_in_a_sentence_and_each_stands_in_the_csv() -> None:
     verdict = same()
-    assert verdict.float64.series is not None
     rates = verdict.float64.series.learning_rates
-    grouped = dataclasses.replace(
-        verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 8], 2)
-    )
+    grouped = replace(verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 8], 2))
     low, high = rates.min() / 8, rates.max()
-    text = page(
-        report(dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, series=grouped)))
-    )
+    text = page(report(replace(verdict, float64=replace(verdict.float64, series=grouped))))
     assert f"Learning rate: {low:.6g} to {high:.6g}, the same in both runs." in text
     assert "learning rate rank 0, group 2" in urllib.parse.unquote(text)
 
@@ -177,17 +172,14 @@ def test_learning_rates_are_told_in_a_sentence_and_each_stands_in_the_csv() -> N
 def test_a_script_whose_gradients_are_of_no_parameter_has_a_page() -> None:
     """torch.autograd.grad with respect to the inputs: there are losses, and no parameter is furthest apart."""
     verdict = same()
-    assert verdict.float64.series is not None
     none = np.zeros((len(verdict.float64.series.steps), 0))
-    series = dataclasses.replace(verdict.float64.series, names=(), gradients=none, parameters=none)
-    text = page(
-        report(dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, series=series)))
-    )
+    series = replace(verdict.float64.series, names=(), gradients=none, parameters=none)
+    text = page(report(replace(verdict, float64=replace(verdict.float64, series=series))))
     assert "Difference at each step" in text
 
 
 def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:
-    verdict = dataclasses.replace(different(), aligned=Aligned(same().float64, ()))
+    verdict = replace(different(), aligned=Aligned(same().float64, ()))
     text = page(report(verdict))
     assert 'class="line aligned64"' in text
     assert 'class="line aligned64"' not in page(report(different()))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -72,17 +72,17 @@ def test_texts_of_scripts_stay_texts() -> None:
 
 def test_a_fence_is_longer_than_any_within() -> None:
     verdict = different()
-    stdout = dataclasses.replace(verdict.stdout, first=(1, "a", "b"))
-    text = markdown(report(dataclasses.replace(verdict, stdout=stdout, printed=("`" * 5, EVIL))))
+    stdout = replace(verdict.stdout, first=(1, "a", "b"))
+    text = markdown(report(replace(verdict, stdout=stdout, printed=("`" * 5, EVIL))))
     assert "``````diff" in text
 
 
 def test_a_long_difference_fits_in_a_comment() -> None:
     verdict = different()
     printed = "\n".join(f"line {number} " + "x" * 500 for number in range(5000))
-    stdout = dataclasses.replace(verdict.stdout, first=(1, "a", "b"))
-    change = dataclasses.replace(report().changes[0], after="\n".join(f"new {n}" * 20 for n in range(5000)))
-    long = dataclasses.replace(verdict, stdout=stdout, printed=(printed, printed.replace("x", "y")))
+    stdout = replace(verdict.stdout, first=(1, "a", "b"))
+    change = replace(report().changes[0], after="\n".join(f"new {n}" * 20 for n in range(5000)))
+    long = replace(verdict, stdout=stdout, printed=(printed, printed.replace("x", "y")))
     assert len(markdown(report(long, changes=(change,)))) < 65_536
 
 

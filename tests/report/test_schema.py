@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -22,23 +22,21 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 
 def with_noise(comparison: Comparison) -> Comparison:
     natural = Noise(2**-52, ending=3e-16)
-    return dataclasses.replace(comparison, natural=natural, worst=comparison.first)
+    return replace(comparison, natural=natural, worst=comparison.first)
 
 
 def noisy() -> Report:
     verdict = different()
-    return report(dataclasses.replace(verdict, float64=with_noise(verdict.float64)))
+    return report(replace(verdict, float64=with_noise(verdict.float64)))
 
 
 def doubles_alone() -> Report:
-    return report(dataclasses.replace(same(), float32=None))
+    return report(replace(same(), float32=None))
 
 
 def aligned() -> Report:
-    verdict = dataclasses.replace(
-        different(), aligned=Aligned(same().float64, ("rank 1 takes other samples",))
-    )
-    return report(verdict, dataclasses.replace(same(3), lockstep=True))
+    verdict = replace(different(), aligned=Aligned(same().float64, ("rank 1 takes other samples",)))
+    return report(verdict, replace(same(3), lockstep=True))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +74,8 @@ def test_the_schema_is_a_schema_and_refuses_what_it_does_not_name() -> None:
 def test_what_is_missing_or_no_number_is_null() -> None:
     verdict = different()
     assert verdict.float64.first is not None
-    first = dataclasses.replace(verdict.float64.first, size=float("inf"))
-    verdict = dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, first=first))
+    first = replace(verdict.float64.first, size=float("inf"))
+    verdict = replace(verdict, float64=replace(verdict.float64, first=first))
     validate(as_text(report(verdict)))
     assert json.loads(as_text(report(verdict)))["verdicts"][0]["float64"]["first"]["size"] is None
 

@@ -34,12 +34,7 @@ LOCATION = _object(
 )
 LOCATIONS = {"type": "array", "items": LOCATION}
 RULE = _object(
-    ["id"],
-    id=TEXT,
-    name=TEXT,
-    shortDescription=MULTIFORMAT,
-    fullDescription=MULTIFORMAT,
-    help=MULTIFORMAT,
+    ["id"], id=TEXT, name=TEXT, shortDescription=MULTIFORMAT, fullDescription=MULTIFORMAT, help=MULTIFORMAT
 )
 RESULT = _object(
     ["message"],

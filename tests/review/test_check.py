@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from ipynb import notebook
 
 import dp2ddp
 from dp2ddp.cli import main
@@ -206,11 +207,7 @@ class TestWhatIsFound:
         assert codes() == [("test_it.py", "DDP608", 7)]
 
     def test_a_notebook_has_cells(self) -> None:
-        cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}
-                 for text in ("import os\n", WRAPPED)]  # fmt: skip
-        Path("a.ipynb").write_text(
-            json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
-        )
+        notebook(Path(), "import os\n", WRAPPED, name="a.ipynb")
 
         assert "a.ipynb, cell 2, line 4: error: os.fork()" in check().stdout
 
@@ -307,16 +304,7 @@ class TestTheConversionInShort:
         assert shlex.split(advice)[:3] == ["dp2ddp", "convert", f"{name}:"]
 
     def test_a_notebook_with_a_blank_in_its_name(self) -> None:
-        cell = {
-            "cell_type": "code",
-            "source": WRAPPED,
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-        }
-        Path("my run.ipynb").write_text(
-            json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]})
-        )
+        notebook(Path(), WRAPPED, name="my run.ipynb")
 
         assert "    dp2ddp convert 'my run.ipynb': " in check().stdout
 

@@ -330,18 +330,9 @@ def synced_layer(world: int) -> Any:
 
 
 CHECKS = (
-    library,
-    subclass,
-    parts_by_hand,
-    broadcast_by_hand,
-    synced_layer,
-    inputs_written,
-    scripted,
-    subclass_in_turns,
-    library_in_turns,
-    parts_in_turns,
-    function_in_turns,
-)
+    library, subclass, parts_by_hand, broadcast_by_hand, synced_layer, inputs_written, scripted,
+    subclass_in_turns, library_in_turns, parts_in_turns, function_in_turns,
+)  # fmt: skip
 
 
 def of_another_rank() -> str:

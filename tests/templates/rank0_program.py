@@ -23,20 +23,11 @@ from typing import Any
 import torch
 from dp2ddp.templates.broadcast import exchange_numbers, tell_all
 from dp2ddp.templates.checkpoints import save_on_rank0
-from dp2ddp.templates.files import (
-    open_by_on_rank0,
-    open_on_rank0,
-    open_path_on_rank0,
-    write_on_rank0,
-)
+from dp2ddp.templates.files import open_by_on_rank0, open_on_rank0, open_path_on_rank0, write_on_rank0
 from dp2ddp.templates.guard import refuse_own_files
 from dp2ddp.templates.rank0 import TemporaryFolderOnRank0, ask_rank0, rank0_first, run_on_rank0
 from dp2ddp.templates.ranks import end_distributed, init_distributed, own_rank
-from dp2ddp.templates.trackers import (
-    library_on_rank0,
-    make_handler_on_rank0,
-    make_on_rank0,
-)
+from dp2ddp.templates.trackers import library_on_rank0, make_handler_on_rank0, make_on_rank0
 
 FOLDER = Path(sys.argv[1])
 FULL_DISK = "/dev/full"
@@ -352,20 +343,10 @@ def unclosed() -> Any:
 
 
 CHECKS = (
-    streams_are_rank0s,
-    thread_draws_meanwhile,
-    a_full_disk,
-    read_and_written,
-    written,
-    called_by_name,
-    archived,
-    left_to_python,
-    trackers,
-    reads_of_rank0s,
-    errors_and_answers,
-    own_files_are_refused,
+    streams_are_rank0s, thread_draws_meanwhile, a_full_disk, read_and_written, written, called_by_name,
+    archived, left_to_python, trackers, reads_of_rank0s, errors_and_answers, own_files_are_refused,
     unclosed,
-)
+)  # fmt: skip
 
 
 def main() -> None:

@@ -18,17 +18,7 @@ import pytest
 import torch
 import torch.nn.parallel
 import torch.utils.data
-from dp2ddp.templates import (
-    checkpoints,
-    files,
-    functions,
-    loader,
-    model,
-    overlapping,
-    parts,
-    streams,
-    turns,
-)
+from dp2ddp.templates import checkpoints, files, functions, loader, model, overlapping, parts, streams, turns
 
 PART_NAMES = ("rank0", "files", "trackers", "held", "streams")
 # WholeBatchDDP is not among them: it takes no `dim`, and no program gets it that gives one.

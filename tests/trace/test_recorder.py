@@ -119,7 +119,6 @@ def test_what_models_hold_at_the_end_is_kept_though_they_are_gone(tmp_path: Path
             net.first.bias.zero_()
 
     final = recorded(tmp_path, work).final
-    assert final is not None
     names, kinds = final.vector.layout.names, [FinalKind(each) for each in final.kinds]
     of = [kinds[place] for place, name in enumerate(names) if name == "first.weight"]
     assert {FinalKind.UNSTEPPED, FinalKind.SETTLED} <= set(of)
@@ -147,7 +146,6 @@ def test_casts_are_told_apart_by_what_is_cast(tmp_path: Path) -> None:
     finally:
         recorder.finish()
     end = read_trace(tmp_path, 0).end
-    assert end is not None
     assert end.casts == (
         ("tensors cast to float16", "train.py:1"),
         ("parameters cast to float16", "train.py:1"),
@@ -203,7 +201,6 @@ def test_a_recorder_that_fails_says_so_and_lets_the_script_go_on(
     monkeypatch.setattr("dp2ddp.trace.writer.Writer.write_step", full_disk)
     trace = recorded(tmp_path, lambda: train(3))
     assert len(trace) == 0
-    assert trace.end is not None
     assert "No space left" in trace.end.broken
 
 
@@ -235,13 +232,11 @@ def turn(kind: torch.dtype, imaginary: float) -> None:
 @pytest.mark.parametrize("kind", [torch.complex64, torch.complex128])
 def test_both_parts_of_complex_numbers_are_kept(tmp_path: Path, kind: torch.dtype) -> None:
     one, other = (recorded(tmp_path / str(number), partial(turn, kind, number)) for number in (2.0, 3.0))
-    assert one.end is not None
     assert one.end.broken == ""
     assert one.buffers()["turns"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
     assert one.buffers()["back"].tolist() == [[1.0, -2.0], [1.0, -2.0]]
     assert one.buffers()["minus"].tolist() == [-2.0, -2.0]
     assert one.buffers()["short"].tolist() == one.buffers()["eighth"].tolist() == [1.0, 1.0]
-    assert one.final is not None
     assert {"turns", "back", "minus", "short", "eighth", "scale"} <= set(one.final.vector.layout.names)
     assert array_difference(one.buffers()["turns"], other.buffers()["turns"]) == pytest.approx(0.5)
     (step,), (elsewhere,) = one.steps(), other.steps()
@@ -277,7 +272,6 @@ def test_an_end_that_cannot_be_recorded_says_so(
 
     monkeypatch.setattr(f"dp2ddp.trace.{failing}", fail)
     trace = recorded(tmp_path, lambda: train(2))
-    assert trace.end is not None
     assert trace.end.broken == "the record ends at step 2: ValueError: no such kind of number"
     assert trace.end.steps == 2
 
@@ -308,7 +302,6 @@ def test_the_optimizers_state_has_names_and_the_values_that_it_has(tmp_path: Pat
             kept.append(adam.state[net.bias]["exp_avg"].clone())
 
     for step, expected in zip(recorded(tmp_path, work).steps(), kept, strict=True):
-        assert step.state is not None
         assert step.state.values is not None
         names = step.state.layout.names
         assert {"exp_avg of weight", "exp_avg_sq of bias", "step of weight"} <= set(names)
@@ -348,8 +341,6 @@ def test_the_history_of_lbfgs_is_kept_and_its_gradients_are_those_of_the_start(t
 def test_buffers_of_each_step(tmp_path: Path) -> None:
     steps = list(recorded(tmp_path, lambda: train(3)).steps())
     for number, step in enumerate(steps, 1):
-        assert step.buffers is not None
-        assert step.buffers.values is not None
         place = step.buffers.layout.slices[step.buffers.layout.names.index("norm.num_batches_tracked")]
         assert step.buffers.values[place] == number
 
@@ -358,7 +349,6 @@ def test_the_start_is_what_the_parameters_were_before_the_first_step(tmp_path: P
     torch.manual_seed(0)
     expected = Net()
     initial = recorded(tmp_path, lambda: train(2)).initial()
-    assert initial.values is not None
     for name, parameter in expected.named_parameters():
         place = initial.layout.slices[initial.layout.names.index(name)]
         assert np.array_equal(initial.values[place], parameter.detach().flatten())
@@ -460,7 +450,6 @@ def test_what_the_script_asks_for_and_virtual_devices_leave_out_is_kept(tmp_path
     finally:
         torch.backends.cudnn.benchmark = False
         torch.set_float32_matmul_precision("highest")
-    assert trace.end is not None
     assert trace.end.unchecked == tuple(what.split()[:1])
 
 
@@ -478,5 +467,4 @@ def test_tf32_that_is_asked_for_in_the_newer_way_is_kept(tmp_path: Path) -> None
     finally:
         settings.fp32_precision = before
         torch.set_float32_matmul_precision("highest")
-    assert trace.end is not None
     assert trace.end.unchecked == ("TF32",)

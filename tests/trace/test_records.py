@@ -44,7 +44,6 @@ def test_steps_come_back_as_they_were_written(tmp_path: Path) -> None:
     write(tmp_path, 3)
     steps = list(read_trace(tmp_path, 0).steps())
     assert [step.losses for step in steps] == [(0.0,), (1.0,), (2.0,)]
-    assert steps[2].gradients.values is not None
     assert steps[2].gradients.values.tolist() == [2.0] * 8
     assert steps[1].rows == ((2, 1),)
     assert steps[0].layout == LAYOUT
@@ -85,11 +84,8 @@ def test_all_that_happened_since_the_step_before_comes_back(tmp_path: Path) -> N
     assert all(getattr(step, name) == value == getattr(trace.end, name) for name, value in fields.items())
     assert step.rows == ((2, 1), (1,))
     assert trace.rows() == step.rows * 2
-    assert step.unclipped is not None
     assert step.unclipped.layout == step.gradients.layout == LAYOUT
-    assert step.state is not None
     assert step.state.layout == state
-    assert step.buffers is not None
     assert step.buffers.layout == buffers
     assert trace.layouts == (LAYOUT,)
 
@@ -104,7 +100,6 @@ def test_the_start_of_each_optimizer_comes_back_in_one(tmp_path: Path) -> None:
         writer.write_initial(optimizer, {"parameters": parameters, "buffers": buffers})
     initial = read_trace(tmp_path, 0).initial()
     assert initial.layout.names == ("critic.weight", "critic.mean", "actor.weight", "actor.mean")
-    assert initial.values is not None
     assert initial.values.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
 
 

@@ -114,7 +114,6 @@ def test_a_short_last_batch_is_filled_up_and_trains_otherwise(
     found = verdict(tmp_path, server, monkeypatch, rows=13)
     assert not found.same
     first = found.float64.first
-    assert first is not None
     assert (first.step, first.kind) == (1, "gradient before clipping")
 
 
@@ -184,5 +183,4 @@ def test_steps_of_an_optimizer_that_is_not_torch_s_are_compared(
     (found,) = verify("train.py", converted="port.py", devices=2, timeout=500.0).verdicts
     assert found.float64.steps == 3
     first = found.float64.first
-    assert first is not None
     assert (first.step, first.kind) == (1, "gradient")

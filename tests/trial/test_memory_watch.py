@@ -155,7 +155,6 @@ def test_of_one_that_the_system_ends_alone_it_is_said(tmp_path: Path, machine: M
     assert "the system ended one (SIGKILL)" in first
     assert second.startswith("  what now: a smaller batch or model")
     assert "original" not in str(caught.value)
-    assert caught.value.details is not None
     assert (caught.value.details["kind"], caught.value.details["rank"]) == ("memory", 0)
     json.dumps(caught.value.details)
 

@@ -163,17 +163,9 @@ print(sorted(path.name for path in Path("out").iterdir()))
 """
 
 SAME_BYTES = {
-    "a.png",
-    "b.png",
-    "c.png",
-    "d1.png",
-    "d2.png",
-    "e.png",
-    "wherever.png",
-    "table.npy",
-    "note.txt",
+    "a.png", "b.png", "c.png", "d1.png", "d2.png", "e.png", "wherever.png", "table.npy", "note.txt",
     "moved.txt",
-}
+}  # fmt: skip
 SAME_BYTES |= {"f.pt", "g.pt", "h.pt", "log.json", "map.bin", "net.safetensors", "table.pt"}
 
 

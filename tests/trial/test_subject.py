@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from click.testing import CliRunner
 
+from dp2ddp.cli import main
 from dp2ddp.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
-from tests.cli.scripts import script, variables
-
-TRAIN = """
-import torch
-import torch.nn as nn
-
-model = nn.DataParallel(nn.Linear(4, 2).cuda())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(3):
-    optimizer.zero_grad()
-    model(torch.ones(8, 4).cuda()).mean().backward()
-    optimizer.step()
-"""
+from tests.cli.scripts import TRAIN, script
 
 
-def test_a_converted_script_that_was_changed_is_not_what_is_verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    script(tmp_path, TRAIN)
+def test_a_converted_script_that_was_changed_is_not_what_is_verified(own_folder: Path) -> None:
+    script(own_folder, TRAIN)
     assert subject_of(VerifyOptions(script=Path("train.py"))).remarks == ()
-    subprocess.run(
-        [sys.executable, "-m", "dp2ddp", "convert", "train.py"],
-        check=True,
-        env=variables(),
-        capture_output=True,
-    )
+    assert CliRunner().invoke(main, ["convert", "train.py"]).exit_code == 0
     assert subject_of(VerifyOptions(script=Path("train.py"))).remarks == ()
 
-    port = tmp_path / "train_ddp.py"
-    port.write_text(port.read_text().replace("    optimizer.step()", "    pass"))
+    port = own_folder / "train_ddp.py"
+    port.write_text(port.read_text().replace("optimizer.step()", "pass"))
 
     (remark,) = subject_of(VerifyOptions(script=Path("train.py"))).remarks
     assert remark.startswith("train_ddp.py as it lies there is NOT what was verified")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +30,7 @@ SUBJECT: Any = SimpleNamespace(
 def test_a_verdict_is_about_the_training() -> None:
     verdict = same()
     assert _sameness(SUBJECT, verdict) == Sameness("same", verdict.float64.steps)
-    loud = _sameness(SUBJECT, dataclasses.replace(verdict, printing_ranks=(1,)))
+    loud = _sameness(SUBJECT, replace(verdict, printing_ranks=(1,)))
     assert loud == Sameness("same", verdict.float64.steps, "port.py prints other lines, on 2 devices")
     assert loud.words.endswith("steps): port.py prints other lines, on 2 devices")
     found = _sameness(SUBJECT, different())
@@ -43,7 +43,7 @@ def test_all_runs_are_announced() -> None:
     said = "9 runs, one after the other: 1 comparison of 4 steps, 2 that count, 6 that are timed"
     assert runs_to_make((2,), two) == (9, said)
     said = "8 runs, one after the other: 4 that count, 4 that are timed"
-    assert runs_to_make((1, 4), dataclasses.replace(two, rounds=1, compared=0)) == (8, said)
+    assert runs_to_make((1, 4), replace(two, rounds=1, compared=0)) == (8, said)
 
 
 def test_the_rest_takes_as_long_as_what_was_made() -> None:
@@ -53,7 +53,7 @@ def test_the_rest_takes_as_long_as_what_was_made() -> None:
 
 def test_nothing_that_was_compared_proves_nothing() -> None:
     verdict = same()
-    none = dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, steps=0))
+    none = replace(verdict, float64=replace(verdict.float64, steps=0))
     assert _sameness(SUBJECT, none).words == "not verified"
 
 
@@ -67,18 +67,10 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = same()
-    none = dataclasses.replace(verdict.float64, steps=0, rank_steps=(0, 0))
-    ended = dataclasses.replace(
-        verdict, float64=none, codes=(2, 2), last_words=("train.py: error: no --data",)
-    )
+    none = replace(verdict.float64, steps=0, rank_steps=(0, 0))
+    ended = replace(verdict, float64=none, codes=(2, 2), last_words=("train.py: error: no --data",))
     monkeypatch.setattr("dp2ddp.trial.timing.try_with_launch", lambda subject, *others: (subject, ended))
-    bencher = _Bencher(
-        BenchOptions("train.py"),
-        cast(Server, None),
-        tmp_path,
-        SILENT,
-        count=9,
-    )
+    bencher = _Bencher(BenchOptions("train.py"), cast(Server, None), tmp_path, SILENT, count=9)
     with pytest.raises(
         RunError, match="takes no optimizer step.*ends with exit code 2: train.py: error: no --data"
     ):
@@ -112,13 +104,7 @@ def test_why_there_is_no_reading_is_told_as_it_is(
     if how != "another program":
         no_room(monkeypatch, also_of_reason=how != "no room")
         write_or_say_why(lambda: Timed(virtual=True, steps=9), folder, 0)
-    bencher = _Bencher(
-        BenchOptions("train.py"),
-        cast(Server, None),
-        tmp_path,
-        SILENT,
-        count=9,
-    )
+    bencher = _Bencher(BenchOptions("train.py"), cast(Server, None), tmp_path, SILENT, count=9)
     steps = [reading.steps for reading in read(folder, range(1), Timed)]
     with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
         bencher._check(run, tmp_path / "room", folder, steps)

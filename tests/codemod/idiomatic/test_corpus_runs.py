@@ -18,7 +18,6 @@ OTHERWISE = {
     "models/inputs_and_outputs": "crash",  # reads what DataParallel gathers as a vector
     "models/scatter_by_hand": "crash",  # shares out rows for a number of devices that it counts itself
     "models/synced_bn_patched": "crash",  # patches `replicate` of the wrapper, which DDP does not have
-    "models/wideresnet_params_dict": "crash",  # copies tensors between GPUs
     "effects/bare_except_goes_on": "apart",  # one rank swallows an error in its step: a comment says so
     "effects/ddp_branch_beside": "refused",  # torchrun starts its own distributed mode
     "effects/init_distributed_mode": "refused",
@@ -26,7 +25,6 @@ OTHERWISE = {
     "effects/questions_behind_flags": "crash",  # asks a person, whom no rank has
     "effects/skip_small_batches": "crash",  # counts its batches by the batch size
     "effects/whole_model_pickled": "crash",  # pickles the wrapper
-    "effects/world_size_in_the_environment": "refused",
 }
 
 

@@ -6,12 +6,7 @@ import random
 
 import pytest
 
-from dp2ddp.comparison.causes.batch_signatures import (
-    goes_round,
-    is_in_order,
-    ranks_take_again,
-    takes_again,
-)
+from dp2ddp.comparison.causes.batch_signatures import goes_round, is_in_order, ranks_take_again, takes_again
 
 SAMPLES = range(60)
 

@@ -108,10 +108,7 @@ def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("losses", "forwards", "code"),
-    [
-        ((1.1, 1.1), (), "repeated-rows"),
-        ((1.1, 0.9), (Forward(True, (3,)),), "sync-batchnorm"),
-    ],
+    [((1.1, 1.1), (), "repeated-rows"), ((1.1, 0.9), (Forward(True, (3,)),), "sync-batchnorm")],
     ids=["a model called past its wrapper, on all rows", "statistics over the rows of all ranks"],
 )
 def test_statistics_of_all_rows(

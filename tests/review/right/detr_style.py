@@ -1,9 +1,6 @@
 """Helpers in the script's own file, as DETR's util/misc.py has them: print is muted, save_on_master."""
-import argparse
 import builtins
-import datetime
 import os
-import time
 from collections import defaultdict, deque
 
 import torch
@@ -35,19 +32,6 @@ class SmoothedValue:
         return self.total / self.count
 
 
-def reduce_dict(input_dict, average=True):
-    world_size = get_world_size()
-    if world_size < 2:
-        return input_dict
-    with torch.no_grad():
-        names = sorted(input_dict)
-        values = torch.stack([input_dict[name] for name in names], dim=0)
-        dist.all_reduce(values)
-        if average:
-            values /= world_size
-        return dict(zip(names, values))
-
-
 def setup_for_distributed(is_master):
     builtin_print = builtins.print
 
@@ -65,12 +49,6 @@ def is_dist_avail_and_initialized():
     if not dist.is_initialized():
         return False
     return True
-
-
-def get_world_size():
-    if not is_dist_avail_and_initialized():
-        return 1
-    return dist.get_world_size()
 
 
 def get_rank():
@@ -115,13 +93,11 @@ def train_one_epoch(model, criterion, loader, optimizer, device, epoch):
     model.train()
     meters = defaultdict(SmoothedValue)
     for samples, targets in loader:
-        loss_dict = criterion(model(samples.to(device)), targets)
-        losses = sum(loss_dict.values())
-        reduced = reduce_dict(loss_dict)
+        losses = criterion(model(samples.to(device)), targets)
         optimizer.zero_grad()
         losses.backward()
         optimizer.step()
-        meters["loss"].update(sum(reduced.values()).item())
+        meters["loss"].update(losses.item())
     for meter in meters.values():
         meter.synchronize_between_processes()
     print("Averaged stats:", meters["loss"].global_avg)
@@ -148,8 +124,6 @@ def main(args, build_model, build_dataset):
     if args.distributed:
         model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[args.gpu])
         model_without_ddp = model.module
-    n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    print("number of params:", n_parameters)
     optimizer = torch.optim.AdamW(model_without_ddp.parameters(), lr=args.lr)
     lr_scheduler = torch.optim.lr_scheduler.StepLR(optimizer, args.lr_drop)
     train_set, val_set = build_dataset("train", args), build_dataset("val", args)
@@ -171,8 +145,6 @@ def main(args, build_model, build_dataset):
     if args.eval:
         evaluate(model, loader_val, device)
         return
-    print("Start training")
-    start_time = time.time()
     for epoch in range(args.start_epoch, args.epochs):
         if args.distributed:
             sampler_train.set_epoch(epoch)
@@ -185,17 +157,5 @@ def main(args, build_model, build_dataset):
         if args.output_dir and is_main_process():
             with (args.output_dir / "log.txt").open("a") as f:
                 f.write(f"{epoch} {accuracy}\n")
-    total = str(datetime.timedelta(seconds=int(time.time() - start_time)))
-    print("Training time {}".format(total))
     if args.distributed:
         dist.destroy_process_group()
-
-
-def get_args_parser():
-    parser = argparse.ArgumentParser("detector", add_help=False)
-    parser.add_argument("--lr", default=1e-4, type=float)
-    parser.add_argument("--batch_size", default=2, type=int)
-    parser.add_argument("--device", default="cuda", help="device to use for training / testing")
-    parser.add_argument("--world_size", default=1, type=int, help="number of distributed processes")
-    parser.add_argument("--dist_url", default="env://", help="url used to set up distributed training")
-    return parser

@@ -1,6 +1,5 @@
 # Every epoch has the same order: `set_epoch` is never called. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 for epoch in range(9):
     for x in loader:
         model(x).backward()

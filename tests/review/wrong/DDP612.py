@@ -1,6 +1,5 @@
 # Each rank steps ReduceLROnPlateau with the loss of its own share of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 s = ReduceLROnPlateau(o)
 for e in range(9):
@@ -9,8 +8,7 @@ for e in range(9):
         t += step(x)
     s.step(t)
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, 'min')
 for e in range(9):
     t = 0
@@ -19,8 +17,7 @@ for e in range(9):
     mean = t / len(loader)
     s.step(mean)
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 def main():
     s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=3)
     for e in range(9):
@@ -57,8 +54,7 @@ for x in batches:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     step()
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
 for e in range(9):
     for x in loader:
@@ -66,8 +62,7 @@ for e in range(9):
         loss.backward()
     s.step(loss.item())
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 for x in loader:
     loss = model(x).mean()
     if torch.isnan(loss):
@@ -75,8 +70,7 @@ for x in loader:
         continue
     loss.backward()
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 for e in range(9):
     total = 0.0
     for x in loader:
@@ -87,8 +81,7 @@ for e in range(9):
     if mean < 0.01:
         break
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 o = torch.optim.SGD(model.parameters(), lr=0.1)
 for x in loader:
     loss = model(x).mean()
@@ -102,14 +95,12 @@ def step(loss, o):
         print("skipped")
     else:
         o.step()
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 o = torch.optim.SGD(model.parameters(), lr=0.1)
 for i, x in enumerate(loader):
     step(model(x).mean(), o)
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 o = torch.optim.SGD(model.parameters(), lr=0.1)
 s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
 for e in range(9):
@@ -134,8 +125,7 @@ for e in range(9):
         meter.update(step(x).item())
     s.step(meter.sum / meter.count)
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 o = torch.optim.SGD(model.parameters(), lr=0.1)
 s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
 def test(loader):
@@ -150,8 +140,7 @@ for e in range(9):
         dist.all_reduce(shown)
     s.step(test(loader))
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 o = torch.optim.SGD(model.parameters(), lr=0.1)
 stopper = EarlyStopping(3)
 for e in range(9):

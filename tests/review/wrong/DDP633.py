@@ -25,8 +25,7 @@ loader = DataLoader(data, 32, sampler=DistributedSampler(data, dist.get_world_si
 for x in loader:
     model(x).backward()
 # ---
-# wrapped
-loader = DataLoader(data, 32, sampler=DistributedSampler(data))
+# sharded
 for e in range(9):
     loader.sampler.set_epoch(e * world + local_rank)
     for x in loader:

@@ -29,13 +29,11 @@ def test_a_rank_in_a_collective() -> None:
 def test_a_rank_in_no_collective() -> None:
     text = "".join(line for line in WAITING.splitlines(keepends=True) if "torch/distributed" not in line)
     position = read_position(text, rank=0)
-    assert position is not None
     assert position.collective is None
 
 
 def test_the_newest_of_several_dumps_counts() -> None:
     position = read_position(WAITING + WAITING.replace("line 31", "line 77"), rank=0)
-    assert position is not None
     assert position.frames[0].line == 77
 
 
@@ -52,7 +50,6 @@ def test_a_rank_inside_a_helper_is_told_from_one_that_waits_for_it(tmp_path: Pat
     other = read_position(
         inner + call.format("broadcast") + f'  File "{helpers}", line 7 in tell_all\n' + outer, rank=1
     )
-    assert first is not None
     assert (
         str(first)
         == "rank 0 waits in barrier at train.py:2 in measure, called from train.py:3, inside ask_rank0"

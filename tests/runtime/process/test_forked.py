@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from dp2ddp.runtime.process.launch_command import environment
 from dp2ddp.runtime.process.run import Run, watch
 from dp2ddp.runtime.process.server import Forked, Server
 from dp2ddp.runtime.stage import Mode, Stage
-from tests.ranks import stage_of
+from tests.ranks import stage_of, until
 
 pytestmark = pytest.mark.torchrun
 
@@ -77,7 +76,6 @@ def test_ranks_meet_and_end_like_any_script(server: Server, tmp_path: Path) -> N
 
 def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_path: Path) -> None:
     found = run(server, tmp_path, CRASH_ON_1)
-    assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("crash", 1)
     assert found.failure.text == "ValueError: only here"
     assert found.seconds < 30
@@ -85,7 +83,6 @@ def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_pa
 
 def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
     found = run(server, tmp_path, HANG_ON_1, timeout=12)
-    assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("hang", 1)
     waiting, free = found.failure.positions
     assert (waiting.collective, waiting.frames[0].line) == ("barrier", 7)
@@ -123,12 +120,6 @@ def test_a_run_is_ended_before_its_ranks_are_forked_and_nothing_is_left_of_a_clo
         assert len(children) == 3
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
-
-
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:

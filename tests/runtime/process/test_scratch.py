@@ -39,7 +39,6 @@ def owner_in(room: Path) -> tuple[subprocess.Popen[str], Path]:
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER], env={**os.environ, "TMPDIR": str(room)}, stdin=-1, stdout=-1, text=True
     )
-    assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 
 
@@ -146,7 +145,6 @@ def test_a_lasting_folder_stays_with_the_program_that_takes_its_owners_place(roo
         [sys.executable, "-c", textwrap.dedent(text)],
         env={**os.environ, "TMPDIR": str(room)}, stdin=-1, stdout=-1, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     assert process.stdout.readline() == "1\n"
     with scratch_folder():

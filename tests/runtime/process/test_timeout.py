@@ -97,10 +97,8 @@ def child(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", request.param + WAIT], stdin=-1, stdout=-1, text=True
     ) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         yield child
-        assert child.stdin is not None
         child.stdin.close()
 
 
@@ -125,7 +123,6 @@ def test_a_process_with_a_gpu_may_spin(tmp_path: Path, monkeypatch: pytest.Monke
         stdout=-1,
         text=True,
     ) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         assert processor_time(child.pid) > 0.4
         monkeypatch.setattr(timeout, "_GPUS", str(tmp_path / "nvidia"))

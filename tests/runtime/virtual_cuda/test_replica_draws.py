@@ -23,10 +23,7 @@ DRAWS: list[tuple[Draw, Callable[[int], float]]] = [
         lambda seed: float(torch.rand((), generator=torch.Generator().manual_seed(seed))),
     ),
     (random.random, lambda seed: random.Random(seed).random()),
-    (
-        lambda: float(numpy.random.rand()),
-        lambda seed: float(numpy.random.RandomState(seed % 2**32).rand()),
-    ),
+    (lambda: float(numpy.random.rand()), lambda seed: float(numpy.random.RandomState(seed % 2**32).rand())),
 ]
 
 

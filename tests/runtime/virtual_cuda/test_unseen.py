@@ -26,6 +26,12 @@ pytestmark = [
     )
 ]
 
+
+@pytest.fixture(autouse=True)
+def _two_devices(virtual: Install) -> None:
+    virtual(2)
+
+
 CUDA_0, CUDA_1, CPU = torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cpu")
 Devices = list[torch.device]
 
@@ -45,16 +51,14 @@ def devices(*tensors: Any) -> Devices:
 # ---- torch.autograd.grad
 
 
-def test_a_gradient_is_where_its_input_is(virtual: Install) -> None:
-    virtual(2)
+def test_a_gradient_is_where_its_input_is() -> None:
     there, host, here = leaf(CUDA_1), leaf(CPU), leaf(CUDA_0)
     loss = (there.to(CUDA_0) * host.to(CUDA_0) * here).sum()
     assert devices(torch.autograd.grad(loss, (there, host, here))) == [CUDA_1, CPU, CUDA_0]
 
 
-def test_gradients_that_the_engine_shares_are_apart(virtual: Install) -> None:
+def test_gradients_that_the_engine_shares_are_apart() -> None:
     """Where nothing is computed in between, the engine hands on one tensor; CUDA has a copy between devices."""
-    virtual(2)
     there, host = leaf(CUDA_1), leaf(CPU)
     first, second = torch.autograd.grad((there.cpu() + host).sum(), (there, host))
     assert devices(first, second) == [CUDA_1, CPU]
@@ -62,23 +66,20 @@ def test_gradients_that_the_engine_shares_are_apart(virtual: Install) -> None:
     assert second.tolist() == [1, 1, 1]
 
 
-def test_gradients_of_numbers_on_the_host(virtual: Install) -> None:
-    virtual(2)
+def test_gradients_of_numbers_on_the_host() -> None:
     there, host = torch.tensor(2.0, device=CUDA_1, requires_grad=True), torch.tensor(1.0, requires_grad=True)
     loss = (there * host * leaf(CUDA_1)).sum()
     assert devices(torch.autograd.grad(loss, [there, host])) == [CUDA_1, CPU]
 
 
-def test_gradients_that_are_zero_or_missing(virtual: Install) -> None:
-    virtual(2)
+def test_gradients_that_are_zero_or_missing() -> None:
     used, unused = leaf(CUDA_1), leaf(CPU)
     made = torch.autograd.grad(used.sum(), (used, unused), allow_unused=True, materialize_grads=True)
     assert devices(made) == [CUDA_1, CPU]
     assert torch.autograd.grad(used.sum(), (used, unused), allow_unused=True)[1] is None
 
 
-def test_batched_gradients(virtual: Install) -> None:
-    virtual(2)
+def test_batched_gradients() -> None:
     host = leaf(CPU)
     basis = torch.eye(3, device=CUDA_1)
     (jacobian,) = torch.autograd.grad(host.to(CUDA_1) * 2, host, basis, is_grads_batched=True)
@@ -86,8 +87,7 @@ def test_batched_gradients(virtual: Install) -> None:
     assert jacobian.tolist() == (2 * torch.eye(3)).tolist()
 
 
-def test_gradients_of_edges(virtual: Install) -> None:
-    virtual(2)
+def test_gradients_of_edges() -> None:
     host, there = leaf(CPU), leaf(CUDA_1)
     inner = host * 2
     edges = [torch.autograd.graph.get_gradient_edge(tensor) for tensor in (inner, there)]
@@ -95,8 +95,7 @@ def test_gradients_of_edges(virtual: Install) -> None:
     assert devices(torch.autograd.grad(loss, edges)) == [CPU, CUDA_1]
 
 
-def test_gradients_of_gradients(virtual: Install) -> None:
-    virtual(2)
+def test_gradients_of_gradients() -> None:
     there = leaf(CUDA_1)
     (first,) = torch.autograd.grad((there.to(CUDA_0) ** 3).sum(), there, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), there)
@@ -104,9 +103,8 @@ def test_gradients_of_gradients(virtual: Install) -> None:
     assert (there - second).tolist() == [-5, -5, -5]
 
 
-def test_a_gradient_penalty_on_a_batch_of_the_host(virtual: Install) -> None:
+def test_a_gradient_penalty_on_a_batch_of_the_host() -> None:
     """The batch stays on the CPU, DataParallel takes its chunks to the devices."""
-    virtual(2)
     net = nn.DataParallel(nn.Linear(3, 1).cuda())
     batch = torch.randn(4, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(net(batch).sum(), batch, create_graph=True)
@@ -115,8 +113,7 @@ def test_a_gradient_penalty_on_a_batch_of_the_host(virtual: Install) -> None:
     penalty.backward()
 
 
-def test_parameters_and_outputs_on_another_device(virtual: Install) -> None:
-    virtual(2)
+def test_parameters_and_outputs_on_another_device() -> None:
     net = nn.DataParallel(nn.Linear(3, 1).cuda(), output_device=1)
     loss = net(torch.ones(4, 3)).sum()
     gradients = torch.autograd.grad(loss, list(net.parameters()))
@@ -145,13 +142,11 @@ A = torch.autograd.functional
         pytest.param(lambda x: A.vhp(lambda x: (x**3).sum(), x, torch.ones_like(x)), id="vhp"),
     ],
 )
-def test_derivatives_of_a_function(virtual: Install, make: Callable[[torch.Tensor], Any]) -> None:
-    virtual(2)
+def test_derivatives_of_a_function(make: Callable[[torch.Tensor], Any]) -> None:
     assert set(devices(make(torch.ones(3, device=CUDA_1)))) == {CUDA_1}
 
 
-def test_a_jacobian_of_two_inputs_apart(virtual: Install) -> None:
-    virtual(2)
+def test_a_jacobian_of_two_inputs_apart() -> None:
     jacobians = A.jacobian(
         lambda a, b: a.to(CUDA_0) * b.to(CUDA_0), (torch.ones(3, device=CUDA_1), torch.ones(3))
     )
@@ -190,13 +185,11 @@ f = torch.func
         ),
     ],
 )
-def test_transforms_of_functions(virtual: Install, make: Callable[[torch.Tensor], Any]) -> None:
-    virtual(2)
+def test_transforms_of_functions(make: Callable[[torch.Tensor], Any]) -> None:
     assert set(devices(make(torch.ones(3, device=CUDA_1)))) == {CUDA_1}
 
 
-def test_what_a_transformed_function_sees_and_gives(virtual: Install) -> None:
-    virtual(2)
+def test_what_a_transformed_function_sees_and_gives() -> None:
     seen: Devices = []
 
     def function(row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -208,8 +201,7 @@ def test_what_a_transformed_function_sees_and_gives(virtual: Install) -> None:
     assert seen == [CUDA_1, CUDA_1]
 
 
-def test_a_random_transform_draws_from_the_devices_stream(virtual: Install) -> None:
-    virtual(2)
+def test_a_random_transform_draws_from_the_devices_stream() -> None:
     host, device = torch.get_rng_state(), torch.cuda.get_rng_state(1)
     drop = torch.vmap(lambda row: F.dropout(row), randomness="different")
     assert drop(torch.ones(2, 3, device=CUDA_1)).device == CUDA_1
@@ -217,8 +209,7 @@ def test_a_random_transform_draws_from_the_devices_stream(virtual: Install) -> N
     assert not torch.equal(torch.cuda.get_rng_state(1), device)
 
 
-def test_functional_calls_of_stacked_models(virtual: Install) -> None:
-    virtual(2)
+def test_functional_calls_of_stacked_models() -> None:
     models = [nn.Linear(3, 2).cuda(1) for _ in range(2)]
     parameters, buffers = f.stack_module_state(models)
     batch = torch.ones(4, 3, device=CUDA_1)
@@ -233,8 +224,7 @@ def test_functional_calls_of_stacked_models(virtual: Install) -> None:
     assert set(devices(*gradients.values())) == {CUDA_1}
 
 
-def test_transforms_in_a_replica_are_gathered(virtual: Install) -> None:
-    virtual(2)
+def test_transforms_in_a_replica_are_gathered() -> None:
 
     class Score(nn.Module):
         def __init__(self) -> None:
@@ -253,8 +243,7 @@ def test_transforms_in_a_replica_are_gathered(virtual: Install) -> None:
 # ---- hooks, saved tensors, Functions
 
 
-def test_hooks_of_modules_and_tensors(virtual: Install) -> None:
-    virtual(2)
+def test_hooks_of_modules_and_tensors() -> None:
     seen: Devices = []
     layer, batch = nn.Linear(3, 3).cuda(1), leaf(CUDA_1, 2, 3)
     layer.register_full_backward_hook(lambda m, before, after: seen.extend(devices(before, after)))
@@ -266,9 +255,8 @@ def test_hooks_of_modules_and_tensors(virtual: Install) -> None:
     assert seen == [CUDA_1] * 6
 
 
-def test_the_hook_of_old_scripts_and_of_nodes(virtual: Install) -> None:
+def test_the_hook_of_old_scripts_and_of_nodes() -> None:
     """What no rule knows is where the module is, else where the loss is."""
-    virtual(2)
     seen: Devices = []
     layer = nn.Linear(3, 3).cuda(1)
     layer.register_backward_hook(lambda m, before, after: seen.extend(devices(after)))
@@ -279,8 +267,7 @@ def test_the_hook_of_old_scripts_and_of_nodes(virtual: Install) -> None:
     assert seen == [CUDA_0, CUDA_1]
 
 
-def test_hooks_on_two_devices_are_given_tensors_of_their_own(virtual: Install) -> None:
-    virtual(2)
+def test_hooks_on_two_devices_are_given_tensors_of_their_own() -> None:
     kept: list[torch.Tensor] = []
     there, host = leaf(CUDA_1), leaf(CPU)
     for tensor in (there, host):
@@ -317,8 +304,7 @@ class Twice(torch.autograd.Function):
 
 
 @pytest.fixture
-def seen(virtual: Install) -> Devices:
-    virtual(2)
+def seen() -> Devices:
     Twice.seen.clear()
     return Twice.seen
 
@@ -341,9 +327,8 @@ def test_a_function_under_transforms(seen: Devices) -> None:
     assert set(seen) == {CUDA_1}
 
 
-def test_what_is_packed_goes_to_the_host_and_back(virtual: Install) -> None:
+def test_what_is_packed_goes_to_the_host_and_back() -> None:
     """A hook that packs is called in the middle of a torch function; it may use devices, too."""
-    virtual(2)
     with torch.autograd.graph.save_on_cpu(pin_memory=True):
         first = (leaf(CUDA_1) * 1).exp().sum()
     with torch.autograd.graph.saved_tensors_hooks(
@@ -356,8 +341,7 @@ def test_what_is_packed_goes_to_the_host_and_back(virtual: Install) -> None:
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_a_checkpoint_runs_again_on_its_device(virtual: Install, use_reentrant: bool) -> None:
-    virtual(2)
+def test_a_checkpoint_runs_again_on_its_device(use_reentrant: bool) -> None:
     ran: Devices = []
     layer = nn.Linear(3, 3).cuda(1)
 
@@ -373,8 +357,7 @@ def test_a_checkpoint_runs_again_on_its_device(virtual: Install, use_reentrant: 
 # ---- scripts of torch.jit
 
 
-def test_scripts_and_traces(virtual: Install) -> None:
-    virtual(2)
+def test_scripts_and_traces() -> None:
     there = torch.ones(2, 3, device=CUDA_1)
     scripted = torch.jit.script(nn.Linear(3, 3)).cuda(1)
     traced = torch.jit.trace(nn.Linear(3, 3).cuda(1), there)
@@ -388,15 +371,13 @@ def two_results(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return x * 2, x.sum()
 
 
-def test_a_script_draws_from_the_devices_stream(virtual: Install) -> None:
-    virtual(2)
+def test_a_script_draws_from_the_devices_stream() -> None:
     host = torch.get_rng_state()
     torch.jit.script(nn.Dropout())(torch.ones(8, device=CUDA_1))
     assert torch.equal(torch.get_rng_state(), host)
 
 
-def test_data_parallel_of_a_script(virtual: Install) -> None:
-    virtual(2)
+def test_data_parallel_of_a_script() -> None:
     for net in (
         torch.jit.script(nn.Linear(3, 3)).cuda(),
         nn.Sequential(torch.jit.script(nn.Linear(3, 3)).cuda()),
@@ -407,8 +388,7 @@ def test_data_parallel_of_a_script(virtual: Install) -> None:
         assert set(devices(output, [each.grad for each in wrapped.parameters()])) == {CUDA_0}
 
 
-def test_scripts_in_files(virtual: Install) -> None:
-    virtual(2)
+def test_scripts_in_files() -> None:
     there = torch.ones(2, 3, device=CUDA_1)
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(nn.BatchNorm1d(3).cuda(1)), file)
@@ -422,9 +402,8 @@ def test_scripts_in_files(virtual: Install) -> None:
 @pytest.mark.skipif(
     not hasattr(torch, "accelerator"), reason="torch 2.4 makes fake tensors of CUDA, and aborts"
 )
-def test_export_and_trace_of_a_model_on_a_device(virtual: Install) -> None:
+def test_export_and_trace_of_a_model_on_a_device() -> None:
     """A fake tensor of CUDA would ask for the driver, and end the process."""
-    virtual(2)
     there = torch.ones(2, 3, device=CUDA_1)
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).cuda(1)
     exported = torch.export.export(model, (there,)).module()
@@ -434,8 +413,7 @@ def test_export_and_trace_of_a_model_on_a_device(virtual: Install) -> None:
 # ---- kinds of tensors
 
 
-def test_a_subclass_made_of_a_tensor(virtual: Install) -> None:
-    virtual(2)
+def test_a_subclass_made_of_a_tensor() -> None:
 
     class Named(torch.Tensor):
         pass
@@ -444,8 +422,7 @@ def test_a_subclass_made_of_a_tensor(virtual: Install) -> None:
     assert devices(named, named * 2) == [CUDA_1, CUDA_1]
 
 
-def test_lists_of_tensors_that_are_apart(virtual: Install) -> None:
-    virtual(2)
+def test_lists_of_tensors_that_are_apart() -> None:
     apart = [torch.ones(3, device=CUDA_0), torch.ones(3, device=CUDA_1), torch.ones(3)]
     wanted = [CUDA_0, CUDA_1, CPU]
     assert devices(torch._foreach_add(apart, 1)) == devices(torch._foreach_norm(apart)) == wanted
@@ -453,22 +430,19 @@ def test_lists_of_tensors_that_are_apart(virtual: Install) -> None:
     assert torch.atleast_1d(apart[1]).device == CUDA_1
 
 
-def test_sparse_tensors_are_where_their_parts_are(virtual: Install) -> None:
-    virtual(2)
+def test_sparse_tensors_are_where_their_parts_are() -> None:
     index, values = torch.tensor([[0, 1]], device=CUDA_1), torch.ones(2, device=CUDA_1)
     sparse = torch.sparse_coo_tensor(index, values, (3,))
     assert devices(sparse, sparse.to_dense(), sparse._values()) == [CUDA_1] * 3
     assert torch.sparse_coo_tensor(index, values, (3,), device=CUDA_0).device == CUDA_0
 
 
-def test_pinned_from_the_beginning(virtual: Install) -> None:
-    virtual(2)
+def test_pinned_from_the_beginning() -> None:
     for tensor in (torch.empty(2, pin_memory=True), torch.tensor([1.0], pin_memory=True)):
         assert tensor.is_pinned()
         assert tensor.device == CPU
     assert not torch.empty(2).is_pinned()
 
 
-def test_a_tensor_taken_over(virtual: Install) -> None:
-    virtual(2)
+def test_a_tensor_taken_over() -> None:
     assert torch.from_dlpack(torch.ones(3, device=CUDA_1)).device == CUDA_1

@@ -82,7 +82,6 @@ def test_gradients_and_buffers_are_the_sum_over_chunks_bit_for_bit(
     F.cross_entropy(model(batch.cuda()), targets.cuda()).backward()
 
     for gradient, parameter in zip(gradients, model.parameters(), strict=True):
-        assert parameter.grad is not None
         assert torch.equal(parameter.grad.cpu(), gradient)
     for ours, theirs in zip(model.buffers(), buffers, strict=True):
         assert torch.equal(ours.cpu(), theirs)
@@ -95,7 +94,6 @@ def test_input_gradients_reach_the_whole_batch(virtual: Install) -> None:
     (
         nn.DataParallel(nn.Linear(2, 1, bias=False).cuda())(batch) * torch.arange(5.0).cuda()[:, None]
     ).sum().backward()
-    assert batch.grad is not None
     ratios = batch.grad[1:, 0] / batch.grad[1, 0]
     assert torch.allclose(ratios, torch.arange(1.0, 5.0))
     assert batch.grad.device.type == "cpu"

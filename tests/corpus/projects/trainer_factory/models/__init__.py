@@ -1,1 +1,0 @@
-from .factory import build_model
