@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition faac78f0): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -531,10 +531,6 @@ def refuse(condition: bool, reason: str) -> None:
         raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")
 
 
-# samplers that draw when a loop begins, and keep nothing
-TORCHS_OWN = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
-
-
 class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without any, all ranks load alike.
 
@@ -549,7 +545,9 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
 
     def rank0_batches(self, start: Callable[[], Any]) -> "Rank0Batches":
         kinds = {type(self.sampler).__name__, type(self._index_sampler).__name__}
-        if self.generator or kinds - TORCHS_OWN:
+        # they draw when a loop begins, and keep nothing
+        of_torch = {"RandomSampler", "SequentialSampler", "BatchSampler", "_InfiniteConstantSampler"}
+        if self.generator or kinds - of_torch:
             raise RuntimeError("Rank0Loader: a sampler or generator of your own: convert the script again")
         return Rank0Batches(start)
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition faac78f0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -484,41 +484,36 @@ def refuse(condition: bool, reason: str) -> None:
         raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")
 
 
-FILES: Any = (
-    weakref.WeakValueDictionary()
-)
+FILES: Any = weakref.WeakValueDictionary()
 
 
-# by path, of files that nobody closed: their key, and how often rank 0 is to have flushed them
-AWAITED: Dict[str, List[Any]] = {}
+FLUSHED: Dict[str, int] = {}
 
 
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
 
-def flush_file(file: Any, path: Any, flushed: List[Any]) -> None:
+def flush_file(file: Any, path: str) -> None:
     """Flush a file that stays open, or that the script has left: a rank that reads it next waits until rank 0 has."""
     if file.closed:
         return
     try:
         file.flush()
     finally:
-        if flushed and Rank.process:
-            flushed[1] += 1
-            if own_rank() == 0:
-                dist.distributed_c10d._get_default_store().add(flushed[0], 1)
-            else:
-                if not AWAITED:
-                    sys.addaudithook(wait_for_rank0)
-                AWAITED[os.path.abspath(os.fsdecode(path))] = flushed
+        if path and Rank.process and own_rank() == 0:
+            dist.distributed_c10d._get_default_store().add(path, 1)
+        elif path and Rank.process:
+            if not FLUSHED:
+                sys.addaudithook(wait_for_rank0)
+            FLUSHED[path] = FLUSHED.get(path, 0) + 1
 
 
 def wait_for_rank0(event: str, given: Tuple[Any, ...]) -> None:
     """An audit hook of ranks > 0, before a file is read."""
     is_read = event == "open" and given[1] is not None and not writes(given[1])
     if is_read and together() and not isinstance(given[0], int):
-        key, times = AWAITED.get(os.path.abspath(os.fsdecode(given[0])), ("", 0))
-        while times and dist.distributed_c10d._get_default_store().add(key, 0) < times:
+        path = os.path.abspath(os.fsdecode(given[0]))
+        while path in FLUSHED and dist.distributed_c10d._get_default_store().add(path, 0) < FLUSHED[path]:
             time.sleep(0.001)
 
 
@@ -528,37 +523,43 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
-    opened = 0
+    kept: Optional[List[Any]] = None  # what the forward writes whose turn it is
+    differs_by_rank = True
 
-    def __init__(
-        self, opener: Callable[..., Any], path: Any, mode: str, /, *args: Any, **options: Any
-    ) -> None:
-        files = []
+    def __init__(self, opener: Any, path: Any, mode: str, /, *args: Any, **options: Any) -> None:
+        files: List[Any] = []
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
-        self.flushed: List[Any] = []
-        if together():
-            FILES[str(path)] = self.file
-            FileOnRank0.opened += 1
-            self.flushed += [f"file {FileOnRank0.opened}", 0]
         self.error: Optional[OSError] = None
-        # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
-        weakref.finalize(self, flush_file, self.file, path, self.flushed)
+        is_of_all = together() and not isinstance(path, int)
+        self.of_all = os.fsdecode(os.path.abspath(path)) if is_of_all else ""
+        if self.of_all:
+            FILES[self.of_all] = self
+        # torch may keep alive what a script forgot
+        weakref.finalize(self, flush_file, self.file, self.of_all)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        if name in READS:
-            return lambda *args: ask_rank0(attribute, *args)
-        if name in ("write", "writelines") and self.is_in_block:
-            return lambda *args: self.try_to(attribute, *args)
-        return attribute
+        if self.kept is not None and name in ("buffer", "stream", "fileno"):
+            raise RuntimeError(f"a forward writes {self.name} by {name}, which ranks cannot share")
+        return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
+
+    def write(self, data: Any) -> Any:
+        if self.kept is None:
+            return self.try_to(self.file.write, data)
+        self.kept.append((self.of_all, data if isinstance(data, str) else bytes(data)))
+        return len(data)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
 
     def flush(self) -> None:
-        if self.is_in_block:
-            self.try_to(flush_file, self.file, self.name, self.flushed)
+        if self.kept is None:
+            self.try_to(flush_file, self.file, self.of_all)
         else:
-            flush_file(self.file, self.name, self.flushed)
+            self.kept.append((self.of_all, None))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())
@@ -567,6 +568,8 @@ class FileOnRank0:
         try:
             return method(*args)
         except OSError as error:
+            if not self.is_in_block:
+                raise
             print(f"{error}: all ranks raise this when they have written {self.name}", file=sys.stderr)
             self.error = self.error or error
 
@@ -582,10 +585,8 @@ class FileOnRank0:
         if self.file.closed:
             return
         is_failing = sys.exc_info()[0] is not None  # the other ranks may not come here
-        try:
-            self.file.close()
-        except OSError as error:
-            self.error = self.error or error
+        self.is_in_block = True
+        self.try_to(self.file.close)
         if not is_failing:
             ask_rank0(self.raise_error)
 
@@ -596,11 +597,9 @@ class FileOnRank0:
 
 def open_on_rank0(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
     """The built-in open: what is written goes to rank 0's file alone."""
-    return (
-        FileOnRank0(open, file, mode, *args, **options)
-        if writes(mode)
-        else open(file, mode, *args, **options)
-    )
+    if writes(mode):
+        return FileOnRank0(open, file, mode, *args, **options)
+    return open(file, mode, *args, **options)
 
 
 def writes(mode: str) -> bool:

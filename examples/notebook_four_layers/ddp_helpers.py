@@ -1,7 +1,6 @@
-"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition faac78f0): yours now, it needs torch alone."""
 
 import atexit
-import copy
 import copyreg
 import gc
 import multiprocessing
@@ -293,7 +292,7 @@ class GradientSums:
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
-        return dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
+        return dict(zip(parameters, CopyToRanks.apply(self, *parameters) if parameters else ()))
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
@@ -321,22 +320,6 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
     return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
 
 
-class AwaitSums(torch.autograd.Function):
-    """Copies of all parameters. It is made before the forward, so its backward runs last."""
-
-    @staticmethod
-    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
-        ctx.sums, ctx.parameters = sums, parameters
-        ctx.set_materialize_grads(False)
-        return tuple(parameter.view_as(parameter) for parameter in parameters)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return (None, *ctx.sums.finish(gradients))
-        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.parameters)))
-
-
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """What all ranks have, summed: in one message for each type of number."""
     sums = [*tensors]
@@ -358,19 +341,26 @@ class SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return CopyToRanks.apply(*gradients)
+        return CopyToRanks.apply(None, *gradients)
 
 
 class CopyToRanks(torch.autograd.Function):
-    """Tensors that all ranks hold; their gradients are summed over the ranks."""
+    """Tensors that all ranks hold; their gradients are summed over the ranks.
+
+    Of parameters, GradientSums does it: it is made before the forward, so its backward runs last.
+    """
 
     @staticmethod
-    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, sums: Any, *tensors: torch.Tensor) -> Any:
+        ctx.sums, ctx.tensors = sums, tensors
+        ctx.set_materialize_grads(False)
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return SumOverRanks.apply(*gradients)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if ctx.sums is not None and not torch.is_grad_enabled():
+            return (None, *ctx.sums.finish(gradients))
+        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.tensors)))
 
 
 class OwnRows:
@@ -437,7 +427,7 @@ class JoinRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        (whole,) = CopyToRanks.apply(gradient)
+        (whole,) = CopyToRanks.apply(None, gradient)
         return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None
 
 
@@ -466,14 +456,8 @@ class AnyDataParallel(torch.nn.Module):
             type(self).__name__ = type(self).__qualname__ = "DataParallel"
             type(self).__module__ = torch.nn.DataParallel.__module__
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        new = type(self).__new__(type(self))
-        memo[id(self)] = new
-        vars(new).update(copy.deepcopy(vars(self), memo))
-        return new
-
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """In a file it is the DataParallel that it stands for."""
+        """In a file it is the DataParallel that it stands for, which takes its place where it is read, or copied."""
         if type(self) is not AnyDataParallel.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
@@ -495,47 +479,35 @@ class WholeBatch(AnyDataParallel):
 
     stands_for_data_parallel = True
     sums: Any = GradientSums
+    join_rows: Any = JoinRows.apply
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        return compute_own_rows(
-            self.module, self.dim, self.sums, self.run_replica, inputs, kwargs, self.join_rows
-        )
+        return compute_own_rows(self, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
 
-    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
-        return JoinRows.apply(rows, counts, dim)
 
-
-def compute_own_rows(
-    module: torch.nn.Module,
-    dim: int,
-    kind: Any,
-    run_replica: Any,
-    inputs: Any,
-    kwargs: Any,
-    join: Any = JoinRows.apply,
-) -> Any:
-    """The outputs of the whole batch, of which this rank computes its chunk."""
-    parameters = [*module.parameters()]
+def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
+    """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
+    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
     rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
-            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+            want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = kind(module, parameters, want_gradients)
+    sums = wrapper.sums(module, parameters, want_gradients)
     copies = make_copies(parameters, sums)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
-        tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+        tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
     map_tensors(rows.keep, tree, object)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
@@ -543,7 +515,7 @@ def compute_own_rows(
     written = [first for first, _ in rows.in_place if effects[0][2]]
     share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
     sums.begin()
-    whole = map(join, rows.outputs, counts, [dim] * len(counts))
+    whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 
@@ -554,7 +526,7 @@ def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[
 
 
 class OverlappingSums(GradientSums):
-    """GradientSums that set out while backward runs, in buckets and in one order on all ranks.
+    """GradientSums that set out while backward runs, in DistributedDataParallel's buckets, in one order on all ranks.
 
     Unless something else that ranks exchange in backward could come between: sums of another forward, or what a wrapper
     has to wait for.
@@ -564,7 +536,10 @@ class OverlappingSums(GradientSums):
 
     def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
         super().__init__(module, parameters, wait)
-        self.buckets = make_buckets(self.dense[::-1])  # the last parameters are the first to have gradients
+        last_first = self.dense[::-1]  # the last parameters are the first to have gradients
+        assign: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+        places = assign(last_first, [2**20, 25 * 2**20])[0] if last_first else []
+        self.buckets = [[last_first[place] for place in bucket] for bucket in places]
         self.in_graphs.add(self)
 
     def begin(self) -> None:
@@ -595,7 +570,7 @@ class OverlappingSums(GradientSums):
             self.works.append(dist.all_reduce(self.messages[len(self.works)], async_op=True))
 
     def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
-        sums: List[torch.Tensor] = []
+        sums: Dict[torch.Tensor, torch.Tensor] = {}
         for number, bucket in enumerate(self.buckets):
             if number not in self.messages:
                 self.messages[number] = torch.cat([torch.zeros_like(p).reshape(-1) for p in bucket])
@@ -603,23 +578,9 @@ class OverlappingSums(GradientSums):
         for number, bucket in enumerate(self.buckets):
             self.works[number].wait()
             parts = self.messages[number].split([parameter.numel() for parameter in bucket])
-            sums += [part.view_as(parameter) for part, parameter in zip(parts, bucket)]
+            sums.update((parameter, part.view_as(parameter)) for part, parameter in zip(parts, bucket))
         self.in_graphs.discard(self)
-        return sums[::-1]
-
-
-def make_buckets(parameters: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
-    """1 MB of parameters, then 25 MB each."""
-    buckets: List[List[torch.Tensor]] = []
-    room = 0
-    for parameter in parameters:
-        size = parameter.numel() * parameter.element_size()
-        if not buckets or size > room or parameter.dtype != buckets[-1][0].dtype:
-            room = 25 * 2**20 if buckets else 2**20
-            buckets.append([])
-        buckets[-1].append(parameter)
-        room -= size
-    return buckets
+        return [sums[parameter] for parameter in self.dense]
 
 
 class LeaveRank(torch.autograd.Function):
@@ -632,7 +593,7 @@ class LeaveRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
+        if torch.is_grad_enabled():  # there will be gradients of these: CopyToRanks sums them as functions
             return (None, None, *gradients)
         ctx.sums.arrive(ctx.number, gradients)
         return (None, None, *(None for _ in gradients))

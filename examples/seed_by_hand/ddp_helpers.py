@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition baecb44d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition faac78f0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -311,7 +311,7 @@ class GradientSums:
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each trained parameter in the replica of this rank."""
         parameters = [*self.dense, *self.tables]
-        return dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
+        return dict(zip(parameters, CopyToRanks.apply(self, *parameters) if parameters else ()))
 
     def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
         """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
@@ -339,22 +339,6 @@ def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
     return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
 
 
-class AwaitSums(torch.autograd.Function):
-    """Copies of all parameters. It is made before the forward, so its backward runs last."""
-
-    @staticmethod
-    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
-        ctx.sums, ctx.parameters = sums, parameters
-        ctx.set_materialize_grads(False)
-        return tuple(parameter.view_as(parameter) for parameter in parameters)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return (None, *ctx.sums.finish(gradients))
-        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.parameters)))
-
-
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """What all ranks have, summed: in one message for each type of number."""
     sums = [*tensors]
@@ -376,19 +360,26 @@ class SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return CopyToRanks.apply(*gradients)
+        return CopyToRanks.apply(None, *gradients)
 
 
 class CopyToRanks(torch.autograd.Function):
-    """Tensors that all ranks hold; their gradients are summed over the ranks."""
+    """Tensors that all ranks hold; their gradients are summed over the ranks.
+
+    Of parameters, GradientSums does it: it is made before the forward, so its backward runs last.
+    """
 
     @staticmethod
-    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, sums: Any, *tensors: torch.Tensor) -> Any:
+        ctx.sums, ctx.tensors = sums, tensors
+        ctx.set_materialize_grads(False)
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return SumOverRanks.apply(*gradients)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if ctx.sums is not None and not torch.is_grad_enabled():
+            return (None, *ctx.sums.finish(gradients))
+        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.tensors)))
 
 
 def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
@@ -537,7 +528,7 @@ def parallel_apply_on_ranks(
     tensors = [
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
-    entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
+    entered = dict(zip(map(id, tensors), CopyToRanks.apply(None, *tensors))) if tensors else {}
 
     def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
         return entered.get(id(tensor), tensor.clone() if place else tensor)
