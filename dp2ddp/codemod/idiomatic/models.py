@@ -74,10 +74,11 @@ class ModelWrap(Made):
         if self.whole is not self.call.node:
             return self.module.text(self.whole).removeprefix(self.module.text(self.call.node)).strip()
         word, function = last_name(self.model), self.module.function_around(self.call.node)
-        here, within = inside(self.module, function or self.module.tree), set(ast.walk(self.call.node))
-        moves = (each.node for each in here if each.method in MOVES)
-        above = [each for each in moves if each.lineno <= self.call.node.lineno]
-        is_moved = any(each in within or word in words_in(self.module.statement(each)) for each in above)
+        within = set(ast.walk(self.call.node))
+        moves = (each.node for each in self.module.calls if each.method in MOVES)
+        above = (each for each in moves if each.lineno <= self.call.node.lineno)
+        here = (each for each in above if self.module.function_around(each) is function)
+        is_moved = any(each in within or word in words_in(self.module.statement(each)) for each in here)
         return "" if is_moved else ".cuda()"
 
     @property

@@ -286,3 +286,13 @@ def test_what_takes_download_is_left_to_the_barriers_around_its_calls() -> None:
     )
     assert "rank 0 downloads first\nrows = Rows(" in after
     assert after.count("barrier") == 2
+
+
+def test_a_model_that_another_function_only_uses_on_a_device_is_moved_at_the_wrap() -> None:
+    wrap = "net = nn.DataParallel(nn.Linear(8, 3).cuda())"
+    uses = "def test(x):\n    return net(x.cuda())\nnet = nn.Linear(8, 3)\nnet = nn.DataParallel(net)"
+    text = TRAINS.format(more="").replace(wrap, uses)
+
+    after = convert_idiomatic(Project(SourceFile(None, text)), Options(style="idiomatic")).after
+
+    assert "net = DDP(net.cuda(), device_ids=[local_rank])" in after
