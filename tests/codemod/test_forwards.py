@@ -17,6 +17,7 @@ from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.projects import Project, read_project
 from tests.codemod.forward_mutations import ALL, LOST, MORE
+from tests.codemod.programs import converted, said
 from tests.codemod.scripts import project_of
 from tests.diffs import Script
 
@@ -190,3 +191,23 @@ def test_a_number_of_the_data_set_does_not_bring_the_data_set_into_the_forward()
     """`ResNet(num_classes=trainset.classes)`: what the data set does to a sample is no part of a forward."""
     example = Path(__file__).parents[2] / "examples" / "cifar_bn" / "train.py"
     assert not fills_something(Program(read_project(example), canonical, knows))
+
+
+KEPT = """
+import torch
+class Kept:
+    def __init__(self):
+        self.all = []
+    def add(self, gradient):
+        self.all.append(gradient)
+kept = Kept()
+def report(module, grad_input, grad_output):
+    kept.add(grad_output[0])
+net = Net()
+net.fc.register_full_backward_hook(report)
+net = torch.nn.DataParallel(net)
+"""
+
+
+def test_what_a_hook_calls_in_backward_is_looked_at() -> None:
+    assert said(converted(KEPT)) == ["hazard DDP908:7", "hazard DDP908:10"]

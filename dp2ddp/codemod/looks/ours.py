@@ -61,15 +61,17 @@ def has_joined(module: Module) -> bool:
 
 
 def _joins(module: Module, called: ast.Name) -> bool:
-    bindings = module.bindings(called)
+    scope = module.scope_of[called].lookup(called.id)
+    bindings = scope.bindings[called.id] if scope else ()
     is_helper = called.id in JOINS and (not bindings or is_brought(module, bindings))
     return is_helper or any(each.dotted in JOIN_IMPORTS for each in bindings)
 
 
 def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:
     """A ConversionError where a local module calls helpers that these are not: another version converted it."""
-    for module, imported in _converted_modules(program):
-        if unknown := sorted(imported - helpers):
+    for module in program.modules[1:]:
+        unknown = sorted(set(_imported_helpers(module)) - helpers)
+        if unknown and not _is_pasted(module):
             raise ConversionError(
                 f"{program.entry.source.name}: {module.source.name} was converted with another script, by a version of "
                 f"dp2ddp with other helpers ({', '.join(unknown)}); convert this one in the project as it was before "
@@ -79,18 +81,13 @@ def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:
 
 def refuse_lone_script(program: Program) -> None:
     """A ConversionError for a script whose model was wrapped for ranks with another script: it was not converted."""
-    for module, imported in _converted_modules(program):
-        if any(name.startswith("WholeBatch") for name in imported) and not has_joined(program.entry):
+    for module in program.modules[1:]:
+        wraps = [name for name in _imported_helpers(module) if name.startswith("WholeBatch")]
+        if wraps and not _is_pasted(module) and not has_joined(program.entry):
             raise ConversionError(
                 f"{program.entry.source.name}: {module.source.name} was converted with another script, and this one "
                 "was not; convert it in the project as it was before (-o FOLDER)"
             )
-
-
-def _converted_modules(program: Program) -> Iterator[tuple[Module, set[str]]]:
-    """The local modules with the helpers that they import."""
-    modules = (each for each in program.modules[1:] if not _is_pasted(each))
-    return ((module, {*_imported_helpers(module)}) for module in modules)
 
 
 def refuse_hidden_helpers(program: Program) -> None:

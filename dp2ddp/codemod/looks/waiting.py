@@ -8,15 +8,7 @@ from dp2ddp.codemod.edits import Edit, Finding, Hazard
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.forwards import Part, forwards_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import (
-    FUNCTIONS,
-    all_from,
-    defaults,
-    functions_of,
-    inside,
-    places,
-    stored_names,
-)
+from dp2ddp.codemod.model.nodes import FUNCTIONS, all_from, defaults, functions_of, places, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 
@@ -51,10 +43,11 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
         return False
     usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"}
     usual -= stored_names(function)
-    above = (
-        parent for parent, inner in module.steps(node) if isinstance(parent, ast.If) and inner in parent.body
-    )
-    tests = {ast.unparse(each.test) for each in above}
+    child, tests = node, set()
+    for parent in module.around(node):
+        if isinstance(parent, ast.If) and child in parent.body:
+            tests.add(ast.unparse(parent.test))
+        child = parent
     calls = [
         call
         for home, call in module.program.calls_of(module, function)
@@ -82,7 +75,7 @@ def _called_in(part: Part) -> Iterator[Part]:
     if isinstance(function, ast.ClassDef):  # one is made
         yield from ((home, each) for each in functions_of(function) if each.name == "__init__")
         return
-    for call in (each.func for each in inside(function, ast.Call)):
+    for call in (each.func for each in ast.walk(function) if isinstance(each, ast.Call)):
         if definition := home.definition(call):
             yield definition
         elif isinstance(call, ast.Attribute):
