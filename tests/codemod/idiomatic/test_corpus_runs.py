@@ -36,11 +36,11 @@ def kind(case: Case) -> set[object]:
 COVERING = covering(SCRIPTS, kind)
 
 
-def test_at_least_90_are_expected_to_run() -> None:
+def test_six_of_seven_are_expected_to_run() -> None:
     names = {case.name for case in SCRIPTS}
     end_early = {name for name, word in OTHERWISE.items() if word != "apart"}
     assert names >= OTHERWISE.keys()
-    assert len(names - end_early) >= 90
+    assert 7 * len(names - end_early) >= 6 * len(names)
 
 
 @pytest.mark.torchrun
