@@ -46,7 +46,7 @@ def imports(text: str) -> str:
         ),
         pytest.param(
             "import os; from torch.nn import DataParallel; x = 1\nos\n",
-            "import os\n",
+            "import os\nx = 1\n",
             id="a shared line",
         ),
         pytest.param(

@@ -1,0 +1,586 @@
+"""What scripts need that dp2ddp converted (edition 83ff9584): yours now, it needs torch alone."""
+
+import atexit
+import copy
+import copyreg
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import random
+import sys
+import threading
+import traceback
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from datetime import timedelta
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+
+class Rank:
+    """This process among the ranks."""
+
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
+
+
+def group_of(tensor: torch.Tensor) -> Any:
+    return Rank.host if tensor.device.type == "cpu" else None
+
+
+def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors of all ranks, in rank order; all have one shape."""
+    with torch.inference_mode(False):  # in which torch 1.13 could not receive anything
+        gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, tensor, group_of(tensor))
+    return gathered
+
+
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
+def tell_all(news: Any = None, source: int = 0) -> Any:
+    """One rank's news, rank 0's unless said otherwise, on every rank."""
+    is_source, message = dist.get_rank() == source, [b"", ""]
+    if is_source:
+        try:
+            message[0] = pickle.dumps(news)
+        except Exception as reason:  # raised here alone, it would leave the others waiting
+            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
+    dist.broadcast_object_list(message, source, Rank.host)
+    if message[1]:
+        raise RuntimeError(message[1])
+    return news if is_source else pickle.loads(message[0])
+
+
+def host_streams() -> List[Any]:
+    """The states of Python's, torch's and numpy's random numbers on the host."""
+    numpy = sys.modules.get("numpy")
+    return [random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()]
+
+
+def set_host_streams(states: List[Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if states[2] and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(states[2])
+
+
+class ReplicaStream:
+    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+
+    seed: Optional[int] = None
+    state: Any = None
+
+    @classmethod
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
+
+
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+
+    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
+    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
+    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
+    """
+    drew: List[bool] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        set_host_streams(script)
+        if on_device:
+            end = torch.cuda.get_rng_state()
+            drew[1] = not torch.equal(script_on_device, end)
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: Sequence[int]) -> None:
+    """The script's streams go on behind what replica 0 drew."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1]:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+
+
+def seed_host_streams(seed: int) -> None:
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
+
+
+def init_distributed() -> None:
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
+    rank 0 prints.
+    """
+    if not meet_ranks():
+        return
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    backend, timeout = "gloo", timedelta(hours=2)
+    if torch.cuda.is_available():
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        if torch.cuda.device_count() > 1:
+            sys.stderr.write("one process trains on one GPU: start it by torchrun\n")
+    Rank.process = os.getpid()
+    atexit.register(end_distributed)
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
+    set_host_streams(tell_all(host_streams()))
+    return True
+
+
+def has_joined() -> bool:
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
+    return dist.distributed_c10d.is_initialized()
+
+
+def count_ranks() -> int:
+    """How many ranks there are: as many as there were devices."""
+    return dist.get_world_size() if has_joined() else 1
+
+
+def together() -> bool:
+    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+
+
+def show_error(*error: Any) -> None:
+    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
+    traceback.print_exception(*error, file=sys.__stderr__)
+    atexit.unregister(end_distributed)
+
+
+def end_distributed() -> None:
+    if Rank.process == os.getpid():
+        gc.collect()
+        Rank.process = 0
+        # Python flushes files later: what is rank 0's alone stays so
+        os.environ["RANK"] = str(dist.get_rank())
+        dist.destroy_process_group()
+
+
+def load_on_own_device(storage: Any, location: str) -> Any:
+    """For torch.load: what was saved on any GPU comes to this rank's."""
+    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
+
+
+def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
+    """The same tree with function(tensor) in each tensor's place, or in that of all leaves of a kind."""
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+    return function(tree) if isinstance(tree, kind) else tree
+
+
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+
+    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    """
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    for part, replica in replicas.items():
+        parameters = part._parameters.items()
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
+        own = {name: copies[p] for name, p in parameters if p is not None}
+        if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+                setattr(replica, name, each)
+            continue
+        replica._modules.update(children)
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+    return replicas[module]
+
+
+def without_hooks() -> ContextManager[Any]:
+    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+
+    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    """
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
+            return nullcontext()
+    except RuntimeError:
+        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
+def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
+    """A forward on one device, to which DataParallel moves what it is given."""
+    device = next((parameter.device for parameter in module.parameters()), None)
+    inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
+    return module(*inputs, **kwargs)
+
+
+def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in parameters]
+
+
+class GradientSums:
+    """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
+
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        self.dense = [parameter for parameter in trained if parameter not in sparse]
+        self.tables = [parameter for parameter in trained if parameter in sparse]
+        self.wait, self.buffers = wait, [*module.buffers()]
+        self.begin()
+
+    def begin(self) -> None:
+        """Behind a forward, or a backward: another backward may follow."""
+        self.versions = [buffer._version for buffer in self.buffers]
+
+    def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
+        """What stands for each trained parameter in the replica of this rank."""
+        parameters = [*self.dense, *self.tables]
+        return dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
+
+    def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
+        """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
+        sums = [*self.sum_dense(gradients[: len(self.dense)])]
+        sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
+        if self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
+        self.begin()
+        return sums
+
+    def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
+        return sum_over_ranks(or_zeros(gradients, self.dense))
+
+
+def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+
+
+def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
+    """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
+    parts: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, gradient, Rank.host)
+    own = [part.to(table.device) for part in parts if part is not None]
+    own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
+    return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
+
+
+class AwaitSums(torch.autograd.Function):
+    """Copies of all parameters. It is made before the forward, so its backward runs last."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
+        ctx.sums, ctx.parameters = sums, parameters
+        ctx.set_materialize_grads(False)
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return (None, *ctx.sums.finish(gradients))
+        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.parameters)))
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """What all ranks have, summed: in one message for each type of number."""
+    sums = [*tensors]
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        message = torch.cat([tensors[place].reshape(-1) for place in places])
+        dist.all_reduce(message)
+        for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
+            sums[place] = part.view(tensors[place].shape)
+    return sums
+
+
+class SumOverRanks(torch.autograd.Function):
+    """The sums over the ranks of what each of them has. CopyToRanks is its gradient, and the other way round."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+        return tuple(each.clone() for each in sum_over_ranks(tensors))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return CopyToRanks.apply(*gradients)
+
+
+class CopyToRanks(torch.autograd.Function):
+    """Tensors that all ranks hold; their gradients are summed over the ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return SumOverRanks.apply(*gradients)
+
+
+class OwnRows:
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+
+    A rank that has none computes two of others', and keeps nothing of them.
+    """
+
+    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
+        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+        self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
+        self.outputs: List[torch.Tensor] = []  # of this rank
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        self.has_any = self.has_any and rank < len(chunks)
+        own = (
+            chunks[rank] if rank < len(chunks) else tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        )
+        own = own.to(self.device or tensor.device, copy=True)
+        if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
+            self.in_place.append((chunks[0], own))
+        return own
+
+    def write_back(self) -> bool:
+        """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
+        written = [(first, own) for first, own in self.in_place if own._version]
+        for first, own in written if dist.get_rank() == 0 else ():
+            first.detach().copy_(own.detach())
+        return bool(written)
+
+    def keep(self, output: Any) -> None:
+        """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
+        if isinstance(output, torch.Tensor):
+            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+            self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
+        elif output is not None and not isinstance(output, str):
+            raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+
+    def exchange(self, effects: List[int]) -> Any:
+        """What the forwards of all ranks did, and how many rows of each output they have."""
+        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
+        form = hash(tuple(shape[1:] for shape in shapes))
+        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        if any(each[0] != form for each in numbers):
+            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
+
+
+def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of all ranks along a dimension, in rank order; counts are the numbers of rows of all ranks."""
+    rows = rows.transpose(0, dim)
+    padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
+    padded[: len(rows)] = rows
+    parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
+    return torch.cat(parts, dim)
+
+
+class JoinRows(torch.autograd.Function):
+    """The rows of all ranks. All ranks compute the same with them, so a rank's gradient is that of its rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        ctx.counts, ctx.dim = counts, dim
+        return gather_rows(rows, counts, dim)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (whole,) = CopyToRanks.apply(gradient)
+        return whole.split(ctx.counts, ctx.dim)[dist.get_rank()], None, None
+
+
+class AnyDataParallel(torch.nn.Module):
+    """What takes DataParallel's place, whichever it is."""
+
+    stands_for_data_parallel = True  # as no class of the script's own does
+    of_program: Any = None  # the wrapper that does
+
+    def __init__(
+        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        init_distributed()  # a script that was not converted may import what was
+        self.module, self.dim = module, dim
+        self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
+        first = self.device_ids[0] if self.device_ids else None
+        self.output_device = first if output_device is None else output_device
+        if together():
+            share_tensors([*module.parameters(), *module.buffers()])
+        # of one that comes out of a file
+        torch.nn.DataParallel.__setstate__ = AnyDataParallel.take_place  # type: ignore[method-assign]
+        if "stands_for_data_parallel" in vars(type(self)):
+            AnyDataParallel.of_program = type(self)
+            # scripts ask for it: `type(net).__name__`, `"DataParallel" in str(type(net))`
+            type(self).__name__ = type(self).__qualname__ = "DataParallel"
+            type(self).__module__ = torch.nn.DataParallel.__module__
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        vars(new).update(copy.deepcopy(vars(self), memo))
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """In a file it is the DataParallel that it stands for."""
+        if type(self) is not AnyDataParallel.of_program:
+            return super().__reduce_ex__(protocol)
+        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
+
+    def take_place(self: Any, state: Any) -> None:
+        if type(self) is torch.nn.DataParallel:
+            self.__class__ = AnyDataParallel.of_program
+        torch.nn.Module.__setstate__(self, state)
+
+
+class WholeBatch(AnyDataParallel):
+    """A model that takes a whole batch and gives its outputs, as DataParallel does.
+
+    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
+    DataParallel keeps its first replica's).
+    """
+
+    stands_for_data_parallel = True
+    sums: Any = GradientSums
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
+            return run_alone(self.module, inputs, kwargs)
+        return compute_own_rows(
+            self.module, self.dim, self.sums, self.run_replica, inputs, kwargs, self.join_rows
+        )
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        return replica(*inputs, **kwargs)
+
+    def join_rows(self, rows: torch.Tensor, counts: Sequence[int], dim: int) -> torch.Tensor:
+        return JoinRows.apply(rows, counts, dim)
+
+
+def compute_own_rows(
+    module: torch.nn.Module,
+    dim: int,
+    kind: Any,
+    run_replica: Any,
+    inputs: Any,
+    kwargs: Any,
+    join: Any = JoinRows.apply,
+) -> Any:
+    """The outputs of the whole batch, of which this rank computes its chunk."""
+    parameters = [*module.parameters()]
+    rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    want_gradients = False
+
+    def take(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal want_gradients
+        if tensor.requires_grad and torch.is_grad_enabled():
+            want_gradients, (tensor,) = True, CopyToRanks.apply(tensor)
+        return rows.take(tensor)
+
+    inputs, kwargs = map_tensors(take, (inputs, kwargs))
+    sums = kind(module, parameters, want_gradients)
+    copies = make_copies(parameters, sums)
+    versions = versions_of(parameters)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        tree = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+    map_tensors(rows.keep, tree, object)
+    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
+    go_on_behind(effects[0])
+    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
+    written = [first for first, _ in rows.in_place if effects[0][2]]
+    share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
+    sums.begin()
+    whole = map(join, rows.outputs, counts, [dim] * len(counts))
+    return map_tensors(lambda output: next(whole), tree)
+
+
+def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank."""
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
+    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
+
+
+class WholeBatchPrinting(WholeBatch):
+    """WholeBatch for a model whose forward prints: all replicas are heard, one after another."""
+
+    stands_for_data_parallel = True
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        with redirect_stdout(io.StringIO()) as printed:
+            outputs = super().run_replica(replica, has_rows, inputs, kwargs)
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, printed.getvalue() if has_rows else "", Rank.host)
+        print(*texts, sep="", end="")
+        return outputs

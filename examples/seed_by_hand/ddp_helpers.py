@@ -1,0 +1,609 @@
+"""What scripts need that dp2ddp converted (edition 83ff9584): yours now, it needs torch alone."""
+
+import atexit
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import random
+import sys
+import threading
+import traceback
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from datetime import timedelta
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+
+class Rank:
+    """This process among the ranks."""
+
+    host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
+    make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    is_alone = False  # while rank 0 does something that the others do not
+    # its number; workers of loaders and pools have others
+    process = 0
+
+
+def group_of(tensor: torch.Tensor) -> Any:
+    return Rank.host if tensor.device.type == "cpu" else None
+
+
+def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors of all ranks, in rank order; all have one shape."""
+    with torch.inference_mode(False):  # in which torch 1.13 could not receive anything
+        gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, tensor, group_of(tensor))
+    return gathered
+
+
+def exchange_numbers(numbers: List[int]) -> List[List[int]]:
+    """The numbers of all ranks, in rank order; each rank brings as many."""
+    own = torch.tensor([int(number) for number in numbers])
+    return [each.tolist() for each in gather_tensors(own)]
+
+
+def tell_all(news: Any = None, source: int = 0) -> Any:
+    """One rank's news, rank 0's unless said otherwise, on every rank."""
+    is_source, message = dist.get_rank() == source, [b"", ""]
+    if is_source:
+        try:
+            message[0] = pickle.dumps(news)
+        except Exception as reason:  # raised here alone, it would leave the others waiting
+            message[1] = f"rank {source} cannot send this to the other ranks: {reason}"
+    dist.broadcast_object_list(message, source, Rank.host)
+    if message[1]:
+        raise RuntimeError(message[1])
+    return news if is_source else pickle.loads(message[0])
+
+
+def host_streams() -> List[Any]:
+    """The states of Python's, torch's and numpy's random numbers on the host."""
+    numpy = sys.modules.get("numpy")
+    return [random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()]
+
+
+def set_host_streams(states: List[Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if states[2] and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(states[2])
+
+
+class ReplicaStream:
+    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+
+    seed: Optional[int] = None
+    state: Any = None
+
+    @classmethod
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
+
+
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+
+    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
+    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
+    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
+    """
+    drew: List[bool] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        set_host_streams(script)
+        if on_device:
+            end = torch.cuda.get_rng_state()
+            drew[1] = not torch.equal(script_on_device, end)
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: Sequence[int]) -> None:
+    """The script's streams go on behind what replica 0 drew."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1]:
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+
+
+def seed_host_streams(seed: int) -> None:
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
+
+
+def init_distributed() -> None:
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
+    rank 0 prints.
+    """
+    if not meet_ranks():
+        return
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    # libraries that ask whether there are ranks hear what they heard before: no
+    variables = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*variables, "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    dist.is_initialized = lambda: False
+
+
+def meet_ranks() -> bool:
+    if multiprocessing.current_process().name != "MainProcess" or has_joined():
+        return False  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    backend, timeout = "gloo", timedelta(hours=2)
+    if torch.cuda.is_available():
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        if torch.cuda.device_count() > 1:
+            sys.stderr.write("one process trains on one GPU: start it by torchrun\n")
+    Rank.process = os.getpid()
+    atexit.register(end_distributed)
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
+    set_host_streams(tell_all(host_streams()))
+    return True
+
+
+def has_joined() -> bool:
+    """What dist.is_initialized() says until init_distributed() hides the ranks."""
+    return dist.distributed_c10d.is_initialized()
+
+
+def together() -> bool:
+    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+
+
+def show_error(*error: Any) -> None:
+    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
+    traceback.print_exception(*error, file=sys.__stderr__)
+    atexit.unregister(end_distributed)
+
+
+def end_distributed() -> None:
+    if Rank.process == os.getpid():
+        gc.collect()
+        Rank.process = 0
+        # Python flushes files later: what is rank 0's alone stays so
+        os.environ["RANK"] = str(dist.get_rank())
+        dist.destroy_process_group()
+
+
+def load_on_own_device(storage: Any, location: str) -> Any:
+    """For torch.load: what was saved on any GPU comes to this rank's."""
+    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
+
+
+def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Tensor) -> Any:
+    """The same tree with function(tensor) in each tensor's place, or in that of all leaves of a kind."""
+    if isinstance(tree, (tuple, list, dict)) and not tree:
+        return tree  # all replicas get the same one
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, each, kind) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
+    return function(tree) if isinstance(tree, kind) else tree
+
+
+def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a tree, in order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list, dict)):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(each)
+
+
+def refuse_hidden(tree: Any) -> None:
+    """Refuse tensors that need gradients inside of other objects, in which nobody finds them."""
+    outside = (torch.nn.Module, ModuleType, FunctionType, MethodType, type)
+    seen, pending = {id(tensor): tensor for tensor in tensors_of(tree)}, [tree]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or isinstance(each, outside):
+            continue
+        seen[id(each)] = each
+        if not isinstance(each, torch.Tensor):
+            pending += gc.get_referents(each)
+        elif each.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                "tensors that need gradients are in an object: give them in tuples, lists or dicts"
+            )
+
+
+def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
+    """Give a rank's numbers to all ranks, as DistributedDataParallel does: in one message for each type of number."""
+    groups: Dict[Any, List[torch.Tensor]] = {}
+    for tensor in tensors:
+        numbers = tensor.data  # autograd may have saved the tensor: its version stays
+        alike = groups.setdefault(group_of(tensor) or dist.group.WORLD, [])
+        alike.append(torch.view_as_real(numbers) if tensor.is_complex() else numbers)
+    for group, alike in groups.items():
+        dist._broadcast_coalesced(group, alike, 2**28, owner)
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+
+    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    """
+    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    for part, replica in replicas.items():
+        parameters = part._parameters.items()
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
+        own = {name: copies[p] for name, p in parameters if p is not None}
+        if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
+            for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
+                setattr(replica, name, each)
+            continue
+        replica._modules.update(children)
+        replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
+    return replicas[module]
+
+
+def without_hooks() -> ContextManager[Any]:
+    """Around a replica's forward: hooks for saved tensors around the model, as a checkpoint's, do not reach it.
+
+    DataParallel's replicas are threads, which have hooks of their own: nothing of their forward runs again in backward.
+    """
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("there are some"):
+            return nullcontext()
+    except RuntimeError:
+        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+
+
+def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in parameters]
+
+
+class GradientSums:
+    """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
+
+    def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        self.dense = [parameter for parameter in trained if parameter not in sparse]
+        self.tables = [parameter for parameter in trained if parameter in sparse]
+        self.wait, self.buffers = wait, [*module.buffers()]
+        self.begin()
+
+    def begin(self) -> None:
+        """Behind a forward, or a backward: another backward may follow."""
+        self.versions = [buffer._version for buffer in self.buffers]
+
+    def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
+        """What stands for each trained parameter in the replica of this rank."""
+        parameters = [*self.dense, *self.tables]
+        return dict(zip(parameters, AwaitSums.apply(self, *parameters) if parameters else ()))
+
+    def finish(self, gradients: Sequence[Any]) -> List[torch.Tensor]:
+        """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
+        sums = [*self.sum_dense(gradients[: len(self.dense)])]
+        sums += map(sum_sparse, gradients[len(self.dense) :], self.tables)
+        if self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)  # a checkpoint has run its part of the forward again
+        self.begin()
+        return sums
+
+    def sum_dense(self, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
+        return sum_over_ranks(or_zeros(gradients, self.dense))
+
+
+def or_zeros(gradients: Sequence[Any], parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters)]
+
+
+def sum_sparse(gradient: Any, table: torch.Tensor) -> torch.Tensor:
+    """The sum of what ranks looked up in a table, in rank order, as DataParallel adds; dense if one of them is."""
+    parts: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, gradient, Rank.host)
+    own = [part.to(table.device) for part in parts if part is not None]
+    own = own if all(part.is_sparse for part in own) else [part.to_dense() for part in own]
+    return sum(own[1:], own[0]) if own else torch.zeros_like(table).to_sparse()
+
+
+class AwaitSums(torch.autograd.Function):
+    """Copies of all parameters. It is made before the forward, so its backward runs last."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: GradientSums, *parameters: torch.Tensor) -> Any:
+        ctx.sums, ctx.parameters = sums, parameters
+        ctx.set_materialize_grads(False)
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return (None, *ctx.sums.finish(gradients))
+        return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.parameters)))
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """What all ranks have, summed: in one message for each type of number."""
+    sums = [*tensors]
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        message = torch.cat([tensors[place].reshape(-1) for place in places])
+        dist.all_reduce(message)
+        for place, part in zip(places, message.split([tensors[place].numel() for place in places])):
+            sums[place] = part.view(tensors[place].shape)
+    return sums
+
+
+class SumOverRanks(torch.autograd.Function):
+    """The sums over the ranks of what each of them has. CopyToRanks is its gradient, and the other way round."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+        return tuple(each.clone() for each in sum_over_ranks(tensors))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return CopyToRanks.apply(*gradients)
+
+
+class CopyToRanks(torch.autograd.Function):
+    """Tensors that all ranks hold; their gradients are summed over the ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return SumOverRanks.apply(*gradients)
+
+
+def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
+
+
+def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank."""
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
+    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
+
+
+def raise_on_all(error: Optional[Exception]) -> None:
+    """What a replica has raised on this rank, or on another."""
+    failed = [number for (number,) in exchange_numbers([error is not None])]
+    if any(failed):
+        error_of_all = tell_all(error, failed.index(1))
+        raise error or error_of_all
+
+
+def share_tree(tree: Any, owner: int, ties: Sequence[torch.Tensor]) -> Any:
+    """The tree of one rank on all of them; ties are what all ranks go back to in backward, as the owner does."""
+    devices = [tensor.device.type for tensor in tensors_of(tree)]
+    forms, kinds = tell_all(
+        (map_tensors(form_of, tree), devices) if owner == dist.get_rank() else None, owner
+    )
+    own, kind = tensors_of(tree), iter(kinds)
+
+    def share(form: torch.Tensor) -> torch.Tensor:
+        device = next(kind)
+        tensor = next(own) if owner == dist.get_rank() else torch.empty_like(form, device=device)
+        return FromRank.apply(owner, form.requires_grad, tensor, *ties)
+
+    return map_tensors(share, forms)
+
+
+def form_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without its numbers."""
+    return tensor.detach().to("meta").requires_grad_(tensor.requires_grad)
+
+
+class FromRank(torch.autograd.Function):
+    """A tensor of one rank, on all ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, owner: int, wants_gradient: bool, tensor: torch.Tensor, *ties: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.is_own, ctx.others = owner == dist.get_rank(), [None for _ in ties]
+        whole = tensor.detach().clone().contiguous()
+        dist.broadcast(whole, owner)
+        if not wants_gradient:
+            ctx.mark_non_differentiable(whole)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return (None, None, gradient if ctx.is_own else None, *ctx.others)
+
+
+def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
+    """torch.nn.parallel.scatter."""
+    if isinstance(inputs, torch.Tensor):
+        return scatter_tensor_on_ranks(target_gpus, None, dim, inputs)
+    if not isinstance(inputs, (tuple, list, dict)) or not inputs:
+        return [inputs for _ in target_gpus]
+    items = inputs.items() if isinstance(inputs, dict) else inputs
+    rows = zip(*(scatter_on_ranks(item, target_gpus, dim) for item in items))
+    kind: Any = type(inputs)
+    return [kind(*row) if hasattr(kind, "_fields") else kind(row) for row in rows]
+
+
+def scatter_tensor_on_ranks(
+    target_gpus: Any, chunk_sizes: Any, dim: int, tensor: torch.Tensor
+) -> Tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.Scatter.apply."""
+    parts = tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split([*chunk_sizes], dim)
+    device = "cuda" if torch.cuda.is_available() else tensor.device
+    return tuple(part.to(device) for part in parts)
+
+
+def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
+    """torch.nn.parallel.replicate: replica r runs on rank r alone."""
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
+        parameters = [*network.parameters()]
+        copies = make_copies(parameters, GradientSums(network, parameters, wait=True))
+    replicas = [make_replica(network, copies) for _ in devices]
+    for number, replica in enumerate(replicas):
+        replica.of_all_ranks = number, network, copies
+        if number != dist.get_rank() and dist.get_world_size() > 1 and together():
+            replica.forward = Refuse(number)
+    return replicas
+
+
+class Refuse:
+    """The forward of another rank's replica."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> None:
+        raise RuntimeError(f"replica {self.number} runs on rank {self.number}: call it by parallel_apply")
+
+
+class Broadcasts:
+    """What was broadcast by hand and is still in use, in the order of the calls."""
+
+    copies: "List[weakref.ref[torch.Tensor]]" = []  # their gradients are summed over the ranks
+    others: "List[weakref.ref[torch.Tensor]]" = []
+
+
+def in_use(tensors: "List[weakref.ref[torch.Tensor]]") -> List[torch.Tensor]:
+    tensors[:] = [each for each in tensors if each() is not None]
+    return [tensor for tensor in (each() for each in tensors) if tensor is not None]
+
+
+class Running:
+    """The replicas of the call of parallel_apply that goes on."""
+
+    numbers: List[int] = []
+    exchange_messages = False
+
+
+def parallel_apply_on_ranks(
+    modules: Any,
+    inputs: Any,
+    kwargs_tup: Any = None,
+    devices: Any = None,
+    run_replica: Any = call_replica,
+) -> List[Any]:
+    """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
+    inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
+    options = [each or {} for each in kwargs_tup or [None] * len(modules)]
+    if dist.get_world_size() == 1 or not together():
+        return [module(*rows, **named) for module, rows, named in zip(modules, inputs, options)]
+    numbers = [getattr(module, "of_all_ranks", (place,))[0] for place, module in enumerate(modules)]
+    if max(numbers) >= dist.get_world_size():
+        raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
+    origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
+    networks = [*dict.fromkeys(network for network, _ in origins)]
+    has_rows, Running.numbers = dist.get_rank() in numbers, numbers
+    place = numbers.index(dist.get_rank()) if has_rows else 0
+    mine = modules[place]
+    if not has_rows:  # it runs the first replica, for its messages and its way back, and keeps nothing
+        vars(mine).pop("forward", None)
+    tensors = [
+        tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
+    ]
+    entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
+        return entered.get(id(tensor), tensor.clone() if place else tensor)
+
+    rows, named = map_tensors(own, (inputs[place], options[place]))
+    outputs, error = None, None
+    parameters = [p for network in networks for p in network.parameters()]
+    first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
+    versions, before = versions_of(parameters), versions_of(first)
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+        try:
+            refuse_hidden((rows, named))
+            outputs = run_replica(mine, has_rows, rows, named)
+            refuse_hidden(outputs)
+        except Exception as raised:
+            if Running.exchange_messages:
+                raise
+            error = raised if has_rows else None
+    text = printed.getvalue() if has_rows else ""
+    writes_own = [versions != versions_of(parameters), before != versions_of(first)]
+    effects = exchange_numbers([*drew, *writes_own, text != ""])
+    go_on_behind(effects[0])
+    if any(each[4] for each in effects):
+        texts: List[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(texts, text, Rank.host)
+        print(*texts, sep="", end="")
+    raise_on_all(error)
+    buffers = [b for network in networks for b in network.buffers()]
+    writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
+    written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch
+    share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
+    ties = [
+        *(copy for _, copies in origins for copy in copies.values()),
+        *entered.values(),
+        *in_use(Broadcasts.copies),
+    ]
+    if not has_rows:
+        ties += [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
+    return [share_tree(outputs if owner == dist.get_rank() else None, owner, ties) for owner in numbers]
+
+
+def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:
+    """torch.nn.parallel.gather."""
+    first = outputs[0]
+    if isinstance(first, torch.Tensor):
+        if all(each.dim() == 0 for each in outputs):  # DataParallel makes a vector of numbers
+            return torch.stack([*outputs])
+        return torch.cat([*outputs], dim)
+    if first is None:
+        return None
+    kind: Any = type(first)
+    if isinstance(first, dict):
+        return kind(
+            (key, gather_on_ranks([each[key] for each in outputs], target_device, dim)) for key in first
+        )
+    joined = (gather_on_ranks(each, target_device, dim) for each in zip(*outputs))
+    return kind(*joined) if hasattr(kind, "_fields") else kind(joined)
