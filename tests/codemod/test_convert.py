@@ -161,11 +161,11 @@ def test_the_only_argument_takes_its_lines_with_it() -> None:
     ],
 )
 def test_imports_that_share_a_line_with_other_statements(line: str, is_kept: bool) -> None:
-    lines = converted(f"{line}\n{WRAP}").after.splitlines()
+    lines = converted(f"import torch\n{line}\nnet = torch.nn.DataParallel(Net())\n").after.splitlines()
     assert (line in lines) == is_kept
-    helpers = next(place for place, each in enumerate(lines) if each.startswith("from ddp_helpers"))
-    assert helpers < lines.index("init_distributed()")
-    assert lines[0].startswith(line.partition(";")[0])
+    helpers = next(place for place, each in enumerate(lines) if each.startswith("from dp2ddp.helpers"))
+    assert 1 < helpers < lines.index("init_distributed()")
+    assert lines[1].startswith(line.partition(";")[0])
 
 
 def test_imports_stand_above_the_decorators_of_the_first_statement() -> None:

@@ -45,7 +45,9 @@ def imports(text: str) -> str:
             id="lines",
         ),
         pytest.param(
-            "import os; from torch.nn import DataParallel; x = 1\nos\n", "import os\n", id="a shared line"
+            "import os; from torch.nn import DataParallel; x = 1\nos\n",
+            "import os\nx = 1\n",
+            id="a shared line",
         ),
         pytest.param(
             "from torch.nn import (Module,  # a\n    DataParallel)\nModule\n",

@@ -64,10 +64,10 @@ def is_handed_on(module: Module, node: ast.expr, name: str) -> bool:
             return False
         case ast.Call() as call if call.func is node or _only_looks(module, call):
             return False
-    return not (is_type_test(module, node) or _is_asked_for(module, node))
+    return not (is_type_test(module, node) or _is_compared(module, node))
 
 
-def _is_asked_for(module: Module, node: ast.AST) -> bool:
+def _is_compared(module: Module, node: ast.AST) -> bool:
     """Whether a thing is only what others are compared with: `type(x) in (A, B)`, `{A: 1}[type(x)]`, `A | None`."""
     match module.parents[node]:
         case ast.MatchClass() | ast.ExceptHandler() | ast.BinOp(op=ast.BitOr()):
