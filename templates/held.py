@@ -16,8 +16,10 @@ def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
         return kind(*args, **kwargs)
     is_thread = isinstance(kind, type) and issubclass(kind, threading.Thread)
     for each in (*args, *kwargs.values(), *kwargs.get("args", ())) if is_thread else ():
-        if getattr(each, "_num_workers", getattr(each, "num_workers", None)) == 0:
-            raise RuntimeError("a thread may draw random numbers by loading: give the loader num_workers=1")
+        sampler = getattr(getattr(each, "_index_sampler", None), "sampler", None)
+        loads = getattr(each, "_num_workers", getattr(each, "num_workers", None)) == 0
+        if loads and type(sampler).__name__ == "RandomSampler":
+            raise RuntimeError("a thread would draw random numbers by loading: give the loader num_workers=1")
     given = {name: itself(each) for name, each in kwargs.items()}
     return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **given), stays=True)
 

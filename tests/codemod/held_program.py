@@ -41,11 +41,11 @@ def double(end: Any, number: int) -> None:
     end.send([2 * end.recv(), number, own_rank()])
 
 
-def why_not(in_thread: bool, workers: int) -> str:
-    """Why a thread, or a process, may not go through a loader: a data set may draw from the main thread's streams."""
+def why_not(in_thread: bool, workers: int, shuffle: bool) -> str:
+    """Why a thread, or a process, may not go through a loader: shuffling draws from the main thread's streams."""
     starter = threading.Thread if in_thread else multiprocessing.Process
     try:
-        hold_on_rank0(starter, target=list, args=(DataLoader([1, 2], num_workers=workers),))
+        hold_on_rank0(starter, target=list, args=(DataLoader([1, 2], num_workers=workers, shuffle=shuffle),))
     except RuntimeError as error:
         return str(error)
     return ""
@@ -65,7 +65,9 @@ def find(rank: int, world: int) -> dict[str, Any]:
         batches.get_nowait()
     except queue.Empty:
         found["empty"] = True
-    found["loading"] = [why_not(thread, workers) for thread in (True, False) for workers in (0, 1)]
+    found["loading"] = [
+        why_not(*each) for each in ((True, 0, True), (True, 0, False), (True, 1, True), (False, 0, True))
+    ]
     random.seed(own_rank())  # ranks stand apart: what rank 0's object draws brings them together again
     numbers = hold_on_rank0(Numbers, own_rank() + 5)
     found["drawn"] = [numbers.draw(), random.random(), numbers.asked]

@@ -36,7 +36,7 @@ def test_the_scripts_random_numbers_go_on_as_rank_0s_do(found: list[dict[str, An
     expected = [alone.random(), alone.random(), 6]
     assert [each["drawn"] for each in found] == [expected, expected]
     for each in found:
-        assert [why.startswith("a thread may draw random numbers") for why in each["loading"]] == [
+        assert [why.startswith("a thread would draw random numbers") for why in each["loading"]] == [
             True,
             False,
             False,
