@@ -24,7 +24,7 @@ def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **given), stays=True)
 
 
-def asked(function: Callable[..., Any]) -> Any:
+def method_on_rank0(function: Callable[..., Any]) -> Any:
     """A method of Python's own, which a function calls: it is asked of rank 0's object."""
     return lambda stands, *given: ask_held(stands, lambda held: function(held, *itself(given)))
 
@@ -59,15 +59,15 @@ class HeldByRank0:
                 each.update(changed)
         return answer
 
-    __iter__ = asked(iter)
-    __next__ = asked(next)
-    __len__ = asked(len)
-    __bool__ = asked(bool)
-    __str__ = asked(str)
-    __contains__ = asked(contains)
-    __getitem__ = asked(getitem)
-    __setitem__ = asked(setitem)
-    __delitem__ = asked(delitem)
+    __iter__ = method_on_rank0(iter)
+    __next__ = method_on_rank0(next)
+    __len__ = method_on_rank0(len)
+    __bool__ = method_on_rank0(bool)
+    __str__ = method_on_rank0(str)
+    __contains__ = method_on_rank0(contains)
+    __getitem__ = method_on_rank0(getitem)
+    __setitem__ = method_on_rank0(setitem)
+    __delitem__ = method_on_rank0(delitem)
 
     def __enter__(self) -> Any:
         return ask_held(self, lambda held: held.__enter__())

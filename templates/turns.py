@@ -103,7 +103,7 @@ def run_at_once(
         any(not tensor.is_inference() and tensor._version for tensor in tensors_of(given)),
         not all(map(torch.equal, module.parameters(), before)),
     )
-    is_right = not any(told for (told,) in exchange_numbers([has_failed or has_rows and any(left)]))
+    is_right = not any(number for (number,) in exchange_numbers([has_failed or has_rows and any(left)]))
     for tensor, old in () if is_right and has_rows else zip(held, before):
         tensor.data.copy_(old)
     if not is_right:
