@@ -14,11 +14,11 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import all_from, defaults, last_name
+from dp2ddp.codemod.model.nodes import all_from, defaults, inside, last_name, values_of
 from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, inside, literal, unmoved, values_of, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved, walk_without
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, last_name
-from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile, inside
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, inside, last_name
+from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile
 from dp2ddp.review.rank_conditions import Condition, RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import all_from, last_name, root_name
+from dp2ddp.codemod.model.nodes import all_from, last_name, root_name, values_of
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.own_file import values_of
 
 # What asks for no value: it is the same on all ranks, of whatever data.
 ALIKE = re.compile(

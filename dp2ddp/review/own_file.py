@@ -20,6 +20,7 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     functions_of,
     handed,
+    inside,
     is_static,
     last_name,
     places,
@@ -298,11 +299,6 @@ class OwnFile:
         }
 
 
-def inside(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
-    """The nodes of a kind in a piece of code, itself included."""
-    return (each for each in ast.walk(node) if isinstance(each, kind))
-
-
 def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:
     """The nodes of an expression, without parts that are left out (asked with what they are parts of)."""
     yield node
@@ -316,11 +312,6 @@ def unmoved(node: ast.AST | None) -> ast.AST | None:
     while isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("cuda", "to"):
         node = node.func.value  # type: ignore[attr-defined]
     return node
-
-
-def values_of(call: ast.Call) -> list[ast.expr]:
-    """All that a call is given."""
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def literal(node: ast.AST | None) -> object:

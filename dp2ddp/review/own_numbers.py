@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.review.ddp_script import DDPScript, Loop
 from dp2ddp.review.made import Made, owner_of
-from dp2ddp.review.own_file import inside
 
 BRINGS_TOGETHER = re.compile(r"reduce|gather|metric|broadcast|sync|across|ranks|world", re.IGNORECASE)
 COUNTERS = ("builtins.range", "itertools.count")

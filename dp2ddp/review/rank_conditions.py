@@ -12,10 +12,10 @@ from itertools import chain, takewhile
 from typing import Any
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, inside, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, Variable, inside, literal, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
