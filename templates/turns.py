@@ -55,8 +55,7 @@ def run_in_turns(module: torch.nn.Module, replica: Any, has_rows: bool, inputs: 
     """The outputs of this rank's replica of a module, which runs in its turn once forwards leave anything."""
     memory, outputs, errors = Reached(module, [*inputs, *kwargs.values()]), None, []
     shares_all = memory.reaches_modules
-    has_sets = any(isinstance(thing, set) and thing for thing in memory.things)  # whose pop() cannot go back
-    if module not in LEAVING and not shares_all and not has_sets:
+    if module not in LEAVING and memory.can_go_back():
         outputs, is_right = run_at_once(module, memory, replica, has_rows, inputs, kwargs)
         if is_right:
             return outputs
@@ -208,6 +207,10 @@ class Reached:
                     continue
             changed[number] = old
         return changed
+
+    def can_go_back(self) -> bool:
+        """Not where modules beside the replica are reached, or a set with something in it: its pop() goes on."""
+        return not self.reaches_modules and not any(isinstance(each, set) and each for each in self.things)
 
     def go_back(self) -> bool:
         """Whether anything has changed since the last pictures; it is as it was there now."""
