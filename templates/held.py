@@ -15,7 +15,9 @@ def hold_on_rank0(kind: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     if not together():
         return kind(*args, **kwargs)
     is_thread = isinstance(kind, type) and issubclass(kind, threading.Thread)
-    for each in (*args, *kwargs.values(), *kwargs.get("args", ())) if is_thread else ():
+    handed = kwargs.get("args")
+    of_target = handed if isinstance(handed, (tuple, list)) else ()
+    for each in (*args, *kwargs.values(), *of_target) if is_thread else ():
         sampler = getattr(getattr(each, "_index_sampler", None), "sampler", None)
         loads = getattr(each, "_num_workers", getattr(each, "num_workers", None)) == 0
         if loads and type(sampler).__name__ == "RandomSampler":

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1ad27642): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 58f09f83): yours now, it needs torch alone."""
 
 import atexit
 import gc

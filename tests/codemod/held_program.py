@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +52,14 @@ def why_not(in_thread: bool, workers: int, shuffle: bool) -> str:
     return ""
 
 
+class Settled(threading.Thread):
+    """Has an argument of its own that is called as Thread's is."""
+
+    def __init__(self, args: Any) -> None:
+        super().__init__()
+        self.size = args.size
+
+
 def find(rank: int, world: int) -> dict[str, Any]:
     """What one rank finds."""
     found: dict[str, Any] = {}
@@ -68,6 +77,7 @@ def find(rank: int, world: int) -> dict[str, Any]:
     found["loading"] = [
         why_not(*each) for each in ((True, 0, True), (True, 0, False), (True, 1, True), (False, 0, True))
     ]
+    found["settled"] = hold_on_rank0(Settled, args=SimpleNamespace(size=5)).size
     random.seed(own_rank())  # ranks stand apart: what rank 0's object draws brings them together again
     numbers = hold_on_rank0(Numbers, own_rank() + 5)
     found["drawn"] = [numbers.draw(), random.random(), numbers.asked]

@@ -35,6 +35,7 @@ def test_the_scripts_random_numbers_go_on_as_rank_0s_do(found: list[dict[str, An
     alone = random.Random(0)
     expected = [alone.random(), alone.random(), 6]
     assert [each["drawn"] for each in found] == [expected, expected]
+    assert [each["settled"] for each in found] == [5, 5]
     for each in found:
         assert [why.startswith("a thread would draw random numbers") for why in each["loading"]] == [
             True,
