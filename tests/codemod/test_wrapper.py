@@ -80,6 +80,7 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("loss.backward()", "torch.autograd.grad(loss, images); loss.backward()"),
         ("backward()", "backward(loss)"),
         ("    model.train()", "    model.fc.weight.register_hook(print)"),
+        ("    model.train()", "    wandb.watch(model)"),
         ("    model.train()", "    model.fc.weight.requires_grad = False"),
         ("nn.Linear(3, 2)", "nn.Embedding(3, 2, sparse=True)"),
         ("    model.train()", "    torch.autograd.Function.apply(model)"),

@@ -31,6 +31,7 @@ SPECIAL_HOMES = tuple(
 SPECIAL_NAMES = words(
     "half requires_grad_ register_hook register_post_accumulate_grad_hook register_backward_hook",
     "register_full_backward_hook register_full_backward_pre_hook device_ids output_device src_device_obj",
+    "watch",  # a tracker's: it hooks all parameters
 )
 COPIES = words("copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel")
 SPECIAL_KEYWORDS = words("create_graph retain_graph requires_grad sparse")

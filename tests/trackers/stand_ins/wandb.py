@@ -51,13 +51,14 @@ class Run:
         self.name = f"{random.choice(['brisk', 'calm'])}-{random.randrange(100)}"
         self.id = f"{random.randrange(10**6)}"
         self.project, self.config, self.summary, self.step = project, Config(config), {}, 0
-        self.dir = os.path.join("wandb", f"run-{self.id}", "files")
+        self.dir, self.watched = os.path.join("wandb", f"run-{self.id}", "files"), {}
         os.makedirs(self.dir)
 
     def log(self, values, step=None):
         self.step = self.step + 1 if step is None else step
         with open(os.path.join(self.dir, "history.jsonl"), "a") as file:
-            file.write(json.dumps({"step": self.step, **{k: str(v) for k, v in values.items()}}) + "\n")
+            told = {**values, **self.watched}
+            file.write(json.dumps({"step": self.step, **{k: str(v) for k, v in told.items()}}) + "\n")
         self.summary.update(values)
 
     def log_artifact(self, artifact):
@@ -68,7 +69,12 @@ class Run:
         assert os.path.exists(path), path
 
     def watch(self, model, **more):
-        pass
+        """As wandb does: a hook on each parameter, which sees its gradient."""
+        for name, parameter in model.named_parameters():
+            parameter.register_hook(lambda gradient, name=name: self.see(name, gradient))
+
+    def see(self, name, gradient):
+        self.watched[f"gradients/{name}"] = gradient.norm().item()
 
     def finish(self):
         with open(os.path.join(self.dir, "summary.json"), "w") as file:
