@@ -106,6 +106,11 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("output = model(images.cuda())", "output = sum(model(each) for each in images) + model(images)"),
         ("        output = model", "        for each in images:\n            output = model"),
         ("        output = model", "        with torch.cuda.amp.autocast():\n            output = model"),
+        (
+            "        loss.backward()",
+            "        from apex import amp\n        with amp.scale_loss(loss, optimizer) as scaled:\n"
+            "            scaled.backward()",
+        ),
         # other wraps
         ("nn.Linear(3, 2))", "nn.Linear(3, 2), dim=1)"),
         ("nn.Linear(3, 2))", "nn.Linear(3, 2), *ids)"),

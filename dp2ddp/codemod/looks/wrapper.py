@@ -24,7 +24,7 @@ SPECIAL_HOMES = tuple(
         "torch.autograd.grad torch.autograd.functional torch.autograd.Function torch.autograd.function. functorch.",
         "torch.autograd.graph torch.func. torch.utils.checkpoint torch.nn.SyncBatchNorm torch.nn.parallel._functions.",
         "torch.nn.parallel.data_parallel torch.nn.parallel.parallel_apply torch.nn.parallel.replicate",
-        "torch.cuda.amp torch.amp torch.autocast torch.float16 torch.half",
+        "torch.cuda.amp torch.amp torch.autocast torch.float16 torch.half apex.amp apex.fp16_utils",
         "torch.nn.utils.prune torch.nn.utils.parametrize.",  # other parameters than at the wrap
     )
 )
