@@ -176,6 +176,8 @@ def picture(text: str, seconds: float, rows: Sequence[RunLine]) -> RenderableTyp
     from rich.table import Table
     from rich.text import Text
 
+    # Not rich.progress: there `update(total=None)` keeps the old total, and no time is left to tell where a step takes
+    # longer than 30 s.
     table = Table.grid(padding=(0, 2))
     for row in rows:
         bar = ProgressBar(1.0 if row.share is not None else None, row.share or 0.0, width=_BAR)
