@@ -1,7 +1,7 @@
 """The wrapper of a converted script refuses this when it runs.
 
-Finds, behind `WholeBatchDDP`: a backward hook on the model, parameters that are frozen, two forwards or two backwards
-in a step, second derivatives, a copy of the model, or the model saved as a whole.
+Finds, behind `WholeBatchDDP`: a backward hook on the model (`wandb.watch` sets some), parameters that are frozen, two
+forwards or two backwards in a step, second derivatives, a copy of the model, or the model saved as a whole.
 
 torch's reducer does not see these, or sees them too late, so the wrapper ends the run with an error. `convert` takes it
 for scripts without them; an edit may have brought one.
@@ -16,6 +16,7 @@ https://github.com/pytorch/pytorch/issues/105723.
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, inside, literal, right, wrong
 from dp2ddp.review.made import Made
 
@@ -48,6 +49,14 @@ class RefusedByTheWrapper(CheckRule):
                 loss.backward(retain_graph=True)
                 other.backward()
         """),
+        wrong("""
+            # a parameter or a layer has a backward hook
+            import wandb
+            model = WholeBatchDDP(net)
+            wandb.watch(model)
+            for x, y in loader:
+                criterion(model(x), y).backward()
+        """),
         right("""
             model = WholeBatchDDP(net)
             for x, y in loader:
@@ -73,7 +82,9 @@ def _misused(script: DDPScript, models: set[ast.AST]) -> Iterator[tuple[ast.AST,
         is_saved = call.name in COPIES or script.helper_calls.get(call) == "save_on_rank0"
         if is_saved and not models.isdisjoint(first.values if isinstance(first, ast.Dict) else [first]):
             yield call.node, WHOLE
-        if call.method in HOOKS and not models.isdisjoint(script.flow.wholes(owner)):
+        name = last_name(call.node.func)
+        hooked = first if name == "watch" else owner if name in HOOKS else None
+        if hooked is not None and not models.isdisjoint(script.flow.wholes(hooked)):
             yield call.node, HOOKED
     told = script.told_to_train
     parts = (owner for owner, _ in told if not models.isdisjoint(script.flow.wholes(owner)))
