@@ -124,6 +124,7 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         (SAVED, 'state = dict(model=model)\n        torch.save(state, "model.pt")'),
         (SAVED, 'state = {}\n        state["model"] = model\n        torch.save(state, "model.pt")'),
         ("    model.train()\n", "    model.train()\n    ema = copy.deepcopy(model)\n"),
+        ("    model.train()", "    from timm.utils import ModelEmaV2\n    ema = ModelEmaV2(model)"),
         (
             "def main():\n",
             "def save(path, net):\n    torch.save(net, path)\n\n\ndef main():\n    save('model.pt', model)\n",

@@ -33,7 +33,10 @@ SPECIAL_NAMES = words(
     "register_full_backward_hook register_full_backward_pre_hook device_ids output_device src_device_obj",
     "watch",  # a tracker's: it hooks all parameters
 )
-COPIES = words("copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel")
+COPIES = words(
+    "copy.copy copy.deepcopy torch.optim.swa_utils.AveragedModel ema_pytorch.EMA",
+    "timm.utils.ModelEma timm.utils.ModelEmaV2 timm.utils.ModelEmaV3",
+)
 SPECIAL_KEYWORDS = words("create_graph retain_graph requires_grad sparse")
 NARROW = words(
     "KeyboardInterrupt ImportError ModuleNotFoundError FileNotFoundError OSError FileExistsError StopIteration",
