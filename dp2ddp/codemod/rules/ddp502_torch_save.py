@@ -4,7 +4,8 @@
 
 When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
 
-A file is written beside its place and moved there: it is never half a checkpoint.
+A file is written beside its place and moved there: it is never half a checkpoint. A link, and a file with a second
+name, are written where they are.
 
 docs/semantics.md#wrapper, docs/semantics.md#saving.
 """
