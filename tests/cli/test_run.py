@@ -29,29 +29,6 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 torchrun = pytest.mark.torchrun
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        pytest.param(["none.py", "--mode", "dp"], 3, "none.py", id="no such file"),
-        pytest.param([".", "--mode", "dp"], 3, "folder", id="a folder"),
-        pytest.param(["-", "--mode", "dp"], 3, "stdin cannot be run", id="stdin"),
-        pytest.param(["train.py", "--mode", "dp", "-n", "0"], 2, "-n", id="no devices"),
-        pytest.param(["train.py"], 2, "--mode", id="no mode"),
-        pytest.param(["train.py", "--mode", "dp", "--steps", "3"], 2, "--trace", id="steps without a trace"),
-        pytest.param(["train.py", "--mode", "dp", "--timeout", "0"], 2, "--timeout", id="no time"),
-        pytest.param(["train.py", "--mode", "dp", "--speed", "3"], 2, "--speed", id="unknown option"),
-    ],
-)
-def test_what_cannot_be_run_is_said_in_one_line(
-    tmp_path: Path, arguments: list[str], code: int, words: str
-) -> None:
-    script(tmp_path, TRAIN)
-    result = CliRunner().invoke(main, ["run", *arguments])
-    assert result.exit_code == code
-    assert words in result.stderr
-    assert result.stdout == ""
-
-
 @pytest.mark.parametrize(("mode", "rank"), [("dp", 0), ("ddp", 1)])
 def test_a_trace_never_comes_to_lie_among_checkpoints(tmp_path: Path, mode: str, rank: int) -> None:
     """Sharded checkpoints lie in rank0, rank1 as well. Nothing has run when it is said."""
