@@ -103,20 +103,6 @@ class TestFailures:
         assert other in ("  rank 0 has ended with exit code 0", "  rank 0 is outside the script")
         assert "ChildFailedError" not in result.stderr
 
-    def test_a_hang_says_where_each_rank_stands(self, tmp_path: Path) -> None:
-        text = (
-            "import os, time, torch.distributed as dist\ndist.init_process_group('gloo')\n"
-            "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
-        )
-        script(tmp_path, text)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 3)
-        assert result.returncode == 3
-        assert result.stderr.splitlines()[-4:-1] == [
-            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 3 seconds",
-            "  rank 0 waits in barrier at train.py:5",
-            "  rank 1 is at train.py:4: time.sleep(1)",
-        ]
-
     def test_a_hang_of_a_converted_script_is_told_in_its_own_lines(
         self, tmp_path: Path, server: Server
     ) -> None:
@@ -129,7 +115,9 @@ class TestFailures:
         script(tmp_path, text)
         result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 4)
         assert result.exit_code == 3
-        ranks = [line for line in result.stderr.splitlines() if line.startswith("  rank")]
+        lines = result.stderr.splitlines()
+        assert "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 4 seconds" in lines
+        ranks = [line for line in lines if line.startswith("  rank")]
         assert ranks[0].startswith("  rank 0 waits in ")
         assert ranks[0].endswith(" at train.py:7 in step, called from train.py:8")
         assert ranks[1] == "  rank 1 is at train.py:6 in step, called from train.py:8: time.sleep(1)"
