@@ -6,8 +6,6 @@ import dataclasses
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ import pytest
 import dp2ddp
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import fork_trials
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, python, script
 from tests.heard import Heard
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -203,14 +201,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 8
     (tmp_path / "page.py").write_text("\n".join(blocks))
-    result = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        env=variables(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python(tmp_path, "page.py")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "torchrun --standalone --nproc-per-node" in result.stdout

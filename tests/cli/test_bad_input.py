@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, dp2ddp, like_anybody, script, variables
 from tests.ranks import until
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -227,20 +226,11 @@ def in_a_closed_folder(folder: Path, text: str, *arguments: str) -> subprocess.C
     script(folder, text)
     folder.chmod(0o555)
     try:
-        result = subprocess.run(
-            [sys.executable, "-m", "dp2ddp", *arguments],
-            cwd=folder, capture_output=True, text=True, check=False, preexec_fn=like_anybody,
-        )  # fmt: skip
+        result = dp2ddp(folder, *arguments, preexec_fn=like_anybody)
     finally:
         folder.chmod(0o755)
     assert [path.name for path in folder.iterdir()] == ["train.py"]
     return result
-
-
-def like_anybody() -> None:
-    """Permissions hold for root as well: CAP_DAC_OVERRIDE is lost with the next exec."""
-    if os.geteuid() == 0:
-        ctypes.CDLL(None).prctl(24, 1)  # PR_CAPBSET_DROP
 
 
 class TestOutput:
