@@ -68,23 +68,6 @@ def test_a_conversion_tells_what_it_does(folder: Path) -> None:
     ]
 
 
-def test_nothing_is_overwritten_unless_that_is_asked_for(folder: Path) -> None:
-    (folder / "train_ddp.py").write_text("mine\n")
-    conversion = dp2ddp.convert("train.py")
-    with pytest.raises(dp2ddp.SourceError, match="exists already"):
-        dp2ddp.write_conversion(conversion)
-    assert (folder / "train_ddp.py").read_text() == "mine\n"
-    dp2ddp.write_conversion(conversion, force=True)
-    assert (folder / "train_ddp.py").read_text() == conversion.after
-
-
-def test_helpers_are_written_where_the_result_will_look_for_them(folder: Path) -> None:
-    (folder / "there").mkdir()
-    conversion = dp2ddp.convert("train.py", output="there/other.py")
-    dp2ddp.write_conversion(conversion, "there/other.py")
-    assert {path.name for path in (folder / "there").iterdir()} == {"other.py", "ddp_helpers.py"}
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
