@@ -6,8 +6,6 @@ import dataclasses
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ import pytest
 import dp2ddp
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import fork_trials
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, python, script
 from tests.heard import Heard
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,23 +66,6 @@ def test_a_conversion_tells_what_it_does(folder: Path) -> None:
         "converting train.py: 1 of 2: planning the changes",
         "converting train.py: 2 of 2: changing the files",
     ]
-
-
-def test_nothing_is_overwritten_unless_that_is_asked_for(folder: Path) -> None:
-    (folder / "train_ddp.py").write_text("mine\n")
-    conversion = dp2ddp.convert("train.py")
-    with pytest.raises(dp2ddp.SourceError, match="exists already"):
-        dp2ddp.write_conversion(conversion)
-    assert (folder / "train_ddp.py").read_text() == "mine\n"
-    dp2ddp.write_conversion(conversion, force=True)
-    assert (folder / "train_ddp.py").read_text() == conversion.after
-
-
-def test_helpers_are_written_where_the_result_will_look_for_them(folder: Path) -> None:
-    (folder / "there").mkdir()
-    conversion = dp2ddp.convert("train.py", output="there/other.py")
-    dp2ddp.write_conversion(conversion, "there/other.py")
-    assert {path.name for path in (folder / "there").iterdir()} == {"other.py", "ddp_helpers.py"}
 
 
 @pytest.mark.parametrize(
@@ -203,14 +184,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 8
     (tmp_path / "page.py").write_text("\n".join(blocks))
-    result = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        env=variables(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python(tmp_path, "page.py")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "torchrun --standalone --nproc-per-node" in result.stdout

@@ -217,13 +217,6 @@ def test_a_type_checker_sees_the_importable_helpers_of_the_wheel(wheel: Path, tm
     ]
 
 
-def test_an_installed_dp2ddp_converts_as_this_folder_does(installed: Path, tmp_path: Path) -> None:
-    dp2ddp = installed.parent / "dp2ddp"
-    assert "convert" in run(dp2ddp, "--help", cwd=tmp_path)
-    run(dp2ddp, "convert", SCRIPT, "-o", tmp_path / "out.py", cwd=tmp_path)
-    assert (tmp_path / "out.py").read_bytes() == SCRIPT.with_name("train_ddp.py").read_bytes()
-
-
 def test_an_installed_dp2ddp_writes_reports(installed: Path, tmp_path: Path) -> None:
     code = (
         "from dp2ddp.report.comparison import Report; from dp2ddp.report.report_files import write_report;"

@@ -23,20 +23,22 @@ Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
 
 
 def forked_verdicts(
-    server: Server,
-    script: Path,
-    converted: Path,
-    worlds: Sequence[int],
-    float32: bool = False,
-    **options: Any,
+    server: Server, script: Path, converted: Path, worlds: Sequence[int], **options: Any
 ) -> list[Document]:
-    """The verdict about a version, for each number of devices; `options` are those of VerifyOptions."""
-    subject = subject_of(VerifyOptions(script=script, converted=converted, **options))
-    subject = replace(subject, folder=script.parent, torchrun=False, float32=float32)
-    with tempfile.TemporaryDirectory() as folder:
-        verdicts = [run_trial(subject, world, server, Path(folder).resolve(), SILENT) for world in worlds]
+    """The verdict about a version as JSON says it, for each number of devices; `options` as of `verdict_of_port`."""
+    verdicts = [verdict_of_port(server, script, converted, world, **options) for world in worlds]
     said: list[Document] = as_data(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
     return said
+
+
+def verdict_of_port(
+    server: Server, script: Path, converted: Path, world: int = 2, float32: bool = False, **options: Any
+) -> Verdict:
+    """The verdict about a version that lies beside its script; `options` are those of VerifyOptions."""
+    subject = subject_of(VerifyOptions(script=script, converted=converted, **options))
+    subject = replace(subject, folder=script.parent, torchrun=False, float32=float32)
+    with tempfile.TemporaryDirectory() as scratch:
+        return run_trial(subject, world, server, Path(scratch).resolve(), SILENT)
 
 
 def forked_verdict(

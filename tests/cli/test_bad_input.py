@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, dp2ddp, like_anybody, script, variables
 from tests.ranks import until
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -37,6 +36,7 @@ class TestEveryCommand:
             pytest.param("folder", "folder: a folder; name the script", id="a folder"),
             pytest.param("elf.py", "elf.py: not a Python script (it holds binary data)", id="binary"),
             pytest.param("noise.py", "noise.py: not readable as text", id="not UTF-8"),
+            pytest.param("coded.py", "coded.py: not readable as text", id="unknown encoding"),
             pytest.param("elf.py/x.py", "cannot be read (Not a directory)", id="below a file"),
             pytest.param(
                 "loop.py", "cannot be read (Too many levels of symbolic links)", id="link in a circle"
@@ -49,6 +49,7 @@ class TestEveryCommand:
         (tmp_path / "folder").mkdir()
         (tmp_path / "elf.py").write_bytes(b"\x7fELF\0")
         (tmp_path / "noise.py").write_bytes(b"x = '\xff'\n")
+        (tmp_path / "coded.py").write_text("# coding: nonsense\nimport torch\n")
         (tmp_path / "loop.py").symlink_to("loop.py")
         is_refused(tmp_path, [*command, name], words)
 
@@ -91,6 +92,8 @@ def test_what_is_no_python_has_file_line_and_column(
         ),
         pytest.param([*VERIFY, "train.py", "-n", "22222"], "from 1 to 1024", id="verify on far too many"),
         pytest.param([*RUN_DP, "train.py", "-n", "22222"], "1<=x<=1024", id="run on far too many"),
+        pytest.param([*RUN_DP, "train.py", "--steps", "3"], "--trace", id="steps without a trace"),
+        pytest.param([*RUN_DP, "train.py", "--timeout", "0"], "--timeout", id="run for no time"),
         pytest.param([*VERIFY, "train.py", "--timeout", "nan"], "no number of seconds", id="no seconds"),
         pytest.param(["doctor", "--timeout", "nan"], "no number of seconds", id="no seconds to wait"),
         pytest.param([*CONVERT, "train.py", "--select", "DDP777"], "DDP777: no such rule", id="no such rule"),
@@ -196,6 +199,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
 
 
+def test_what_cannot_be_run_or_written(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    is_refused(tmp_path, ["run", "train.py"], "Missing option '--mode'", code=2, lines=6)
+    is_refused(tmp_path, [*RUN_DP, "-"], "stdin cannot be run")
+    is_refused(tmp_path, [*CONVERT, "train.py", "-o", "none/out.py"], "cannot be written")
+
+
 def test_a_folder_that_nobody_may_write_into(tmp_path: Path) -> None:
     result = in_a_closed_folder(tmp_path, TRAIN, *CONVERT, "train.py")
     assert (result.returncode, result.stdout) == (3, "")
@@ -216,20 +226,11 @@ def in_a_closed_folder(folder: Path, text: str, *arguments: str) -> subprocess.C
     script(folder, text)
     folder.chmod(0o555)
     try:
-        result = subprocess.run(
-            [sys.executable, "-m", "dp2ddp", *arguments],
-            cwd=folder, capture_output=True, text=True, check=False, preexec_fn=like_anybody,
-        )  # fmt: skip
+        result = dp2ddp(folder, *arguments, preexec_fn=like_anybody)
     finally:
         folder.chmod(0o755)
     assert [path.name for path in folder.iterdir()] == ["train.py"]
     return result
-
-
-def like_anybody() -> None:
-    """Permissions hold for root as well: CAP_DAC_OVERRIDE is lost with the next exec."""
-    if os.geteuid() == 0:
-        ctypes.CDLL(None).prctl(24, 1)  # PR_CAPBSET_DROP
 
 
 class TestOutput:

@@ -35,7 +35,6 @@ def with_fault(code: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        pytest.param(["none.py"], 3, "none.py: no such file", id="no such file"),
         pytest.param(["train.py", "-n", "0"], 2, "numbers of devices from 1 to 1024", id="no devices"),
         pytest.param(["train.py", "--steps", "5"], 2, "the first 5 are dropped (--warm-up)", id="none left"),
         pytest.param(["train.py", "--rounds", "0"], 2, "--rounds", id="no rounds"),

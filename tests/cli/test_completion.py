@@ -110,13 +110,3 @@ def test_codes_of_rules_are_offered_also_behind_a_comma() -> None:
 def codes_offered(command: click.Command, option: str, begun: str) -> list[str]:
     (parameter,) = [one for one in command.params if option in one.opts]
     return sorted(item.value for item in parameter.shell_complete(click.Context(command), begun))
-
-
-def test_the_commands_of_the_page_exist() -> None:
-    named = re.findall(r"(?:^|&& |verify\]\" |run |uvx )dp2ddp (\w+)(.*)", PAGE, re.MULTILINE)
-    assert {name for name, _ in named} == {"convert", "new"}
-    for name, rest in named:
-        command = importlib.import_module(f"dp2ddp.cli.{name}").command
-        options = {option for parameter in command.params for option in parameter.opts}
-        given = {word for word in rest.partition("#")[0].split() if word.startswith("-")}
-        assert given <= options, (name, given)

@@ -315,43 +315,10 @@ def on_a_terminal(*arguments: object, **variables: str) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
-class TestBadInput:
-    """One line on stderr, the right exit code, nothing written."""
+class TestStdin:
+    """What is no script is refused in test_bad_input.py."""
 
-    @pytest.mark.parametrize(
-        ("data", "said"),
-        [
-            pytest.param(b"import torch\nx = (\n", "train.py:2:5: ", id="syntax error"),
-            pytest.param(b'import torch\nprint "DataParallel"\n', "Python 2", id="Python 2"),
-            pytest.param(b"\x7fELF\0\0", "binary", id="binary"),
-            pytest.param(
-                b"# coding: nonsense\nimport torch\n", "not readable as text", id="unknown encoding"
-            ),
-            pytest.param(b"x = '\xff'\n", "not readable as text", id="not UTF-8"),
-        ],
-    )
-    def test_what_is_no_script(self, script: Path, data: bytes, said: str) -> None:
-        script.write_bytes(data)
-
-        self.is_refused(convert(script), said)
-        assert list(script.parent.iterdir()) == [script]
-
-    def test_no_such_file(self, tmp_path: Path) -> None:
-        self.is_refused(convert(tmp_path / "none.py"), "none.py: no such file")
-
-    def test_a_folder(self, tmp_path: Path) -> None:
-        self.is_refused(convert(tmp_path), "a folder")
-
-    def test_a_folder_that_cannot_be_written(self, script: Path, tmp_path: Path) -> None:
-        self.is_refused(convert(script, "-o", tmp_path / "none" / "out.py"), "cannot be written")
-
-    def is_refused(self, result: Result, said: str) -> None:
-        assert result.exit_code == 3
-        assert result.stdout == ""
-        assert said in result.stderr
-        assert result.stderr.count("\n") == 1
-
-    def test_a_closed_stdin(self) -> None:
+    def test_a_closed_one(self) -> None:
         command = f"{sys.executable} -m dp2ddp convert - <&-"
 
         result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
@@ -359,33 +326,7 @@ class TestBadInput:
         assert result.returncode == 3
         assert result.stderr.startswith("dp2ddp: <stdin>: ")
 
-    def test_an_empty_stdin(self) -> None:
+    def test_an_empty_one(self) -> None:
         result = convert("-", stdin=b"")
 
         assert (result.exit_code, result.stdout) == (0, "")
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [pytest.param(["--nonsense"], id="option"), pytest.param(["--select", "DDP777"], id="rule")],
-    )
-    def test_unknown_words_are_usage_errors(self, script: Path, arguments: list[str]) -> None:
-        result = convert(script, *arguments)
-
-        assert result.exit_code == 2
-        assert list(script.parent.iterdir()) == [script]
-
-
-def test_neither_torch_nor_rich_nor_numpy_is_imported(script: Path) -> None:
-    program = "import sys; from dp2ddp.cli import main; main(['convert', sys.argv[1], '--diff'], standalone_mode=False)"
-    check = "; sys.stderr.write(repr({'torch', 'rich', 'numpy'} & set(sys.modules)))"
-    code = f"import atexit, sys; atexit.register(lambda: None{check.replace(';', ' or', 1)}); {program}"
-
-    result = subprocess.run(
-        [sys.executable, "-c", code, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
-    )
-
-    assert result.stderr.endswith("set()")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from IPython.utils.text import DollarFormatter
 from dp2ddp.cli import main
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
+from tests.cli.scripts import python
 
 IMPORTS = (
     "%matplotlib inline\n!pip install torch\nimport torch\nimport torch.nn as nn\n"
@@ -254,9 +254,7 @@ class TestNotebook:
         training.with_name("train_ddp.py").write_text(files["train_ddp.py"])
 
         check = written[-1].source.partition("\n!")[0]
-        answer = subprocess.run(
-            [sys.executable, "-c", check], cwd=training.parent, capture_output=True, text=True, check=False
-        )
+        answer = python(training.parent, "-c", check)
 
         assert answer.returncode == 1
         assert "run all cells again, from the top" in answer.stderr

@@ -16,7 +16,7 @@ from dp2ddp.cli._progress import Estimates, RunLine
 from dp2ddp.progress import SILENT, RunState, Within, clock
 from dp2ddp.trial.all_trials import how_far
 from tests.cli.forked import WITHOUT_TORCHRUN
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, python, script, variables
 from tests.heard import Heard
 
 WORKS = """
@@ -181,9 +181,7 @@ def test_a_terminal_that_can_do_nothing_gets_lines(tmp_path: Path, term: str) ->
 
 
 def test_no_terminal_gets_lines(tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", WORKS], cwd=tmp_path, input="\n", capture_output=True, text=True, check=True
-    )
+    result = python(tmp_path, "-c", WORKS, input="\n")
     assert result.stdout == "SAME\n"
     assert result.stderr == "2 devices, dp in float64: 5.0 s\ndp2ddp: mended\n"
 

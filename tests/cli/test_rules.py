@@ -31,10 +31,3 @@ def test_a_family_is_listed() -> None:
     lines = rules("ddp60").stdout.splitlines()
 
     assert [line[:6] for line in lines] == [f"DDP60{number}" for number in range(1, 10)]
-
-
-def test_an_unknown_code_is_a_usage_error() -> None:
-    result = rules("DDP777")
-
-    assert result.exit_code == 2
-    assert "DDP777: no such rule" in result.stderr

@@ -47,20 +47,11 @@ def test_a_click_whose_types_are_not_generic_will_do() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "words"),
-    [
-        pytest.param("print('no model')\n", 3, "nothing to convert", id="no DataParallel in it"),
-        pytest.param("x = (\n", 3, "train.py:1", id="syntax error"),
-    ],
-)
-def test_what_cannot_be_verified_is_said_in_one_line(
-    tmp_path: Path, text: str, code: int, words: str
-) -> None:
-    script(tmp_path, text)
+def test_a_script_without_data_parallel_is_told_in_one_line(tmp_path: Path) -> None:
+    script(tmp_path, "print('no model')\n")
     result = CliRunner().invoke(main, ["verify", "train.py"])
-    assert result.exit_code == code
-    assert words in result.stderr
+    assert result.exit_code == 3
+    assert "nothing to convert" in result.stderr
 
 
 def test_hazards_are_shown_and_nothing_is_run(tmp_path: Path) -> None:

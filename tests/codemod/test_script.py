@@ -11,6 +11,8 @@ from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import Does, what_is
 from dp2ddp.codemod.looks.wraps import WRAPS
 from dp2ddp.source.projects import read_project
+from tests.codemod.programs import said
+from tests.codemod.scripts import converted as with_imported_helpers
 
 SCRIPT = """\
 import os
@@ -101,3 +103,9 @@ def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch
 def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:
     rows = [what_is(name) for name in WRAPS]
     assert [row and row.does for row in rows] == [Does.WRAP] * len(WRAPS)
+
+
+@pytest.mark.parametrize(("maker", "says"), [("nn.MSELoss()", ["hazard DDP903:4"]), ("nets.make()", [])])
+def test_what_a_loss_of_the_script_gives_is_no_model(maker: str, says: list[str]) -> None:
+    text = f"import nets\nfrom torch import nn\nmade = {maker}\nnet = nn.DataParallel(made(x, y))\n"
+    assert said(with_imported_helpers(text)) == says

@@ -12,111 +12,86 @@ from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.copies.linked import copy_by_links
 
+SAME = {
+    "equal": ("loss 0.25\n", "loss 0.25\n"),
+    "rounding": ("loss 0.12345678901234567\n", "loss 0.12345678901234591\n"),
+    "seconds": ("epoch 1 took 3.1s\n", "epoch 1 took 4.0s\n"),
+    "time of day": ("12:03:55 begin\n", "12:03:58 begin\n"),
+    "name of a folder": ("to runs/20261121-155241\n", "to runs/20261121-155303\n"),
+    "iterations per second": ("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n"),
+    "time.asctime": ("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n"),
+    "iterations of a second": ("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n"),
+    "per second": ("Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n"),
+    "in a sentence": ("total time is 0.09\n", "total time is 0.17\n"),
+    "number as text": ("{'eval_runtime': '0.2'}\n", "{'eval_runtime': '0.31'}\n"),
+    "room": ("  eval_steps_per_second =    2.95\n", "  eval_steps_per_second =   29.80\n"),
+    "operations": ("total_flos = 2GF\n", "total_flos = 31MF\n"),
+    "ignite's times": ("{'COMPLETED': 0.081594}\n", "{'COMPLETED': 1.50}\n"),
+    "rich": ("Epoch 1 ━━━━━ 3/3 68.47it/s v: 0.1 \n", "Epoch 1 ━━━━━━ 3/3 4.09it/s v: 0.1\n"),
+    "redrawn": ("|## | 9% [1/3 00:00<00:01]\r|###| [3/3 00:01<00:00]\n", "|###| [3/3 00:07<00:00]\n"),
+    "time for epoch": ("Time for epoch = 12.5 (s)\n", "Time for epoch = 9.1 (s)\n"),
+    "dur": ("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n"),
+    "time and data": ("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n"),
+    "seconds and milliseconds": ("Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n"),
+    "meters of time": (
+        "[1/4]\tTime  0.312 ( 0.298)\tData  0.010 ( 0.009)\tLoss 2.5 (2.4)\n",
+        "[1/4]\tTime  0.412 ( 0.301)\tData  0.012 ( 0.011)\tLoss 2.5 (2.4)\n",
+    ),
+    "time cost": ("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n"),
+    "with loading": ("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n"),
+    "Trainer's": (
+        "{'train_runtime': 3.6465, 'train_steps_per_second': 2.742, 'epoch': 1.0}\n",
+        "{'train_runtime': 10.842, 'train_steps_per_second': 0.922, 'epoch': 1.0}\n",
+    ),
+    "JSON": ('{"time": 1.5, "samples_per_second": 640.2}\n', '{"time": 2e-05, "samples_per_second": 31}\n'),
+    "named rates": ("throughput=640.25 step_time_ms: 100.1\n", "throughput=31.5 step_time_ms: 99\n"),
+    "time to go": ("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n"),
+    "less to go than none": ("[eta: 0:00:00, lr 1]\n", "[eta: -1 day, 23:59:57, lr 1]\n"),
+    "a column": (
+        "epoch,loss,epoch_time\n0,2.5,31.2\n1,2.4,30.9\n",
+        "epoch,loss,epoch_time\n0,2.5,12.1\n1,2.4,9.0\n",
+    ),
+    "a column of a log": (
+        "[2026/11/22 13:37:04] - Epoch \t Train Time \t LR \t \t Acc\n"
+        "[2026/11/22 13:37:09] - 0 \t 4.2 \t \t 0.1 \t 0.5\n",
+        "[2026/11/22 13:41:04] - Epoch \t Train Time \t LR \t \t Acc\n"
+        "[2026/11/22 13:41:18] - 0 \t 14.3 \t \t 0.1 \t 0.5\n",
+    ),
+    "meters in short": ("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n"),
+}
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        pytest.param("loss 0.25\n", "loss 0.25\n", id="equal"),
-        pytest.param("loss 0.12345678901234567\n", "loss 0.12345678901234591\n", id="rounding"),
-        pytest.param("epoch 1 took 3.1s\n", "epoch 1 took 4.0s\n", id="seconds"),
-        pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
-        pytest.param("to runs/20261121-155241\n", "to runs/20261121-155303\n", id="name of a folder"),
-        pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
-        pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
-        pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),
-        pytest.param(
-            "Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n", id="per second"
-        ),
-        pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
-        pytest.param("{'eval_runtime': '0.2'}\n", "{'eval_runtime': '0.31'}\n", id="number as text"),
-        pytest.param("  eval_steps_per_second =    2.95\n", "  eval_steps_per_second =   29.80\n", id="room"),
-        pytest.param("total_flos = 2GF\n", "total_flos = 31MF\n", id="operations"),
-        pytest.param("{'COMPLETED': 0.081594}\n", "{'COMPLETED': 1.50}\n", id="ignite's times"),
-        pytest.param(
-            "Epoch 1 ━━━━━ 3/3 68.47it/s v: 0.1 \n", "Epoch 1 ━━━━━━ 3/3 4.09it/s v: 0.1\n", id="rich"
-        ),
-        pytest.param(
-            "|## | 9% [1/3 00:00<00:01]\r|###| [3/3 00:01<00:00]\n", "|###| [3/3 00:07<00:00]\n", id="redrawn"
-        ),
-        pytest.param("Time for epoch = 12.5 (s)\n", "Time for epoch = 9.1 (s)\n", id="time for epoch"),
-        pytest.param("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n", id="dur"),
-        pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
-        pytest.param(
-            "Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n", id="seconds and milliseconds"
-        ),
-        pytest.param(
-            "[1/4]\tTime  0.312 ( 0.298)\tData  0.010 ( 0.009)\tLoss 2.5 (2.4)\n",
-            "[1/4]\tTime  0.412 ( 0.301)\tData  0.012 ( 0.011)\tLoss 2.5 (2.4)\n",
-            id="meters of time",
-        ),
-        pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
-        pytest.param("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n", id="with loading"),
-        pytest.param(
-            "{'train_runtime': 3.6465, 'train_steps_per_second': 2.742, 'epoch': 1.0}\n",
-            "{'train_runtime': 10.842, 'train_steps_per_second': 0.922, 'epoch': 1.0}\n",
-            id="Trainer's",
-        ),
-        pytest.param(
-            '{"time": 1.5, "samples_per_second": 640.2}\n',
-            '{"time": 2e-05, "samples_per_second": 31}\n',
-            id="JSON",
-        ),
-        pytest.param(
-            "throughput=640.25 step_time_ms: 100.1\n", "throughput=31.5 step_time_ms: 99\n", id="named rates"
-        ),
-        pytest.param("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n", id="time to go"),
-        pytest.param("[eta: 0:00:00, lr 1]\n", "[eta: -1 day, 23:59:57, lr 1]\n", id="less to go than none"),
-        pytest.param(
-            "epoch,loss,epoch_time\n0,2.5,31.2\n1,2.4,30.9\n",
-            "epoch,loss,epoch_time\n0,2.5,12.1\n1,2.4,9.0\n",
-            id="a column",
-        ),
-        pytest.param(
-            "[2026/11/22 13:37:04] - Epoch \t Train Time \t LR \t \t Acc\n"
-            "[2026/11/22 13:37:09] - 0 \t 4.2 \t \t 0.1 \t 0.5\n",
-            "[2026/11/22 13:41:04] - Epoch \t Train Time \t LR \t \t Acc\n"
-            "[2026/11/22 13:41:18] - 0 \t 14.3 \t \t 0.1 \t 0.5\n",
-            id="a column of a log",
-        ),
-        pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
-    ],
-)
+
+@pytest.mark.parametrize(("expected", "actual"), SAME.values(), ids=SAME)
 def test_lines_that_are_the_same(expected: str, actual: str) -> None:
     assert compare_text(expected, actual, FLOAT64).same
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        pytest.param("loss 0.25\n", "loss 0.26\n", id="another number"),
-        pytest.param("correct 41\n", "correct 42\n", id="a count is exact"),
-        pytest.param("epoch,loss,time\n0,2.5,31.2\n", "epoch,loss,time\n0,2.6,12.1\n", id="another column"),
-        pytest.param("loss,time\n2.5,31.2,4\n", "loss,time\n2.5,12.1,4\n", id="no row of the table"),
-        pytest.param("loss,times\n2.5,31\n", "loss,times\n2.5,12\n", id="how often"),
-        pytest.param("a\n", "a\na\n", id="one line more"),
-        pytest.param("a\nb\n", "a\n", id="one line less"),
-        pytest.param("loss 1.5\n", "loss nan\n", id="nan"),
-        pytest.param("epoch 1 took 3.1s\n", "epoch 2 took 3.1s\n", id="not the clock's number"),
-        pytest.param(
-            "Time 0.3 (0.2) Loss 2.5 (2.4)\n", "Time 0.3 (0.2) Loss 2.5 (2.5)\n", id="not the time's"
-        ),
-        pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
-        pytest.param("Time:4.6 Loss:2 Data:0.1\n", "Time:4.6 Loss:2 Data:0.2\n", id="data away from time"),
-        pytest.param("time_steps: 40\n", "time_steps: 41\n", id="a count of steps"),
-        pytest.param(
-            "{'time': 2.0, 'loss': 2.5}\n", "{'time': 2.0, 'loss': 2.6}\n", id="a loss beside a time"
-        ),
-        pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
-        pytest.param("per step: 40.5\n", "per step: 41.5\n", id="per what is no second"),
-        pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
-        pytest.param("{'eval_loss': '0.2'}\n", "{'eval_loss': '0.31'}\n", id="loss as text"),
-        pytest.param("COMPLETED: 3\n", "COMPLETED: 4\n", id="count of what is completed"),
-        pytest.param(
-            "\r[1/2] loss 1\r[2/2] loss 2\n", "\r[1/2] loss 3\r[2/2] loss 2\n", id="drawn over by itself"
-        ),
-        pytest.param("[3/3 00:01<00:00, loss=1]\n", "[3/3 00:07<00:00, loss=2]\n", id="drawn last"),
-    ],
-)
+DIFFERENT = {
+    "another number": ("loss 0.25\n", "loss 0.26\n"),
+    "a count is exact": ("correct 41\n", "correct 42\n"),
+    "another column": ("epoch,loss,time\n0,2.5,31.2\n", "epoch,loss,time\n0,2.6,12.1\n"),
+    "no row of the table": ("loss,time\n2.5,31.2,4\n", "loss,time\n2.5,12.1,4\n"),
+    "how often": ("loss,times\n2.5,31\n", "loss,times\n2.5,12\n"),
+    "one line more": ("a\n", "a\na\n"),
+    "one line less": ("a\nb\n", "a\n"),
+    "nan": ("loss 1.5\n", "loss nan\n"),
+    "not the clock's number": ("epoch 1 took 3.1s\n", "epoch 2 took 3.1s\n"),
+    "not the time's": ("Time 0.3 (0.2) Loss 2.5 (2.4)\n", "Time 0.3 (0.2) Loss 2.5 (2.5)\n"),
+    "a meter of data alone": ("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n"),
+    "data away from time": ("Time:4.6 Loss:2 Data:0.1\n", "Time:4.6 Loss:2 Data:0.2\n"),
+    "a count of steps": ("time_steps: 40\n", "time_steps: 41\n"),
+    "a loss beside a time": ("{'time': 2.0, 'loss': 2.5}\n", "{'time': 2.0, 'loss': 2.6}\n"),
+    "no rate of a clock": ("40 img/sample\n", "41 img/sample\n"),
+    "per what is no second": ("per step: 40.5\n", "per step: 41.5\n"),
+    "millions": ("3M parameters\n", "4M parameters\n"),
+    "loss as text": ("{'eval_loss': '0.2'}\n", "{'eval_loss': '0.31'}\n"),
+    "count of what is completed": ("COMPLETED: 3\n", "COMPLETED: 4\n"),
+    "drawn over by itself": ("\r[1/2] loss 1\r[2/2] loss 2\n", "\r[1/2] loss 3\r[2/2] loss 2\n"),
+    "drawn last": ("[3/3 00:01<00:00, loss=1]\n", "[3/3 00:07<00:00, loss=2]\n"),
+}
+
+
+@pytest.mark.parametrize(("expected", "actual"), DIFFERENT.values(), ids=DIFFERENT)
 def test_lines_that_differ(expected: str, actual: str) -> None:
     assert not compare_text(expected, actual, FLOAT64).same
 

@@ -26,43 +26,6 @@ def vector(
     return Vector(np.array(hashes, dtype=np.uint64), values if whole else None, sketches)
 
 
-def trace(
-    folder: Path,
-    gradients: Sequence[np.ndarray],
-    *,
-    rank: int = 0,
-    parameters: Sequence[np.ndarray] | None = None,
-    rates: Sequence[float] | None = None,
-    losses: Sequence[float] | None = None,
-    missing: Sequence[int] = (),
-    buffers: dict[str, np.ndarray] | None = None,
-    begun: Layout = LAYOUT,
-) -> Trace:
-    """Rank 0 keeps values, other ranks sketches, as the recorder does. The first step may have another layout."""
-    writer = Writer(folder / f"rank{rank}")
-    for step, gradient in enumerate(gradients):
-        shape = LAYOUT if step else begun
-        layout = writer.write_layout(shape)
-        rate, loss = rates[step] if rates else 0.1, losses[step] if losses else 1.0
-        parameter = parameters[step] if parameters else -gradient
-        line = StepLine(
-            step=step,
-            optimizer=0,
-            layout=layout,
-            learning_rates=(rate,),
-            losses=(loss,),
-            forwards=(Forward(True, (3, 2)),),
-        )
-        whole = rank == 0
-        vectors = {
-            "gradients": vector(gradient, whole, missing, shape),
-            "parameters": vector(parameter, whole, (), shape),
-        }
-        writer.write_step(line, vectors)
-    writer.write_end(End(steps=len(gradients)), buffers or {})
-    return read_trace(folder, rank)
-
-
 @dataclass(frozen=True)
 class Taken:
     """One optimizer step of a made-up record, with whatever belongs to it."""
@@ -71,6 +34,8 @@ class Taken:
     layout: Layout = LAYOUT
     optimizer: int = 0
     rates: tuple[float, ...] = (0.1,)
+    parameter: np.ndarray | None = None  # what it led to; None: minus the gradient
+    missing: Sequence[int] = ()  # parameters without a gradient
     unclipped: np.ndarray | None = None
     events: Mapping[str, Any] = field(default_factory=dict)  # of trace.records.Events
     state: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -84,7 +49,9 @@ def record(
     rank: int = 0,
     initial: Mapping[str, np.ndarray] | None = None,
     final: Final | None = None,
+    buffers: Mapping[str, np.ndarray] | None = None,
 ) -> Trace:
+    """Rank 0 keeps values, other ranks sketches, as the recorder does."""
     writer = Writer(folder / f"rank{rank}")
     if final is not None:
         writer.write_final(final)
@@ -92,8 +59,10 @@ def record(
         writer.write_initial(0, {"parameters": named(initial), "buffers": named({})})
     for number, step in enumerate(steps):
         vectors = {
-            "gradients": vector(step.gradient, rank == 0, (), step.layout),
-            "parameters": vector(-step.gradient, rank == 0, (), step.layout),
+            "gradients": vector(step.gradient, rank == 0, step.missing, step.layout),
+            "parameters": vector(
+                -step.gradient if step.parameter is None else step.parameter, rank == 0, (), step.layout
+            ),
         }
         if step.unclipped is not None:
             vectors["unclipped"] = vector(step.unclipped, rank == 0, (), step.layout)
@@ -109,8 +78,35 @@ def record(
             **step.events,
         )
         writer.write_step(line, {**vectors, **beside})
-    writer.write_end(End(steps=len(steps)), {})
+    writer.write_end(End(steps=len(steps)), dict(buffers or {}))
     return read_trace(folder, rank)
+
+
+def trace(
+    folder: Path,
+    gradients: Sequence[np.ndarray],
+    *,
+    rank: int = 0,
+    parameters: Sequence[np.ndarray] | None = None,
+    rates: Sequence[float] | None = None,
+    losses: Sequence[float] | None = None,
+    missing: Sequence[int] = (),
+    buffers: dict[str, np.ndarray] | None = None,
+    begun: Layout = LAYOUT,
+) -> Trace:
+    """Steps of one optimizer. The first step may have another layout."""
+    steps = [
+        Taken(
+            gradient,
+            LAYOUT if step else begun,
+            rates=(rates[step] if rates else 0.1,),
+            parameter=parameters[step] if parameters else None,
+            missing=missing,
+            events={"losses": (losses[step] if losses else 1.0,), "forwards": (Forward(True, (3, 2)),)},
+        )
+        for step, gradient in enumerate(gradients)
+    ]
+    return record(folder, steps, rank=rank, buffers=buffers)
 
 
 def named(tensors: Mapping[str, np.ndarray]) -> Vector:

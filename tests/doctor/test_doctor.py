@@ -18,7 +18,7 @@ from dp2ddp.cli.doctor import verdict
 from dp2ddp.doctor.answers import Answer, State
 from dp2ddp.doctor.examine import two_ranks
 from dp2ddp.doctor.host import host_answers
-from tests.cli.scripts import dp2ddp, variables
+from tests.cli.scripts import dp2ddp, python, variables
 from tests.ranks import until
 
 # Python reads it before everything else: rank 1 never has torch
@@ -144,19 +144,14 @@ def without_torch(folder: Path, instead: str | None) -> subprocess.CompletedProc
     """The doctor where torch is this text, or is not there."""
     if instead is not None:
         (folder / "torch.py").write_text(instead)
-        return subprocess.run(
-            [sys.executable, "-m", "dp2ddp", "doctor"], env={**variables(), "PYTHONPATH": str(folder)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        return dp2ddp(folder, "doctor", env={**variables(), "PYTHONPATH": str(folder)})
     code = (
         "import importlib.util as u, sys\nfind = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name in ('torch', 'psutil') else find(name, *rest)\n"
         "from dp2ddp.__main__ import run\nsys.argv = ['dp2ddp', 'doctor']\n"
         "try: run()\nfinally: assert not {'torch', 'psutil'} & {*sys.modules}\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=variables(), capture_output=True, text=True, check=False
-    )
+    return python(folder, "-c", code)
 
 
 def hang(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

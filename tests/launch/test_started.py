@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.runtime.process.meeting import free_port
-from tests.cli.scripts import TRAIN, script, variables
+from tests.cli.scripts import TRAIN, python, script, variables
 
 pytestmark = pytest.mark.torchrun
 
@@ -113,15 +112,7 @@ def test_nodes_and_ray_train_what_one_machine_does(converted: Path) -> None:
         folder, "train_ddp.py", "--on", "ray", "-n", "2", "-o", "driver.py", "--", "--lr", "0.2"
     ).communicate()
     path = {**variables(), "PYTHONPATH": str(Path(__file__).parent / "ray_stand_in")}
-    driver = subprocess.run(
-        [sys.executable, "driver.py"],
-        cwd=folder,
-        env=path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    driver = python(folder, "driver.py", env=path)
     assert (driver.returncode, driver.stdout) == (0, said), driver.stderr
     assert all(torch.equal(tensor, weights[name]) for name, tensor in taken(folder).items())
 
@@ -245,14 +236,7 @@ def test_without_torch_it_says_what_is_missing(tmp_path: Path) -> None:
         "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
         "from dp2ddp.__main__ import run\nsys.argv = ['dp2ddp', 'launch', 'train.py', '-n', '2']\nrun()\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python(tmp_path, "-c", code)
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr.startswith("dp2ddp: torch is not installed for ")
     assert result.stderr.count("\n") == 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from dp2ddp.new.copy import NAMES, write_new
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
-from tests.cli.scripts import dp2ddp, variables
+from tests.cli.scripts import dp2ddp, python
 from tests.ranks import run_program
 
 FOLDER = Path(__file__).resolve().parents[2] / "dp2ddp" / "new" / "folder"
@@ -101,9 +99,7 @@ def test_a_run_goes_on_where_another_one_stopped_in_either_mode(written: Path, t
 
 
 def run(folder: Path, *arguments: str) -> list[str]:
-    result = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=variables(), capture_output=True, text=True, check=False
-    )
+    result = python(folder, *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from ipynb import notebook
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.read_source import read_source
+from tests.cli.scripts import python
 
 MARKS = ("# %%", "# t.ipynb")
 
@@ -225,9 +223,7 @@ class TestCellMagics:
         script = tmp_path / "t.py"
         script.write_text(source.text + "print(repr(x))\n")
 
-        answer = subprocess.run(
-            [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
+        answer = python(tmp_path, script)
 
         assert answer.stdout == "'it\"s\\nb\\n'\n"
         assert hazards(source) == []
@@ -280,9 +276,7 @@ class TestNames:
         script = tmp_path / "t.py"
         script.write_text(source.text)
 
-        answer = subprocess.run(
-            [sys.executable, "-I", script], capture_output=True, text=True, check=True, env={**os.environ}
-        )
+        answer = python(tmp_path, "-I", script)
 
         assert answer.stdout == "3\nfour\nNone\n"
         assert (

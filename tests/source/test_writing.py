@@ -6,8 +6,6 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +15,7 @@ import pytest
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.writing import refuse_to_overwrite, write_atomically, write_together
+from tests.cli.scripts import like_anybody, python
 
 NAMES = ("a.py", "b.py", "c.py")
 
@@ -137,20 +136,9 @@ def test_what_is_read_only_stays(tmp_path: Path, files: dict[Path, bytes]) -> No
     (tmp_path / "b.py").chmod(0o444)
     program = "import os, ctypes, sys, pathlib; from dp2ddp.source.writing import write_together\n"
     program += "write_together({pathlib.Path(one): b'new' for one in ('a.py', 'b.py')})"
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False,
-        preexec_fn=like_anybody,
-    )  # fmt: skip
+    result = python(tmp_path, "-c", program, preexec_fn=like_anybody)
     assert "b.py: cannot be written (it is read-only)" in result.stderr
     assert contents(tmp_path) == OLD
-
-
-def like_anybody() -> None:
-    """Permissions hold for root as well: CAP_DAC_OVERRIDE is lost with the next exec."""
-    import ctypes
-
-    if os.geteuid() == 0:
-        ctypes.CDLL(None).prctl(24, 1)  # PR_CAPBSET_DROP
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.options import VerifyOptions
-from dp2ddp.progress import SILENT
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
+from tests.verdicts import verdict_of_port
 
 HEAD = """
 import os
@@ -76,28 +74,21 @@ dist.destroy_process_group()
 pytestmark = pytest.mark.torchrun
 
 
-def judged(
-    folder: Path,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    port: str,
-    aligned: bool = False,
-    train: str = TRAIN,
-    float32: bool = False,
-) -> Verdict:
-    monkeypatch.chdir(folder)
-    script(folder, train)
-    script(folder, port, "port.py")
-    subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
-    scratch = folder.parent / f"{folder.name}-scratch"
-    scratch.mkdir()
-    return run_trial(replace(subject, torchrun=False, float32=float32), 2, server, scratch, SILENT)
+Judged = Callable[..., Verdict]
 
 
-def test_other_random_numbers_and_nothing_else(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    verdict = judged(tmp_path, server, monkeypatch, PORT)
+@pytest.fixture
+def judged(tmp_path: Path, server: Server) -> Judged:
+    """judged(port, train=TRAIN, ...): what is said of a port on two ranks."""
+
+    def verdict(port: str, train: str = TRAIN, **options: Any) -> Verdict:
+        return verdict_of_port(server, script(tmp_path, train), script(tmp_path, port, "port.py"), **options)
+
+    return verdict
+
+
+def test_other_random_numbers_and_nothing_else(judged: Judged) -> None:
+    verdict = judged(PORT)
     assert not verdict.same
     assert verdict.random_only
     assert verdict.aligned.comparison.steps == 6
@@ -107,30 +98,26 @@ def test_other_random_numbers_and_nothing_else(
     ("number", "same"), [("next(model.parameters()).detach().sum()", True), ("y.sum()", False)]
 )
 def test_what_is_printed_is_compared_with_the_same_random_numbers_too(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, number: str, same: bool
+    judged: Judged, number: str, same: bool
 ) -> None:
     """Lines that differ by the numbers drawn are the same then; what rank 0 alone has stays another number."""
     line = f"print(f'{{{number}:.9f}}')\n"
     port = PORT.replace("dist.destroy", f"if rank == 0:\n    {line}dist.destroy")
-    verdict = judged(tmp_path, server, monkeypatch, port, train=TRAIN + line)
+    verdict = judged(port, train=TRAIN + line)
     assert verdict.random_only
     assert not verdict.stdout.same
     assert verdict.aligned.prints_the_same is same
 
 
-def test_it_can_be_judged_with_the_same_random_numbers(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    verdict = judged(tmp_path, server, monkeypatch, PORT, aligned=True)
+def test_it_can_be_judged_with_the_same_random_numbers(judged: Judged) -> None:
+    verdict = judged(PORT, aligned=True)
     assert verdict.same
     assert verdict.float64.rank_steps == (6, 6)
 
 
-def test_another_seed_is_no_fault_behind_aligned_runs(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_seed_is_no_fault_behind_aligned_runs(judged: Judged) -> None:
     port = PORT.replace("torch.manual_seed(3 + rank)", "torch.manual_seed(99 + rank)")
-    verdict = judged(tmp_path, server, monkeypatch, port, aligned=True)
+    verdict = judged(port, aligned=True)
     assert verdict.same
     assert "were given DataParallel's" in verdict.remarks[0]
 
@@ -152,11 +139,9 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("fault", HIDDEN)
-def test_what_aligning_would_hide_is_not_the_same(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_what_aligning_would_hide_is_not_the_same(judged: Judged, fault: str) -> None:
     old, new, words = HIDDEN[fault]
-    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(old, new), aligned=True)
+    verdict = judged(PORT.replace(old, new), aligned=True)
     assert not verdict.same
     assert any(words in each for each in verdict.hidden), (verdict.hidden, verdict.float64.first)
 
@@ -175,38 +160,34 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_no_matter_of_luck(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_a_fault_is_no_matter_of_luck(judged: Judged, fault: str) -> None:
     old, new, code = FAULTS[fault]
     assert old in PORT
-    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(old, new))
+    verdict = judged(PORT.replace(old, new))
     assert not verdict.same
     assert not verdict.random_only
     assert verdict.causes[0].code == code
 
 
-def test_gradients_that_travel_as_halves(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_that_travel_as_halves(judged: Judged) -> None:
     """In float64 the hook sends doubles: that it asks for less is seen."""
     hook = (
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
         "model.register_comm_hook(None, bf16_compress_hook)\noptimizer ="
     )
-    verdict = judged(tmp_path, server, monkeypatch, PORT.replace("optimizer =", hook, 1), aligned=True)
+    verdict = judged(PORT.replace("optimizer =", hook, 1), aligned=True)
     assert not verdict.same
     assert verdict.causes[0].code == "half-by-hand"
     assert verdict.causes[0].evidence[0].startswith("gradients cast to bfloat16 under DDP only, at ")
 
 
-def test_what_only_float32_shows(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_float32_shows(judged: Judged) -> None:
     """A legacy type as an object is torch's own in float64, and no cast that could be seen."""
     hook = (
         "for each in model.parameters():\n    each.register_hook(lambda g: g.type(torch.cuda.BFloat16Tensor).float())\n"
         "optimizer ="
     )
     port = PORT.replace("optimizer =", hook, 1)
-    verdict = judged(tmp_path, server, monkeypatch, port, aligned=True, float32=True)
+    verdict = judged(port, aligned=True, float32=True)
     assert verdict.single_only
     assert not verdict.same

@@ -12,15 +12,12 @@ from tests.codemod.idiomatic.running import outcome, scripts
 SCRIPTS = scripts()
 # What does not run to its end with one model on all ranks, and why.
 OTHERWISE = {
-    "data/thread_class_reader": "crash",  # one head a step, two forwards: DDP takes neither with the other
     "data/vqa_dict_batches": "crash",  # a rank adds what it got wrong to its own data set: other numbers of batches
     "loss/wgan_gp": "crash",  # a penalty that leaves a bias out, in a backward pass of its own
     "models/inputs_and_outputs": "crash",  # reads what DataParallel gathers as a vector
-    "models/scatter_by_hand": "crash",  # shares out rows for a number of devices that it counts itself
     "models/synced_bn_patched": "crash",  # patches `replicate` of the wrapper, which DDP does not have
     "effects/bare_except_goes_on": "apart",  # one rank swallows an error in its step: a comment says so
-    "effects/ddp_branch_beside": "refused",  # torchrun starts its own distributed mode
-    "effects/init_distributed_mode": "refused",
+    "effects/init_distributed_mode": "refused",  # torchrun starts its own distributed mode
     "effects/names_from_the_clock": "crash",  # a folder named by each rank's own number
     "effects/questions_behind_flags": "crash",  # asks a person, whom no rank has
     "effects/skip_small_batches": "crash",  # counts its batches by the batch size

@@ -1,8 +1,9 @@
-# corpus: idioms = DataLoader already yields whole batches (batch_size=1 or custom dataset batches); shuffle literal True; torch.manual_seed; nn.DataParallel; module level, bare
+# corpus: idioms = DataLoader already yields whole batches (batch_size=1 or custom dataset batches); shuffle literal True; torch.manual_seed; from torch.nn import DataParallel; tuple assignment
 # corpus: worlds = 2 3
 """Batches are some columns, or two runs of rows, of one large table: views, which other ranks get without the table."""
 import torch
 import torch.nn as nn
+from torch.nn import DataParallel
 from torch.utils.data import DataLoader, Dataset
 
 torch.manual_seed(2)
@@ -29,12 +30,13 @@ class Runs(Views):
 
 
 def train(data, width):
-    net = nn.DataParallel(nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 2))).cuda()
+    net = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+    net, criterion = DataParallel(net), nn.CrossEntropyLoss()
     opt = torch.optim.SGD(net.parameters(), lr=0.1)
     for batch in DataLoader(data, batch_size=None, shuffle=True):
         for x, y in zip(batch['x'], batch['y']):
             x = (x.cuda() - x.mean()) / x.std() + batch['noise']
-            loss = nn.functional.cross_entropy(net(x), y.cuda())
+            loss = criterion(net(x), y.cuda())
             opt.zero_grad()
             loss.backward()
             opt.step()

@@ -1,9 +1,11 @@
-# corpus: idioms = ReduceLROnPlateau/metric driven; early stopping; val loss of this process drives lr / early stop / rollback; sum / none reduction normalised by hand; Variable(); best selection
+# corpus: idioms = ReduceLROnPlateau/metric driven; early stopping; val loss of this process drives lr / early stop / rollback; sum / none reduction normalised by hand; Variable(); best selection; sys.stdout replaced
 # corpus: worlds = 2 3 4
 """Image denoising (residual net): sum of squares divided by twice the batch, plateau on the validation PSNR, early stop, rollback."""
 import argparse
 import copy
 import math
+import os
+import sys
 
 import torch
 import torch.nn as nn
@@ -60,8 +62,28 @@ def batch_PSNR(img, imclean):
     return (10 * torch.log10(1. / mse)).sum().item() / img.size(0)
 
 
+class Logger(object):
+    """What is printed goes into a file as well."""
+
+    def __init__(self, path):
+        self.console, self.file = sys.stdout, open(path, 'w')
+
+    def __del__(self):
+        self.file.close()
+
+    def write(self, text):
+        self.console.write(text)
+        self.file.write(text)
+
+    def flush(self):
+        self.console.flush()
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+
 def main():
     torch.manual_seed(100)
+    sys.stdout = Logger('denoise.txt')
     dataset_train = Patches(train=True)
     dataset_val = Patches(train=False)
     loader_train = DataLoader(dataset=dataset_train, num_workers=0, batch_size=opt.batchSize, shuffle=True)
@@ -95,6 +117,7 @@ def main():
                 out_val = torch.clamp(img_val + noise_val - model(img_val + noise_val), 0., 1.)
                 psnr_val += batch_PSNR(out_val, img_val) * img_val.size(0) / len(dataset_val)
         scheduler.step(psnr_val)
+        sys.stdout.flush()
         print("[epoch %d] PSNR_val: %.4f lr %g" % (epoch + 1, psnr_val, optimizer.param_groups[0]['lr']))
         if psnr_val > best + 1e-3:
             best, best_state, bad = psnr_val, copy.deepcopy(model.state_dict()), 0

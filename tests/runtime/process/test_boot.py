@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from dp2ddp.comparison.events import event_lines
 from dp2ddp.runtime.process.boot import complete_open_files
+from tests.cli.scripts import python
 
 REPORT = """
 import os, sys
@@ -63,19 +63,12 @@ def folder(tmp_path: Path) -> Path:
 def boot(folder: Path, code: str, *arguments: str, as_module: str = "") -> subprocess.CompletedProcess[str]:
     script = folder / "scripts" / "train.py"
     script.write_text(code)
-    command = [sys.executable, "-c", BOOT, str(script), "scripts/train.py", as_module, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return python(folder, "-c", BOOT, script, "scripts/train.py", as_module, *arguments, check=True)
 
 
 def test_it_is_as_if_started_directly(folder: Path) -> None:
     booted = boot(folder, REPORT, "--lr", "0.1").stdout.removesuffix("code 0 \n")
-    plain = subprocess.run(
-        [sys.executable, "scripts/train.py", "--lr", "0.1"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    plain = python(folder, "scripts/train.py", "--lr", "0.1")
     assert booted == plain.stdout
 
 
@@ -85,13 +78,7 @@ def test_it_is_as_if_started_as_a_module(folder: Path) -> None:
     )
     code += "from scripts import train\nprint(train.Thing is Thing, sys.path[0] == os.getcwd())\n"
     booted = boot(folder, code, "--lr", "0.1", as_module="scripts.train").stdout.removesuffix("code 0 \n")
-    plain = subprocess.run(
-        [sys.executable, "-m", "scripts.train", "--lr", "0.1"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    plain = python(folder, "-m", "scripts.train", "--lr", "0.1")
     assert booted == plain.stdout
 
 
@@ -135,11 +122,10 @@ print(hash("dog"))
 """
 
 
-def test_each_rank_has_the_hashes_that_its_number_seeds() -> None:
+def test_each_rank_has_the_hashes_that_its_number_seeds(tmp_path: Path) -> None:
     def hash_on(rank: int, seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        command = [sys.executable, "-c", HASHES, str(rank)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return python(tmp_path, "-c", HASHES, rank, env=environment, check=True).stdout
 
     assert hash_on(0, "0") == hash_on(0, "7")
     assert hash_on(1, "0") == hash_on(1, "1") != hash_on(0, "0")
@@ -161,9 +147,7 @@ def test_modules_on_pythonpath_come_from_the_copy(tmp_path: Path) -> None:
     for place in (own / "lib", own / ".venv", copy / "lib"):  # a virtual environment is not copied
         place.mkdir(parents=True)
 
-    printed = subprocess.run(
-        [sys.executable, "-c", LOOK, str(own), str(copy)], capture_output=True, text=True, check=True
-    ).stdout
+    printed = python(tmp_path, "-c", LOOK, own, copy).stdout
 
     paths = [str(copy), str(copy / "lib"), str(own / ".venv"), f"{own}side"]
     assert printed == f"{paths} .{os.pathsep}{copy}\n"
@@ -181,23 +165,19 @@ def test_what_a_tensorboard_writer_has_still_to_write_is_written(tmp_path: Path)
     writer.close()
 
 
-def test_a_terminal_at_which_nobody_sits_has_a_size_and_no_input() -> None:
+def test_a_terminal_at_which_nobody_sits_has_a_size_and_no_input(tmp_path: Path) -> None:
     """Scripts in the style of a well-known CIFAR one ask `stty size` when they are imported."""
     code = (
         "import os; from dp2ddp.runtime.process.boot import have_terminal; have_terminal()\n"
         "print(os.popen('stty size', 'r').read().split())\n"
         "for _ in range(2):\n    try: input()\n    except EOFError: print('end')\n"
     )
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
-    )
+    result = python(tmp_path, "-c", code, stdin=subprocess.DEVNULL)
     assert result.stdout == "['24', '80']\nend\nend\n"
 
 
 def test_who_is_asked_where_it_stands_as_soon_as_its_number_is_known_lives_on(folder: Path) -> None:
     script = folder / "scripts" / "train.py"
     script.write_text("")
-    command = [sys.executable, "-c", ASKED_AT_ONCE, str(script), str(folder / "run")]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    ended = python(folder, "-c", ASKED_AT_ONCE, script, folder / "run")
     assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr  # as it begins, and as it ends

@@ -126,22 +126,19 @@ def test_parameters_and_outputs_on_another_device() -> None:
 A = torch.autograd.functional
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda x: A.vjp(lambda x: (x**2).sum(), x), id="vjp"),
-        pytest.param(lambda x: A.jvp(lambda x: x**2, x, torch.ones_like(x)), id="jvp"),
-        pytest.param(lambda x: A.jacobian(lambda x: x**2, x), id="jacobian"),
-        pytest.param(lambda x: A.jacobian(lambda x: x**2, x, vectorize=True), id="jacobian in one go"),
-        pytest.param(
-            lambda x: A.jacobian(lambda x: x**2, x, vectorize=True, strategy="forward-mode"),
-            id="jacobian, forward",
-        ),
-        pytest.param(lambda x: A.hessian(lambda x: (x**3).sum(), x), id="hessian"),
-        pytest.param(lambda x: A.hvp(lambda x: (x**3).sum(), x, torch.ones_like(x)), id="hvp"),
-        pytest.param(lambda x: A.vhp(lambda x: (x**3).sum(), x, torch.ones_like(x)), id="vhp"),
-    ],
-)
+DERIVED = {
+    "vjp": lambda x: A.vjp(lambda x: (x**2).sum(), x),
+    "jvp": lambda x: A.jvp(lambda x: x**2, x, torch.ones_like(x)),
+    "jacobian": lambda x: A.jacobian(lambda x: x**2, x),
+    "jacobian in one go": lambda x: A.jacobian(lambda x: x**2, x, vectorize=True),
+    "jacobian, forward": lambda x: A.jacobian(lambda x: x**2, x, vectorize=True, strategy="forward-mode"),
+    "hessian": lambda x: A.hessian(lambda x: (x**3).sum(), x),
+    "hvp": lambda x: A.hvp(lambda x: (x**3).sum(), x, torch.ones_like(x)),
+    "vhp": lambda x: A.vhp(lambda x: (x**3).sum(), x, torch.ones_like(x)),
+}
+
+
+@pytest.mark.parametrize("make", DERIVED.values(), ids=DERIVED)
 def test_derivatives_of_a_function(make: Callable[[torch.Tensor], Any]) -> None:
     assert set(devices(make(torch.ones(3, device=CUDA_1)))) == {CUDA_1}
 
@@ -159,32 +156,26 @@ def test_a_jacobian_of_two_inputs_apart() -> None:
 f = torch.func
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda x: f.grad(lambda x: (x**2).sum())(x), id="grad"),
-        pytest.param(
-            lambda x: f.grad(lambda x: (x.to(CUDA_0) ** 2).sum())(x), id="grad through another device"
-        ),
-        pytest.param(lambda x: f.grad_and_value(lambda x: (x**2).sum())(x), id="grad_and_value"),
-        pytest.param(lambda x: f.grad(lambda x: f.grad(lambda y: (y**3).sum())(x).sum())(x), id="grad twice"),
-        pytest.param(lambda x: f.vjp(lambda x: x**2, x)[1](torch.ones_like(x)), id="vjp"),
-        pytest.param(lambda x: f.jvp(lambda x: x**2, (x,), (torch.ones_like(x),)), id="jvp"),
-        pytest.param(lambda x: f.linearize(lambda x: x**2, x)[1](torch.ones_like(x)), id="linearize"),
-        pytest.param(lambda x: f.jacrev(lambda x: x**2)(x), id="jacrev"),
-        pytest.param(lambda x: f.jacrev(lambda x: x**2, chunk_size=1)(x), id="jacrev in chunks"),
-        pytest.param(lambda x: f.jacfwd(lambda x: x**2)(x), id="jacfwd"),
-        pytest.param(lambda x: f.hessian(lambda x: (x**2).sum())(x), id="hessian"),
-        pytest.param(lambda x: f.functionalize(lambda x: x.clone().add_(1))(x), id="functionalize"),
-        pytest.param(lambda x: torch.vmap(lambda row: row * 2)(x.expand(2, 3)), id="vmap"),
-        pytest.param(
-            lambda x: torch.vmap(lambda row: row * 2, chunk_size=1)(x.expand(2, 3)), id="vmap in chunks"
-        ),
-        pytest.param(
-            lambda x: torch.vmap(lambda row: row.sum(), in_dims=1)(x.expand(2, 3)), id="vmap of columns"
-        ),
-    ],
-)
+TRANSFORMED = {
+    "grad": lambda x: f.grad(lambda x: (x**2).sum())(x),
+    "grad through another device": lambda x: f.grad(lambda x: (x.to(CUDA_0) ** 2).sum())(x),
+    "grad_and_value": lambda x: f.grad_and_value(lambda x: (x**2).sum())(x),
+    "grad twice": lambda x: f.grad(lambda x: f.grad(lambda y: (y**3).sum())(x).sum())(x),
+    "vjp": lambda x: f.vjp(lambda x: x**2, x)[1](torch.ones_like(x)),
+    "jvp": lambda x: f.jvp(lambda x: x**2, (x,), (torch.ones_like(x),)),
+    "linearize": lambda x: f.linearize(lambda x: x**2, x)[1](torch.ones_like(x)),
+    "jacrev": lambda x: f.jacrev(lambda x: x**2)(x),
+    "jacrev in chunks": lambda x: f.jacrev(lambda x: x**2, chunk_size=1)(x),
+    "jacfwd": lambda x: f.jacfwd(lambda x: x**2)(x),
+    "hessian": lambda x: f.hessian(lambda x: (x**2).sum())(x),
+    "functionalize": lambda x: f.functionalize(lambda x: x.clone().add_(1))(x),
+    "vmap": lambda x: torch.vmap(lambda row: row * 2)(x.expand(2, 3)),
+    "vmap in chunks": lambda x: torch.vmap(lambda row: row * 2, chunk_size=1)(x.expand(2, 3)),
+    "vmap of columns": lambda x: torch.vmap(lambda row: row.sum(), in_dims=1)(x.expand(2, 3)),
+}
+
+
+@pytest.mark.parametrize("make", TRANSFORMED.values(), ids=TRANSFORMED)
 def test_transforms_of_functions(make: Callable[[torch.Tensor], Any]) -> None:
     assert set(devices(make(torch.ones(3, device=CUDA_1)))) == {CUDA_1}
 

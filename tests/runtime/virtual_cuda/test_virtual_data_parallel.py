@@ -184,50 +184,42 @@ def test_autocast_dtype_does_not_reach_the_replicas(virtual: Install) -> None:
         assert Forward(linear).cuda()(torch.ones(4, 4).cuda()).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        pytest.param(
-            lambda: nn.DataParallel(nn.Linear(4, 2))(torch.ones(4, 4).cuda()),
-            RuntimeError,
-            r"on device cuda:0 \(device_ids\[0\]\) but found one of them on device: cpu",
-            id="parameters on the CPU",
-        ),
-        pytest.param(
-            lambda: nn.DataParallel(nn.Linear(4, 2).cuda(1), device_ids=[0, 1])(torch.ones(4, 4).cuda()),
-            RuntimeError,
-            r"on device cuda:0 \(device_ids\[0\]\) but found one of them on device: cuda:1",
-            id="parameters on device 1",
-        ),
-        pytest.param(
-            lambda: wrap(lambda self, x: x + next(self.parameters()).sum())(torch.ones(4, 4)),
-            StopIteration,
-            "Caught StopIteration in replica 0 on device 0",
-            id="next(parameters) in a replica",
-        ),
-        pytest.param(
-            lambda: wrap(lambda self, x, mode: linear(self, x))(torch.ones(1, 4), mode="loss"),
-            TypeError,
-            "missing 1 required positional argument: 'x'",
-            id="keyword for more replicas than chunks",
-        ),
-        pytest.param(
-            lambda: wrap(linear)(torch.ones(())),
-            RuntimeError,
-            "chunk expects at least a 1-dimensional tensor",
-            id="0-dim argument",
-        ),
-        pytest.param(
-            lambda: wrap(lambda self, x: linear(self, x)[:, : len(x)])(torch.ones(3, 4)),
-            RuntimeError,
-            r"Input tensor at index 1 has invalid shape \[1, 1\], but expected \[1, 2\]",
-            id="outputs that do not fit",
-        ),
-        pytest.param(
-            lambda: wrap(lambda self, x: 1.0)(torch.ones(4, 4)), TypeError, "not iterable", id="float"
-        ),
-    ],
-)
+ERRORS = {
+    "parameters on the CPU": (
+        lambda: nn.DataParallel(nn.Linear(4, 2))(torch.ones(4, 4).cuda()),
+        RuntimeError,
+        r"on device cuda:0 \(device_ids\[0\]\) but found one of them on device: cpu",
+    ),
+    "parameters on device 1": (
+        lambda: nn.DataParallel(nn.Linear(4, 2).cuda(1), device_ids=[0, 1])(torch.ones(4, 4).cuda()),
+        RuntimeError,
+        r"on device cuda:0 \(device_ids\[0\]\) but found one of them on device: cuda:1",
+    ),
+    "next(parameters) in a replica": (
+        lambda: wrap(lambda self, x: x + next(self.parameters()).sum())(torch.ones(4, 4)),
+        StopIteration,
+        "Caught StopIteration in replica 0 on device 0",
+    ),
+    "keyword for more replicas than chunks": (
+        lambda: wrap(lambda self, x, mode: linear(self, x))(torch.ones(1, 4), mode="loss"),
+        TypeError,
+        "missing 1 required positional argument: 'x'",
+    ),
+    "0-dim argument": (
+        lambda: wrap(linear)(torch.ones(())),
+        RuntimeError,
+        "chunk expects at least a 1-dimensional tensor",
+    ),
+    "outputs that do not fit": (
+        lambda: wrap(lambda self, x: linear(self, x)[:, : len(x)])(torch.ones(3, 4)),
+        RuntimeError,
+        r"Input tensor at index 1 has invalid shape \[1, 1\], but expected \[1, 2\]",
+    ),
+    "float": (lambda: wrap(lambda self, x: 1.0)(torch.ones(4, 4)), TypeError, "not iterable"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS.values(), ids=ERRORS)
 def test_errors_are_torchs_own(virtual: Install, call: Any, error: type[Exception], message: str) -> None:
     virtual(2)
     with pytest.raises(error, match=message):

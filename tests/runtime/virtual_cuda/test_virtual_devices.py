@@ -64,33 +64,30 @@ def test_a_copy_on_a_device_is_no_alias(virtual: Install) -> None:
     assert on_host.cpu() is on_host
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda: torch.zeros(2, device="cuda:1"), id="factory"),
-        pytest.param(lambda: torch.tensor([1.0], device=1), id="tensor"),
-        pytest.param(lambda: torch.zeros_like(torch.ones(2, device=1)), id="like"),
-        pytest.param(lambda: torch.ones(2, device=1).new_zeros(3), id="new_zeros"),
-        pytest.param(lambda: torch.ones(2, device=1).new(3), id="legacy new"),
-        pytest.param(lambda: torch.ones(2, 2, device=1) @ torch.ones(2, 2, device=1), id="product"),
-        pytest.param(lambda: torch.ones(2, device=1) * torch.tensor(2.0), id="with a CPU scalar"),
-        pytest.param(lambda: torch.ones(4, device=1)[torch.tensor([0, 1])], id="with a CPU index"),
-        pytest.param(lambda: torch.ones(2, 2, device=1).max(1).indices, id="named tuple"),
-        pytest.param(lambda: nn.Linear(2, 2).to("cuda:1").weight, id="parameter"),
-        pytest.param(lambda: nn.Linear(2, 2, device="cuda:1").bias, id="parameter made there"),
-        pytest.param(
-            lambda: nn.Conv2d(1, 1, 1).cuda(1).to(memory_format=torch.channels_last).weight,
-            id="memory format",
-        ),
-        pytest.param(lambda: nn.BatchNorm1d(2).cuda(1).running_mean, id="buffer"),
-        pytest.param(lambda: copy.deepcopy(nn.Linear(2, 2).cuda(1)).weight, id="deep copy"),
-        pytest.param(lambda: nn.LSTM(2, 3).cuda(1)(torch.ones(4, 1, 2, device=1))[0], id="recurrent"),
-        pytest.param(lambda: _with_gradient().grad, id="grad"),
-        pytest.param(lambda: torch.autograd.Variable(torch.ones(2, device=1)), id="Variable"),
-        pytest.param(lambda: nn.LazyLinear(3).cuda(1)(torch.ones(2, 5, device=1)), id="lazy module"),
-        pytest.param(lambda: torch.cat([torch.ones(1, device=1)] * 2), id="list"),
-    ],
-)
+MADE = {
+    "factory": lambda: torch.zeros(2, device="cuda:1"),
+    "tensor": lambda: torch.tensor([1.0], device=1),
+    "like": lambda: torch.zeros_like(torch.ones(2, device=1)),
+    "new_zeros": lambda: torch.ones(2, device=1).new_zeros(3),
+    "legacy new": lambda: torch.ones(2, device=1).new(3),
+    "product": lambda: torch.ones(2, 2, device=1) @ torch.ones(2, 2, device=1),
+    "with a CPU scalar": lambda: torch.ones(2, device=1) * torch.tensor(2.0),
+    "with a CPU index": lambda: torch.ones(4, device=1)[torch.tensor([0, 1])],
+    "named tuple": lambda: torch.ones(2, 2, device=1).max(1).indices,
+    "parameter": lambda: nn.Linear(2, 2).to("cuda:1").weight,
+    "parameter made there": lambda: nn.Linear(2, 2, device="cuda:1").bias,
+    "memory format": lambda: nn.Conv2d(1, 1, 1).cuda(1).to(memory_format=torch.channels_last).weight,
+    "buffer": lambda: nn.BatchNorm1d(2).cuda(1).running_mean,
+    "deep copy": lambda: copy.deepcopy(nn.Linear(2, 2).cuda(1)).weight,
+    "recurrent": lambda: nn.LSTM(2, 3).cuda(1)(torch.ones(4, 1, 2, device=1))[0],
+    "grad": lambda: _with_gradient().grad,
+    "Variable": lambda: torch.autograd.Variable(torch.ones(2, device=1)),
+    "lazy module": lambda: nn.LazyLinear(3).cuda(1)(torch.ones(2, 5, device=1)),
+    "list": lambda: torch.cat([torch.ones(1, device=1)] * 2),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 def test_results_are_where_their_inputs_are(virtual: Install, make: Any) -> None:
     virtual(2)
     assert make().device == CUDA_1
@@ -129,25 +126,17 @@ def test_tensors_print_their_device(virtual: Install) -> None:
     assert f"{torch.ones(1, device=1)} {torch.tensor(2.0).cuda():.1f}" == "tensor([1.], device='cuda:1') 2.0"
 
 
-@pytest.mark.parametrize(
-    ("mix", "message"),
-    [
-        pytest.param(
-            lambda: torch.ones(2).cuda() + torch.ones(2), "two devices, cuda:0 and cpu!", id="device and host"
-        ),
-        pytest.param(
-            lambda: torch.ones(2, 2).cuda(0) @ torch.ones(2, 2).cuda(1),
-            "cuda:0 and cuda:1!",
-            id="two devices",
-        ),
-        pytest.param(lambda: nn.Linear(2, 2).cuda()(torch.ones(1, 2)), "same device", id="module and input"),
-        pytest.param(
-            lambda: torch.ones(2)[torch.tensor([0]).cuda()], "indices should be either on cpu", id="index"
-        ),
-        pytest.param(lambda: torch.cat([torch.ones(1).cuda(), torch.ones(1)]), "same device", id="in a list"),
-        pytest.param(lambda: torch.ones(1).cuda(2), "invalid device ordinal", id="no such device"),
-    ],
-)
+MIXED = {
+    "device and host": (lambda: torch.ones(2).cuda() + torch.ones(2), "two devices, cuda:0 and cpu!"),
+    "two devices": (lambda: torch.ones(2, 2).cuda(0) @ torch.ones(2, 2).cuda(1), "cuda:0 and cuda:1!"),
+    "module and input": (lambda: nn.Linear(2, 2).cuda()(torch.ones(1, 2)), "same device"),
+    "index": (lambda: torch.ones(2)[torch.tensor([0]).cuda()], "indices should be either on cpu"),
+    "in a list": (lambda: torch.cat([torch.ones(1).cuda(), torch.ones(1)]), "same device"),
+    "no such device": (lambda: torch.ones(1).cuda(2), "invalid device ordinal"),
+}
+
+
+@pytest.mark.parametrize(("mix", "message"), MIXED.values(), ids=MIXED)
 def test_mixing_devices_fails_as_in_torch(virtual: Install, mix: Any, message: str) -> None:
     virtual(2)
     with pytest.raises(RuntimeError, match=message):

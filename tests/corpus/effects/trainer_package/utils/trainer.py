@@ -5,8 +5,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 
 class Trainer:
-    def __init__(self, model, train_loader, val_loader, config):
-        self.model, self.train_loader, self.val_loader, self.config = model, train_loader, val_loader, config
+    def __init__(self, model, loaders, config):
+        self.model, self.loaders, self.config = model, loaders, config
         self.optimizer_G, self.optimizer_D = model.module.optimizer_G, model.module.optimizer_D
         self.writer = SummaryWriter(config['log_dir'])
         self.best, self.step = None, 0
@@ -14,7 +14,7 @@ class Trainer:
     def train(self):
         for epoch in range(self.config['epochs']):
             self.model.train()
-            for label, image in self.train_loader:
+            for label, image in self.loaders['train']:
                 losses, fake = self.model(label.cuda(), image.cuda())
                 loss_G, loss_D = (torch.mean(x) for x in losses)
                 self.optimizer_G.zero_grad()
@@ -31,7 +31,7 @@ class Trainer:
     def validate(self, epoch):
         self.model.eval()
         with torch.no_grad():
-            val = sum((self.model.module.netG(a.cuda()) - b.cuda()).abs().sum().item() for a, b in self.val_loader)
+            val = sum((self.model.module.netG(a.cuda()) - b.cuda()).abs().sum().item() for a, b in self.loaders['val'])
         if self.best is None or val < self.best:
             self.best = val
             torch.save(self.model.module.netG.state_dict(), os.path.join('saved', 'G.pth'))

@@ -1,14 +1,9 @@
 # corpus: answer = 0
-"""Has been here already: helpers imported, the wrapper is ours."""
+"""One model on one GPU: what most of the others change (changed.diff)."""
 import torch
 import torch.nn as nn
-from dp2ddp.templates.ddp import ExactDDP
-from dp2ddp.templates.process import join_process_group
-
-join_process_group()
 
 model = nn.Linear(4, 2).cuda()
-model = ExactDDP(model)  # was nn.DataParallel
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(8):
     loss = model(torch.randn(8, 4).cuda()).pow(2).mean()

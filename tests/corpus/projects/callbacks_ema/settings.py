@@ -1,6 +1,0 @@
-SEED = 12
-EMA = 0.7
-EPOCHS = 3
-BATCH = 8
-ACCUMULATE = 2
-OPTIMIZER = dict(name='AdamW', lr=0.01)

@@ -1,4 +1,0 @@
-from __future__ import absolute_import
-
-from .plain import *
-from .resmlp import *

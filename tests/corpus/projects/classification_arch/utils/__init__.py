@@ -1,4 +1,0 @@
-"""Useful utils"""
-from .eval import *
-from .logger import *
-from .misc import *
