@@ -106,7 +106,7 @@ def _figures(measured: Measured, figures: Figures) -> Mapping[str, object]:
 
 _MADE: dict[type, Callable[[Any], Mapping[str, object]]] = {
     Report: lambda report: {"schema": "dp2ddp.verify/2"},
-    Benchmark: lambda benchmark: {"schema": "dp2ddp.bench/1"},
+    Benchmark: lambda benchmark: {"schema": "dp2ddp.bench/2"},
     Verdict: lambda verdict: {
         "unchecked": verdict.float64.unchecked,
         "remarks": [*verdict.remarks, *verdict.float64.remarks],

@@ -289,16 +289,11 @@ class VerifyDocument(Struct):
 
 
 class CountedJson(Struct):
-    """What a step sends, moves and waits for."""
+    """What a step sends."""
 
     collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
     copies: Annotated[
         Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
-    ]
-    moved: Annotated[float, said("from the host to devices, of all ranks")] = field(name="moved_bytes")
-    synchronisations: Annotated[
-        Mapping[str, float],
-        said("after which the host knows what a device has computed, of the rank with the most"),
     ]
     parameters: Annotated[float, said("of the parameters that the first optimizer steps")] = field(
         name="parameter_bytes"
@@ -354,7 +349,7 @@ class MeasuredJson(Struct):
 class BenchDocument(Struct):
     """What `dp2ddp bench --json` prints: what was measured."""
 
-    schema: Literal["dp2ddp.bench/1"]
+    schema: Literal["dp2ddp.bench/2"]
     script: Script
     port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
     launch: Launch

@@ -1,7 +1,7 @@
 """All that `dp2ddp bench` runs: short runs that compare and count, then timed runs, one after the other.
 
 short    both versions compared, step by step (trial.py), on virtual devices     is it the same training?
-counting DataParallel, DDP                                                      what does a step move, send and hold?
+counting DataParallel, DDP                                                      what does a step send and hold?
 timed    one device, DataParallel, DDP; and once more, `rounds` times            what does a step take?
 
 Nothing is recorded or counted in a timed run, and nothing else runs beside it. The modes alternate, so that a machine
@@ -20,16 +20,15 @@ from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import NAMES, Figures, Mode, figures, spread, with_rows_of
-from dp2ddp.costs.readings import RANK, Counted, Reading, Timed, read, read_failures
+from dp2ddp.costs.readings import Counted, Reading, Timed, read
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
-from dp2ddp.progress import SILENT, Progress, RunState, clock
+from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
@@ -58,9 +57,8 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         progress.begin(f"reading {options.script}")
         subject = subject_of(options.comparison)
         worlds = subject.worlds
-        count, said = runs_to_make(worlds, options)
-        progress.say(said)
-        bencher = _Bencher(options, server, scratch, progress, count)
+        progress.say(runs_to_make(worlds, options))
+        bencher = _Bencher(options, server, scratch, progress)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
@@ -89,20 +87,13 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
     return found_all, failure
 
 
-def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> tuple[int, str]:
-    """How many runs come, and what is said of them first; the first of several devices are held against one."""
+def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> str:
+    """How many runs come, in words; the first of several devices are held against one."""
     compared, counts = len(worlds) * bool(options.compared), 2 * len(worlds)
     timed = options.rounds * (2 * len(worlds) + (worlds[0] != 1))
     comparisons = f"{counted(compared, 'comparison')} of {options.compared} steps, " * bool(compared)
     count = compared + counts + timed
-    said = f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
-    return count, said
-
-
-def rest_text(seconds: float, made: int, left: int) -> str:
-    """How long the runs that are left may take: each as long as those that were made."""
-    runs = "run that is" if left == 1 else f"{left} runs that are"
-    return f"about {clock(seconds / made * left)} for the {runs} left"
+    return f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
 
 
 class _Looks(Progress):
@@ -123,18 +114,13 @@ class _Bencher:
     server: Server
     scratch: Path
     progress: Progress
-    count: int  # of all runs
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _rooms: int = 0
-    _made: int = 0  # runs
-    _rest_is_known: bool = False  # on this number of devices
-    _begun: float = field(default_factory=time.monotonic)
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
-        self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
         counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
@@ -164,7 +150,6 @@ class _Bencher:
         self.progress.begin(f"{counted(world, 'device')}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
         launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
-        self._made += 1
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped:
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
@@ -194,10 +179,6 @@ class _Bencher:
             )
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        left = self.count - self._made
-        if left and not self._rest_is_known:
-            self._rest_is_known = True
-            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
 
     def _time_alone(self, subject: Subject, number: int) -> list[tuple[Timed, ...]]:
@@ -206,7 +187,6 @@ class _Bencher:
             return [self._time(subject, "dp", 1, number)]
         except RunError as error:
             first = str(error).splitlines()[0]
-            self.count -= self.options.rounds
             self.remarks.append(f"No figures of one device, where it does not run: {first}")
             return []
 
@@ -232,7 +212,7 @@ class _Bencher:
         )
         run = self._run(subject, prepared, stage)
         measured = read(readings, stage.ranks, kind)
-        self._check(run, room, readings, [reading.steps for reading in measured])
+        self._check(run, room, [reading.steps for reading in measured])
         return run, measured
 
     def _run(self, subject: Subject, prepared: Prepared, stage: Stage) -> Run:
@@ -248,17 +228,17 @@ class _Bencher:
                 lambda run: raise_or_report(run, SILENT, subject),
                 lambda looks: show(looks, self.progress),
             )
-        self._made += 1
         return run
 
-    def _check(self, run: Run, room: Path, readings: Path, steps: Sequence[int]) -> None:
+    def _check(self, run: Run, room: Path, steps: Sequence[int]) -> None:
         """RunError where a rank left no reading, or took no step; then the copies go."""
-        name, unwritten = run.stage.name, unwritten_readings(readings, run)
+        name = run.stage.name
         shutil.rmtree(room, ignore_errors=True)
-        if unwritten:
-            raise RunError(f"{name}: {_where(run)} nothing was measured: {unwritten}")
         if len(steps) < len(run.stage.ranks):
-            raise RunError(f"{name}: {_where(run)} nothing was measured, as it ended in another program")
+            raise RunError(
+                f"{name}: {_where(run)} nothing was measured: a rank ended in another program, or could not write what "
+                "it measured (is the disk full?)"
+            )
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
@@ -271,18 +251,6 @@ def _busy() -> Iterator[str]:
             f"The machine was busy when this began (load {load:.1f} on {processors} processors): times vary; "
             "counts, bytes and processor time can be trusted."
         )
-
-
-def unwritten_readings(readings: Path, run: Run) -> str:
-    """Which ranks came to their end and left no reading, and why; "" where there are none."""
-    failures, texts = read_failures(readings, run.stage.ranks), []
-    for rank in run.stage.ranks:
-        status = read_status(Path(run.stage.run_folder), rank)
-        over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
-        if over and not (readings / RANK.format(rank)).exists():
-            why = failures.get(rank) or "nor could the reason be: is the disk full?"
-            texts.append(f"what was measured on rank {rank} could not be written ({why})")
-    return "; ".join(texts)
 
 
 def _where(run: Run) -> str:

@@ -19,7 +19,7 @@ def figures(mode: Mode, world: int) -> Figures:
         devices=tuple((world - device) * 10**6 for device in range(world)), seconds=seconds,
         collectives={} if mode == "dp" else {"all_reduce": Sent(1, 44_000), "all_gather": Sent(2, 4_740)},
         copies={"weights": Sent(1, 44_000), "gradients": Sent(2, 44_000)} if mode == "dp" else {},
-        moved=4096.0, synchronisations={"item": 1.5}, parameters=44_000,
+        parameters=44_000,
     )  # fmt: skip
 
 

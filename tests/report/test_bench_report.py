@@ -143,4 +143,4 @@ def test_the_page_is_whole(make: Any) -> None:
     assert len(reader.ids) == len(set(reader.ids))
     assert "<script>alert" not in text
     held = text.partition('id="dp2ddp-bench">')[2].partition("</script>")[0]
-    assert json.loads(held)["schema"] == "dp2ddp.bench/1"
+    assert json.loads(held)["schema"] == "dp2ddp.bench/2"

@@ -154,7 +154,7 @@ def _show_calls(counter: Counter) -> None:
     """Each function that virtual devices answer, also within the functions of a tensor's own class."""
 
     def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
+        return counter.called(args, lambda: original(mode, func, types, args, kwargs))
 
     Taps().around("__torch_function__", show, VirtualDevices)
 
