@@ -235,9 +235,7 @@ class FailedJson(Struct):
     """A run that hung or failed; a text may be empty."""
 
     script: Annotated[str, said("which of the two")]
-    kind: Annotated[
-        Literal["crash", "hang", "memory", "space"], said("memory, space: the machine had too little of it")
-    ]
+    kind: Annotated[Literal["crash", "hang", "memory"], said("memory: the machine had too little of it")]
     mode: Literal["dp", "ddp"]
     dtype: Literal["float64", "float32"]
     world: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from dp2ddp.copies.scratch import Copies, Workspace, copy_folders
 from dp2ddp.errors import RunError
+from dp2ddp.report.failure_text import MORE_SPACE
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.helper_module import FILE
 from dp2ddp.trial.scripts import module_of
@@ -66,6 +69,18 @@ def originals_kept(prepared: Sequence[Prepared]) -> Iterator[None]:
                     "the script wrote through that by means that dp2ddp does not see, or another program changed it; "
                     "look whether it is what it should be"
                 )
+
+
+@contextmanager
+def full_disk_is_said() -> Iterator[None]:
+    """RunError in place of what Python says where a copy, or a record, could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        place = error.filename or tempfile.gettempdir()
+        raise RunError(f"{place}: no space left for a scratch copy; {MORE_SPACE}") from error
 
 
 def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:

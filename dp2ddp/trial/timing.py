@@ -33,7 +33,7 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
-from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
 from dp2ddp.trial.runs import (
     environment,
     raise_or_report,
@@ -41,7 +41,6 @@ from dp2ddp.trial.runs import (
     start_alone,
     users_environment,
 )
-from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
 from dp2ddp.words import counted
@@ -197,7 +196,6 @@ class _Bencher:
         self._rooms += 1
         room, readings = (self.scratch / f"{name}{self._rooms}" for name in ("run", "readings"))
         with full_disk_is_said():
-            check_space(self.scratch, 0, 1)
             prepared = prepare(subject, RunKind(mode, "float32"), world, room)
         stage = replace(
             prepared.stage,
@@ -222,7 +220,7 @@ class _Bencher:
             alone = bool(stage.timed)
             running = start_alone(stage, users_environment(), stack) if alone else self.server.start(stage)
             stack.callback(running.kill)
-            memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+            memory_watch = MemoryWatch([running], self.server, SILENT, may_wait=False)
             (run,) = memory_watch.watch(
                 self.options.timeout,
                 lambda run: raise_or_report(run, SILENT, subject),

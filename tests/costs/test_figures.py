@@ -76,7 +76,7 @@ def test_a_wrapper_that_shows_no_rows_has_those_of_the_original() -> None:
 
 
 def test_readings_come_back_as_they_were_written(tmp_path: Path) -> None:
-    counted = Counted(6, {"send": Sent(1, 2.5)}, {"weights": Sent(1, 4)}, 1.5, {"item": 0.5}, (1, 2), 44)
+    counted = Counted(6, {"send": Sent(1, 2.5)}, {"weights": Sent(1, 4)}, (1, 2), 44)
     write(counted, tmp_path / "counted", 0)
     write(PLAIN, tmp_path / "timed", 1)
     assert read(tmp_path / "counted", range(2), Counted) == (counted,)
