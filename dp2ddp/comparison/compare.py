@@ -137,20 +137,6 @@ def compare(
     )
 
 
-def compare_known_steps(
-    reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
-) -> Comparison:
-    """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
-    findings = Findings(tolerance, Noise(tolerance.epsilon))
-    matchings = [match(reference, rank) for rank in ranks]
-    _compare_initial(findings, reference, ranks)
-    for _ in _judged_rows(findings, reference, ranks, matchings, port):
-        if findings.bad:
-            break
-    known = _found(findings, reference, matchings)
-    return dataclasses.replace(known, rank_steps=tuple(map(len, ranks)))
-
-
 def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) -> Comparison:
     """What steps that were judged say."""
     causes = findings.causes

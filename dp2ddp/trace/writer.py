@@ -67,8 +67,7 @@ class Writer:
         self._arrays.update(arrays)
         self._bytes += sum(array.nbytes for array in arrays.values())
         self._lines.append(line)
-        is_first = not self._block  # of a run that is killed soon after, as it hangs, something is known
-        if is_first or self._bytes > BLOCK_BYTES or time.monotonic() - self._written > BLOCK_SECONDS:
+        if self._bytes > BLOCK_BYTES or time.monotonic() - self._written > BLOCK_SECONDS:
             self.flush()
 
     def flush(self) -> None:
