@@ -69,9 +69,6 @@ def rows(measured: Measured) -> Iterator[doc.Row]:
     yield row("step, median", lambda figures: duration(figures.step.median))
     yield row("p10 to p90", lambda figures: f"{duration(figures.step.p10)} to {duration(figures.step.p90)}")
     yield row("samples a second", lambda figures: f"{figures.rate:.4g}")
-    if measured.one_device and measured.world > 1:
-        yield row("over one device", lambda figures: _times(measured.over_one(figures) or 0.0))
-        yield row("efficiency", lambda figures: f"{100 * (measured.efficiency(figures) or 0.0):.0f} %")
     # in a loader's __next__
     yield row("waiting for data", lambda figures: f"{duration(figures.waiting)} a step")
     yield row("processor time", lambda figures: f"{duration(figures.cpu)} a step")

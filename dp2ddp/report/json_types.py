@@ -308,8 +308,6 @@ class FiguresJson(Struct):
     seconds: Annotated[list[float], said("of each measured step")] = field(name="step_seconds")
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
     rate: Annotated[float, said("rows / mean step")] = field(name="samples_per_second")
-    over_one_device: Annotated[float | None, said("mean step on one device / mean step")]
-    efficiency: Annotated[float | None, said("over_one_device / world")]
     waiting: Annotated[float, said("a step, in loaders, on the rank that waits longest")] = field(
         name="waiting_seconds"
     )
@@ -339,9 +337,6 @@ class MeasuredJson(Struct):
     sameness: SamenessJson
     dp: FiguresJson
     ddp: FiguresJson
-    on_one_device: Annotated[
-        FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ] = field(name="one")
 
 
 class BenchDocument(Struct):

@@ -2,7 +2,7 @@
 
 short    both versions compared, step by step (trial.py), on virtual devices     is it the same training?
 counting DataParallel, DDP                                                      what does a step send and hold?
-timed    one device, DataParallel, DDP; and once more, `rounds` times            what does a step take?
+timed    DataParallel, DDP; and once more, `rounds` times                        what does a step take?
 
 Nothing is recorded or counted in a timed run, and nothing else runs beside it. The modes alternate, so that a machine
 that grows slower or faster meets both.
@@ -15,11 +15,11 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import NAMES, Figures, Mode, figures, spread, with_rows_of
+from dp2ddp.costs.figures import NAMES, Mode, figures, spread, with_rows_of
 from dp2ddp.costs.readings import Counted, Reading, Timed, read
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
@@ -58,7 +58,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         worlds = subject.worlds
         progress.say(runs_to_make(worlds, options))
         bencher = _Bencher(options, server, scratch, progress)
-        bencher.remarks.extend(_busy())
+        remarks = tuple(_busy())
         measured: list[Measured] = []
         failure = None
         for world in worlds:
@@ -79,7 +79,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         setting=Setting(options.warm_up, options.steps, options.rounds, os.cpu_count() or 1),
         measured=tuple(measured),
         seconds=time.monotonic() - started,
-        remarks=tuple(bencher.remarks),
+        remarks=remarks,
         surroundings=tuple(known.items()),
         failure=str(failure or ""),
     )
@@ -87,9 +87,9 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
 
 
 def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> str:
-    """How many runs come, in words; the first of several devices are held against one."""
+    """How many runs come, in words."""
     compared, counts = len(worlds) * bool(options.compared), 2 * len(worlds)
-    timed = options.rounds * (2 * len(worlds) + (worlds[0] != 1))
+    timed = options.rounds * 2 * len(worlds)
     comparisons = f"{counted(compared, 'comparison')} of {options.compared} steps, " * bool(compared)
     count = compared + counts + timed
     return f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
@@ -107,15 +107,12 @@ class _Looks(Progress):
 
 @dataclass
 class _Bencher:
-    """Measures one script; keeps what was found on one device, which all numbers of devices are held against."""
+    """Measures one script."""
 
     options: BenchOptions
     server: Server
     scratch: Path
     progress: Progress
-    on_one_device: Figures | None = None
-    remarks: list[str] = field(default_factory=list)
-    _looked_at_one: bool = False
     _rooms: int = 0
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
@@ -123,22 +120,12 @@ class _Bencher:
         subject, sameness = self._compare(subject, world)
         counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
-        alone: list[tuple[Timed, ...]] = []
-        ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
-            if ask_one:
-                alone += self._time_alone(subject, number)
-                ask_one = bool(alone)
             for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
-        self._looked_at_one = True
         dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
-        if world == 1:
-            self.on_one_device = self.on_one_device or dp
-        elif alone:
-            self.on_one_device = figures("dp", 1, alone)
-        return subject, Measured(world, dp, ddp, sameness, self.on_one_device)
+        return subject, Measured(world, dp, ddp, sameness)
 
     # ---- is it the same training?
 
@@ -179,15 +166,6 @@ class _Bencher:
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
         return timed
-
-    def _time_alone(self, subject: Subject, number: int) -> list[tuple[Timed, ...]]:
-        """On one device, where the script can: one that names its devices cannot."""
-        try:
-            return [self._time(subject, "dp", 1, number)]
-        except RunError as error:
-            first = str(error).splitlines()[0]
-            self.remarks.append(f"No figures of one device, where it does not run: {first}")
-            return []
 
     def _measured(
         self, subject: Subject, mode: Mode, world: int, kind: type[Reading], warm_up: int, steps: int
