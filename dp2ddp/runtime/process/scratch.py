@@ -31,14 +31,6 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
 
 
-def lasting_folder() -> Path:
-    """A new folder that stays as long as this process, and whatever program takes its place (`os.execve`)."""
-    _sweep(Path(tempfile.gettempdir()))
-    folder, lock = _make()
-    os.set_inheritable(lock, True)
-    return folder
-
-
 def remove_folder(folder: Path) -> None:
     """Remove a folder with all that is in it, also what a script put behind folders closed to itself.
 
