@@ -296,7 +296,6 @@ class _Compared(_Versions):
         False, "Give both the same batches and dropout, and judge that (with --converted)."
     )
     steps: int | None = option(None, "End both after so many optimizer steps.", least=1)
-    every: int = option(1, "Keep the tensors of each N-th step only [default: of all].", least=1, metavar="N")
     only_gradients: bool = option(
         False, "Judge gradients and parameters; show what is printed, left behind, returned."
     )

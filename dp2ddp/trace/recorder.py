@@ -55,7 +55,6 @@ class Recorder:
     folder: of the run's record; this rank writes into a folder of its own there (docs/architecture.md).
     last_step: after so many optimizer steps the script is ended by StepLimit.
     full_bytes: how many bytes of values are kept on rank 0; other ranks keep hashes and sketches.
-    every: values are kept at each so many-th step.
     """
 
     def __init__(
@@ -64,12 +63,11 @@ class Recorder:
         rank: int,
         last_step: int | None = None,
         full_bytes: int = FULL_BYTES,
-        every: int = 1,
     ) -> None:
         self._writer = Writer(rank_folder(folder, rank))
         # Rank 0 speaks for all ranks that have the same hashes; of the others a sketch is enough to say how far off.
         room = full_bytes if rank == 0 else 0
-        self._keeper, self._keeper_beside = Keeper(room, every), Keeper(room // 4, every)
+        self._keeper, self._keeper_beside = Keeper(room), Keeper(room // 4)
         self._last_step = last_step
         self._steps = 0
         self._stopped = False

@@ -110,7 +110,6 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         kept=tuple(map(str, copies.kept)),
         trace=str(room / "trace"),
         steps=subject.options.steps,
-        every=subject.options.every,
         dtype=kind.dtype,
         nudged=kind.nudged,
         aligned=str(scratch / f"order-{kind.dtype}-{world}") if kind.aligned else None,

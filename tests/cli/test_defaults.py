@@ -122,7 +122,7 @@ FROM_FILE = {
         *("select", "ignore", "accept", "copy", "one-file", "import"),
     },
     "run": {"mode", "devices", "steps", "timeout", "accept", "virtual"},
-    "verify": {"devices", "aligned", "steps", "every", "only-gradients", "timeout", "accept", "json"},
+    "verify": {"devices", "aligned", "steps", "only-gradients", "timeout", "accept", "json"},
     "launch": {"gpus", "nodes", "restarts", "time", "cpus", "image", "operator"},
     "bench": {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"},
     "check": {"select", "ignore", "diff", "format", "baseline", "all"},

@@ -94,7 +94,7 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 
 
 def _start_recorder(stage: Stage, rank: int, folder: Path) -> Recorder:
-    recorder = Recorder(folder, rank=rank, last_step=stage.steps, every=stage.every)
+    recorder = Recorder(folder, rank=rank, last_step=stage.steps)
     recorder.start()
     _change_steps(stage, rank)
     observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dp2ddp.runtime.processes import signals_wait
+from dp2ddp.signals import signals_wait
 
 PREFIX = "dp2ddp-scratch-"
 

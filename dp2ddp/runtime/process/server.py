@@ -16,9 +16,10 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import GRACE, rank_codes
 from dp2ddp.runtime.process.timeout import Timeout
-from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
+from dp2ddp.runtime.processes import kill_tree, parent_variable
 from dp2ddp.runtime.run_folder import prepare_run_folder, read_statuses
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.signals import signals_wait
 
 _LOOK = 0.005  # seconds between two looks
 
