@@ -78,7 +78,6 @@ def test_a_wrong_value_is_a_usage_error() -> None:
         ("doctor", "timeout", ("[1]", "true"), "a number of seconds"),
         ("convert", "json", ("1.5",), "true or false"),
         ("convert", "accept", ("true", '"DDP906:5"', "[1]"), "a list of texts"),
-        ("convert", "accept", ("true",), "a list of texts"),
         ("convert", "select", ('["DDP5"]',), "a text, in quotes"),
         ("verify", "devices", ("2.5", "true", "[2, 3]"), 'a whole number, or a text like "2,3"'),
         ("check", "baseline", ("1",), "the name of a file"),
