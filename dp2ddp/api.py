@@ -92,7 +92,6 @@ def write_conversion(options: WriteOptions) -> str | None:
     something is in the way or cannot be written, OptionError for options that do not go together.
     """
     from dp2ddp.codemod import result_files
-    from dp2ddp.copies.project import Wishes
 
     conversion, force, remark = options.conversion, options.force, options.remark
     output = None if options.output is None else str(options.output)
@@ -102,8 +101,7 @@ def write_conversion(options: WriteOptions) -> str | None:
         return result_files.write_in_place(conversion, force=force, remark=remark)
     if output:
         result_files.refuse_other_files(output, conversion.before)
-    wishes = Wishes(tuple(options.link), tuple(options.copy)) if options.link or options.copy else None
-    return result_files.write(conversion, output, wishes=wishes, force=force, remark=remark)
+    return result_files.write(conversion, output, force=force, remark=remark)
 
 
 def write_report(

@@ -186,15 +186,6 @@ class Writing:
         "Overwrite what is there already; change files in place that git does not keep.",
         typed="overwrites files",
     )
-    link: Sequence[str] = option(
-        (),
-        "With -o FOLDER: link what has this name or pattern, relative to the project, instead of copying it.",
-        metavar="NAME",
-        typed="lets a copy of the project reach into the original",
-    )
-    copy: Sequence[str] = option(
-        (), "With -o FOLDER: copy what has this name or pattern, whatever it takes.", metavar="NAME"
-    )
 
 
 @dataclass(frozen=True)
@@ -209,8 +200,6 @@ class WriteOptions(Writing):
     def __post_init__(self) -> None:
         if self.in_place and (self.output or not self.conversion.before.path):
             raise OptionError("--in-place writes SCRIPT itself: no -o, and no SCRIPT from stdin")
-        if (self.link or self.copy) and (self.in_place or self.notebook or not self.output):
-            raise OptionError("--link and --copy say how a folder is copied: name one with -o")
         if self.notebook and (self.in_place or not self.conversion.before.cells):
             raise OptionError("--notebook makes a new notebook out of a notebook")
         is_notebook = str(self.output or "").endswith(".ipynb")
@@ -307,7 +296,6 @@ class _Compared(_Versions):
         False, "Give both the same batches and dropout, and judge that (with --converted)."
     )
     steps: int | None = option(None, "End both after so many optimizer steps.", least=1)
-    every: int = option(1, "Keep the tensors of each N-th step only [default: of all].", least=1, metavar="N")
     only_gradients: bool = option(
         False, "Judge gradients and parameters; show what is printed, left behind, returned."
     )

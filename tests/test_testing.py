@@ -108,7 +108,7 @@ def test_a_script_that_cannot_be_converted_raises_and_shows_why(folder: Path) ->
 def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path, server: Server) -> None:
     save_checkpoint(folder, server)
     report = assert_trains_the_same(
-        "train.py", converted="train_ddp.py", devices=2, arguments=["ckpt.pt"], steps=5, every=2
+        "train.py", converted="train_ddp.py", devices=2, arguments=["ckpt.pt"], steps=5
     )
     (verdict,) = report.verdicts
     assert verdict.same

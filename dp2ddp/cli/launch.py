@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -114,28 +114,19 @@ class LaunchOptions(Arguments, Script):
 def command(options: LaunchOptions) -> None:
     """Start the converted SCRIPT with a rank on each GPU; with -o only write the file that starts it.
 
-    A script that still uses DataParallel is converted on the way where it is started by torchrun, with its local
-    modules; no file of yours changes. With -o the conversion is written beside it, for the file to start.
+    A script that still uses DataParallel is refused: `dp2ddp convert` it first.
 
     What is started takes dp2ddp's place: its output, its signals and its exit code are its own.
     Arguments for the script go behind --.
-    Ends with 2 for options that do not fit, with 1 if SCRIPT could not be converted, with 3 if nothing could be
-    started.
+    Ends with 2 for options that do not fit, with 3 if nothing could be started.
     """
     _refuse_options_of_others(options.on)
     place, given, output = options.place, options.of_place, options.output
-    job, wrapped = _job(options)
-    if output and output != "-":
-        _check_place(Path(output), Path(job.script))  # before a conversion is written for nothing
-    if wrapped and output not in (None, "-"):
-        job = _converted_beside(job, options, wrapped)
-    elif wrapped and (output or not place.launcher):
-        raise _unconverted(job, wrapped)
+    job = _job(options)
     if output:
         _write(place.text(job, given), output, options, Path(job.script))
     elif place.launcher:
-        started = _converted(job, options.as_module, wrapped) if wrapped else job
-        _become(job, given, place.launcher, started)
+        _become(job, given, place.launcher)
     else:
         _hand_over(list(place.takes_file), place.text(job, given))
 
@@ -149,8 +140,8 @@ def _refuse_options_of_others(target: str) -> None:
                 raise click.UsageError(f"--{name} is of --on {owner}, not of --on {target}")
 
 
-def _job(options: LaunchOptions) -> tuple[Job, str | None]:
-    """What to start, and the place where it must be converted first, if any."""
+def _job(options: LaunchOptions) -> Job:
+    """What to start; a SourceError for what must be converted first."""
     from dp2ddp.codemod.readiness import readiness
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import module_of, script_file
@@ -170,49 +161,12 @@ def _job(options: LaunchOptions) -> tuple[Job, str | None]:
     job = Job(str(path), module, words, options.gpus, options.nodes, options.restarts, settings)
     for remark in _remarks(path, ready, job, options.place):
         warn(f"{path}: {remark}")
-    return job, None if job.world == 1 or ready.joins else ready.still_wrapped
-
-
-def _unconverted(job: Job, wrapped: str) -> SourceError:
-    return SourceError(
-        f"{wrapped}: still DataParallel, so each rank would train alone on all GPUs; "
-        f"`dp2ddp convert {shlex.quote(job.script)}` first, then launch what it writes"
-    )
-
-
-def _converted(job: Job, as_module: bool, wrapped: str) -> Job:
-    """What starts the conversion in the script's place; a HazardError if its owner must answer something first."""
-    from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.runtime.process.on_the_way import start_words
-    from dp2ddp.runtime.process.scratch import lasting_folder
-    from dp2ddp.source.projects import read_project
-    from dp2ddp.trial.scripts import conversion_of
-
-    conversion = conversion_of(read_project(Path(job.script), as_module), HelperPlace.PACKAGE)
-    if not conversion.changed:
-        raise _unconverted(job, wrapped)
-    warn(
-        f"{job.script}: converted on the way, no file of yours changes; "
-        f"`dp2ddp convert {shlex.quote(job.script)} --diff` shows it"
-    )
-    started, start = start_words(lasting_folder(), job.script, job.module, conversion.written_files)
-    return replace(job, script=started, module=None, arguments=(start, *job.arguments))
-
-
-def _converted_beside(job: Job, options: LaunchOptions, wrapped: str) -> Job:
-    """The same with the conversion in its place, which is written as `dp2ddp convert` writes it."""
-    from dp2ddp.codemod.result_files import write
-    from dp2ddp.source.projects import read_project
-    from dp2ddp.trial.scripts import conversion_of
-
-    conversion = conversion_of(
-        read_project(Path(job.script), options.as_module), renews_helpers=options.force
-    )
-    script = write(conversion, None, force=options.force, remark=warn)
-    if script is None:
-        raise _unconverted(job, wrapped)
-    warn(f"{job.script}: converted into {script}, which the launch file starts")
-    return replace(job, script=script, module=None)
+    if job.world != 1 and not ready.joins and ready.still_wrapped:
+        raise SourceError(
+            f"{ready.still_wrapped}: still DataParallel, so each rank would train alone on all GPUs; "
+            f"`dp2ddp convert {shlex.quote(job.script)}` first, then launch what it writes"
+        )
+    return job
 
 
 def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[str]:
@@ -259,8 +213,8 @@ def _check_place(path: Path, script: Path) -> None:
         raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
-def _become(job: Job, given: Given, launcher: Launcher, started: Job) -> NoReturn:
-    """Be the launcher of what is started for a job: nothing stands between it and the terminal."""
+def _become(job: Job, given: Given, launcher: Launcher) -> NoReturn:
+    """Be the launcher of a job: nothing stands between it and the terminal."""
     if importlib.util.find_spec(launcher.module) is None:
         raise RunError(
             f"{launcher.module} is not installed for {sys.executable}: {launcher.install}; -o writes the launch file"
@@ -270,7 +224,7 @@ def _become(job: Job, given: Given, launcher: Launcher, started: Job) -> NoRetur
     click.echo(f"starting {launcher.shown(job, given)}", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    words = launcher.command(started, given)
+    words = launcher.command(job, given)
     # torchrun's own number of threads, without its four lines about it
     os.execve(words[0], words, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
 

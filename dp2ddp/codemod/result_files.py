@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source.files import SourceFile
-
-if TYPE_CHECKING:
-    from dp2ddp.copies.project import Wishes
 
 Remark = Callable[[str], None]
 _SHOWN = 10  # names in a remark
@@ -37,9 +33,7 @@ def refuse_other_files(output: str, source: SourceFile) -> None:
         )
 
 
-def write(
-    conversion: Conversion, output: str | None, *, force: bool, remark: Remark, wishes: Wishes | None = None
-) -> str | None:
+def write(conversion: Conversion, output: str | None, *, force: bool, remark: Remark) -> str | None:
     """Write the script to `output`, or beside the original; into a folder, with all of its project.
 
     Returns the script to start, None if nothing changes. `remark` gets a line for what is worth knowing beside it.
@@ -50,9 +44,7 @@ def write(
     if not conversion.changed:
         return None
     if conversion.is_project or output and not names_file(output, conversion.before):
-        return _write_project(conversion, output, force, remark, wishes)
-    if wishes:
-        raise OptionError("--link and --copy say how a folder is copied: name one with -o")
+        return _write_project(conversion, output, force, remark)
     target = output or (str(conversion.before.beside) if conversion.before.beside else None)
     if target is None:
         raise SourceError(f"{conversion.before.name}: name a file for the result")
@@ -240,11 +232,9 @@ def _refuse_own_files(target: Path, conversion: Conversion) -> None:
         )
 
 
-def _write_project(
-    conversion: Conversion, output: str | None, force: bool, remark: Remark, wishes: Wishes | None
-) -> str:
+def _write_project(conversion: Conversion, output: str | None, force: bool, remark: Remark) -> str:
     from dp2ddp.codemod.written_paths import written_paths
-    from dp2ddp.copies.project import Wishes, copy_project
+    from dp2ddp.copies.project import copy_project
     from dp2ddp.source.parsing import parse_leniently
 
     if output is None:
@@ -264,7 +254,6 @@ def _write_project(
         Path(output),
         force,
         written_paths(tree for tree in trees if tree),
-        wishes or Wishes(),
     )
     for names, what in (
         (copy.linked, "links to the originals, which the copy reads and must not write"),
@@ -274,6 +263,4 @@ def _write_project(
         if names:
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
             remark(f"{what}: {shown}")
-    if copy.linked or copy.left_out:
-        remark("--copy NAME and --link NAME decide otherwise")
     return str(copy.script)

@@ -51,7 +51,6 @@ class Comparison:
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
-    stepped: bool = True  # or else no optimizer takes a step, and these are backward passes
     lost_from: int | None = None  # the step from which on DataParallel's losses are NaN or infinite
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
@@ -68,6 +67,11 @@ class Comparison:
             return None
         blurred = np.flatnonzero(FACTOR * np.array(self.natural.so_far["gradient"]) > HIDING)
         return int(blurred[0]) if blurred.size else None
+
+    @property
+    def stepped(self) -> bool:
+        """Whether DataParallel's optimizers take a step."""
+        return self.steps > 0
 
     @property
     def same(self) -> bool:
@@ -106,7 +110,7 @@ def compare(
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
         if count != len(reference) and not findings.bad:
-            words = f"{count} instead of {len(reference)}" + " backward passes" * reference.unstepped
+            words = f"{count} instead of {len(reference)}"
             findings.bad.append(Difference("steps", np.inf, min(len(reference), count), rank, words))
     if not findings.bad:
         findings.add(*casts)
@@ -127,25 +131,10 @@ def compare(
         worst=findings.worst,
         natural=natural,
         unstepped_losses=len(reference.end.losses) if reference.end else 0,
-        stepped=not reference.unstepped,
         lost_from=lost_from(reference),
         parts=_parts(reference, port),
         unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
     )
-
-
-def compare_known_steps(
-    reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
-) -> Comparison:
-    """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
-    findings = Findings(tolerance, Noise(tolerance.epsilon))
-    matchings = [match(reference, rank) for rank in ranks]
-    _compare_initial(findings, reference, ranks)
-    for _ in _judged_rows(findings, reference, ranks, matchings, port):
-        if findings.bad:
-            break
-    known = _found(findings, reference, matchings)
-    return dataclasses.replace(known, rank_steps=tuple(map(len, ranks)))
 
 
 def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) -> Comparison:
@@ -196,7 +185,7 @@ def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     parts = {
         "gradient": any(have_gradients),
         "parameter": any(kind != FinalKind.BUFFER for kind in kinds) or bool(len(reference)),
-        "loss": has_losses and (not port or (reference.unstepped and not all(have_gradients))),
+        "loss": has_losses and not port,
         "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
     }
     return tuple(part for part, is_compared in parts.items() if is_compared)

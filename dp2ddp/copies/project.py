@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from itertools import count, islice
 from pathlib import Path
 
@@ -39,14 +38,6 @@ RECORD = ".dp2ddp-copy.json"  # path -> hash of what convert wrote: what its own
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is to be linked or copied whatever it is: names, or patterns of names, relative to the project."""
-
-    link: tuple[str, ...] = ()
-    copy: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Copy:
     """What was made: the script to start; what of the copy is a link to the original; what is not in it.
 
@@ -65,7 +56,6 @@ def copy_project(
     target: Path,
     force: bool,
     written: Iterable[str] = (),
-    wishes: Wishes = Wishes(),
 ) -> Copy:
     """Copy the project that holds the entry script and the converted `files`.
 
@@ -80,13 +70,11 @@ def copy_project(
     root = project_root(entry, list(converted))
     target = Path(os.path.realpath(target))
     _refuse_target(target, root, force)
-    wishes = Wishes(*(tuple(_named_in(root, name) for name in names) for names in (wishes.link, wishes.copy)))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
-            copying = _Copying(root, Path(room) / target.name, target, wishes, _places(written, root, entry))
+            copying = _Copying(root, Path(room) / target.name, target, _places(written, root, entry))
             copying.run(converted)
-            copying.refuse_unmatched()
             kept = tuple(_move(copying.whole, target))
     except OSError as error:
         raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
@@ -118,12 +106,6 @@ def _places(written: Iterable[str], root: Path, entry: Path) -> _Written:
     )
 
 
-def _named_in(root: Path, name: str) -> str:
-    """A name or a pattern, relative to the project; as people type it, it may be absolute, or begin with ./"""
-    path = os.path.normpath(name)
-    return os.path.relpath(path, root) if os.path.isabs(path) else path
-
-
 def _refuse_target(target: Path, root: Path, force: bool) -> None:
     if target.exists() and not target.is_dir():
         raise SourceError(f"{target}: is a file; name a folder for the project with -o")
@@ -140,11 +122,10 @@ def _refuse_target(target: Path, root: Path, force: bool) -> None:
 class _Copying:
     """From `root` to `whole`, which will lie at `target` in the end."""
 
-    def __init__(self, root: Path, whole: Path, target: Path, wishes: Wishes, written: _Written) -> None:
+    def __init__(self, root: Path, whole: Path, target: Path, written: _Written) -> None:
         self.root, self.whole, self.target = root, whole, target
         self.linked: list[str] = []
         self.left_out: list[str] = []
-        self._wishes = wishes
         self._written = written
         self._outside: list[Path] = []  # converted files that lie out of the project
         self._results = 0  # bytes copied
@@ -162,8 +143,7 @@ class _Copying:
         self._outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
-        wished = [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
-        opened = [*converted, *(path / "a new file" for path in self._written.paths), *wished]
+        opened = [*converted, *(path / "a new file" for path in self._written.paths)]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
                 self._put[entry.kind](entry, entry.path.relative_to(self.root))
@@ -198,9 +178,9 @@ class _Copying:
         size = entry.size
         if clone(entry.path, self.whole / place):
             return
-        if size <= COPIED or self._wished(place, self._wishes.copy):
+        if size <= COPIED:
             self._copy(entry, place)
-        elif not self._is_result(entry.path, place) or self._wished(place, self._wishes.link):
+        elif not self._is_result(entry.path, place):
             self._link(entry.path, place, size_text(size))
         elif size <= RESULT_COPIED and self._results + size <= RESULTS_COPIED:
             self._results += size
@@ -212,9 +192,7 @@ class _Copying:
         what = f"a folder of more than {MANY} things" if entry.path.is_dir() else ""
         if not os.access(entry.path, os.R_OK):
             what = "cannot be read"
-        if self._wished(place, self._wishes.copy):
-            self._copy_all(entry.path, place)
-        elif self._is_result(entry.path, place) and not self._wished(place, self._wishes.link):
+        if self._is_result(entry.path, place):
             self._leave_out(place, what)
             if entry.path.is_dir():
                 (self.whole / place).mkdir()
@@ -232,12 +210,6 @@ class _Copying:
             for name in files:
                 (target / name).symlink_to(Path(here) / name)
 
-    def _copy_all(self, path: Path, place: Path) -> None:
-        if path.is_dir():
-            shutil.copytree(path, self.whole / place, symlinks=True, ignore=_no_files)
-        else:
-            shutil.copy2(path, self.whole / place)
-
     def _is_result(self, path: Path, place: Path) -> bool:
         """Whether training makes it: what a link to it led to would be written."""
         if self.root / place in self._written.paths or self._written.may_name(path.name):
@@ -246,19 +218,6 @@ class _Copying:
             part.lower() in RESULT_FOLDERS for part in place.parts[: None if path.is_dir() else -1]
         )
         return in_results or path.suffix in RESULT_FILES or ".tfevents." in path.name
-
-    def _wished(self, place: Path, patterns: tuple[str, ...]) -> bool:
-        """Whether it, or a folder that it lies in, is named."""
-        names = [str(each) for each in (place, *place.parents)]
-        return any(fnmatch(name, pattern) for name in names for pattern in patterns)
-
-    def refuse_unmatched(self) -> None:
-        """SourceError for a wish that names nothing: its owner would take for done what is not."""
-        for pattern in (*self._wishes.link, *self._wishes.copy):
-            if not any(True for _ in self.root.glob(pattern)):
-                raise SourceError(
-                    f"{pattern}: names nothing in {self.root}; names are relative to the project"
-                )
 
     def _link(self, path: Path, place: Path, what: str) -> None:
         (self.whole / place).symlink_to(path)
@@ -277,7 +236,7 @@ class _Copying:
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
         elif self._needs_contents(there, place):
             self._put_contents(there, place)
-        elif self._is_result(path, place) and not self._wished(place, self._wishes.link):
+        elif self._is_result(path, place):
             self._put_result(there, place)
         elif there != self.target and not there.is_relative_to(self.target):
             here.symlink_to(there)
@@ -384,16 +343,6 @@ def _holds_few(folder: Path) -> bool:
     """Whether a link for each file below a folder takes no time."""
     names = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
     return next(islice(names, LINKED_EACH, None), None) is None
-
-
-def _no_files(folder: str, names: list[str]) -> list[str]:
-    """Pipes and sockets, which cannot be copied."""
-    paths = {name: os.path.join(folder, name) for name in names}
-    return [
-        name
-        for name, path in paths.items()
-        if not (os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path))
-    ]
 
 
 def _named(place: Path, what: str) -> str:

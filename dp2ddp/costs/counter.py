@@ -1,4 +1,4 @@
-"""Counts what a step moves, sends and holds: an observer of every operation, so nothing is timed beside it.
+"""Counts what a step sends and holds: an observer of every operation, so nothing is timed beside it.
 
 Operations below Python are seen, too: collectives of the reducer, copies between DataParallel's devices. A collective's
 bytes are those of the larger side of a rank: what it gives or what it gets. How often they cross a link is the
@@ -24,7 +24,7 @@ from dp2ddp.costs.readings import Counted, Sent
 from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
-What = Literal["collectives", "copies", "moves", "waits"]
+What = Literal["collectives", "copies"]
 
 
 class Tally:
@@ -74,7 +74,6 @@ _NAMES = {  # of torch.ops.c10d, as torch.distributed calls them
     "recv_any_source": "recv",
 }
 _NO_BYTES = {"barrier", "monitored_barrier"}  # its tensor only says on which device it meets
-_READS = {"_local_scalar_dense": "item", "nonzero": "nonzero", "masked_select": "nonzero"}
 
 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -93,8 +92,6 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._note_collective(func, args)
             elif self._live is not None:
                 self._note_results(self._live, args, kwargs, result)
-            else:
-                self._note_real_copies(func, args, result)
         return result
 
     def _note_collective(self, func: Any, args: Any) -> None:
@@ -113,23 +110,6 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             live.note(tensor, place if live.place_of(tensor) is None else None)
         if not self.inside.yes:
             live.sample()
-
-    def _note_real_copies(self, func: Any, args: Any, result: Any) -> None:
-        """Between the host and real devices: each operation's tensors say where they are."""
-        name = func._schema.name.partition("::")[2]
-        given = next(iter(tensors_in(args)), None)
-        if name == "copy_":
-            self._note_copy(args[1], args[0])
-        elif name == "_to_copy" and given is not None:
-            self._note_copy(given, result)
-        elif name in _READS and given is not None and given.is_cuda:
-            self._tally.add("waits", _READS[name])
-
-    def _note_copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        if target.is_cuda and not source.is_cuda:
-            self._tally.add("moves", "moved", bytes_of(target))
-        elif source.is_cuda and not target.is_cuda:
-            self._tally.add("waits", "cpu")
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -192,10 +172,7 @@ class Copies:
 
     def _note_inputs(self, given: Any, result: Any) -> None:
         home = self._place_of(given[0])
-        if home < 0:
-            for each in tensors_in(result):
-                self._tally.add("moves", "moved", bytes_of(each))
-        else:
+        if home >= 0:  # what comes from the host is copied by either version
             self._add("inputs", (each for each in tensors_in(result) if self._place_of(each) != home))
 
     def _note_outputs(self, given: Any, result: Any) -> None:
@@ -290,27 +267,11 @@ def _address(tensor: torch.Tensor) -> int:
     return address
 
 
-_WAITS = {  # functions after which the host knows what a device has computed
-    "item": "item",
-    "tolist": "tolist",
-    "cpu": "cpu",
-    "__bool__": "bool",
-    "__int__": "int",
-    "__float__": "float",
-    "__index__": "int",
-    "__contains__": "bool",
-    "__repr__": "print",
-    "__format__": "print",
-    "nonzero": "nonzero",
-    "masked_select": "nonzero",
-    "unique": "nonzero",
-}
-_MOVERS = {"to", "cuda", "type", "type_as", "as_tensor", "asarray", "tensor", "new_tensor"}
 # Any below: functions of torch with whatever they take and return
 
 
 class Counter(Meter):
-    """Counts what steps move, send and hold."""
+    """Counts what steps send and hold."""
 
     def __init__(
         self, folder: Path, rank: int, warm_up: int, steps: int, devices: int, place_of: PlaceOf | None = None
@@ -333,39 +294,17 @@ class Counter(Meter):
     def saw_rows(self, rows: int, grad: bool) -> None:
         self._tally.evaluated |= not grad
 
-    def called(self, func: Any, args: Any, kwargs: Any, call: Callable[[], Any]) -> Any:
+    def called(self, args: Any, call: Callable[[], Any]) -> Any:
         """A function of torch, on virtual devices; `call` does it."""
-        moved = self._moved
         self._mark(args)
         with self._mode.inside.entered():
             result = call()
         self._mark(result)
-        with contextlib.suppress(Exception):
-            self._note(func, args, result, moved)
         if self._live is not None and not self._mode.inside.yes and not self._followed.inside:
             self._live.sample()
         return result
 
     # ----
-
-    def _note(self, func: Any, args: Any, result: Any, moved: int) -> None:
-        name = getattr(func, "__name__", "")
-        given = next(tensors_in(args), None)
-        place = -1 if given is None else self._place_of(given)
-        if place >= 0 and name in _WAITS:
-            self._tally.add("waits", _WAITS[name])
-        elif name in _MOVERS and isinstance(result, torch.Tensor):
-            self._note_move(place, result, moved)
-        elif name == "copy_" and place >= 0 and self._place_of(args[1]) < 0:
-            self._tally.add("moves", "moved", bytes_of(args[0]))
-
-    def _note_move(self, place: int, result: torch.Tensor, moved: int) -> None:
-        """A tensor that knows better what to move (a part of itself) has done so within, and was counted there."""
-        target = self._place_of(result)
-        if place < 0 <= target and self._moved == moved and not self._followed.inside:
-            self._tally.add("moves", "moved", bytes_of(result))
-        elif target < 0 <= place:
-            self._tally.add("waits", "cpu")
 
     def _mark(self, values: Any) -> None:
         """Where tensors are said to be is where their storages are."""
@@ -378,10 +317,6 @@ class Counter(Meter):
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._mode.inside.entered(False):  # the engine's operations are nobody's results
             return original(*args, **kwargs)
-
-    @property
-    def _moved(self) -> int:
-        return self._tally.calls["moves", "moved"]
 
     def _step(self, number: int) -> None:
         step = self._tally.taken()
@@ -397,8 +332,6 @@ class Counter(Meter):
             self._taken,
             collectives=mean(kept, "collectives"),
             copies=mean(kept, "copies"),
-            moved=mean(kept, "moves").get("moved", Sent(0, 0)).bytes,
-            synchronisations={kind: sent.calls for kind, sent in mean(kept, "waits").items()},
             devices=self._live.peaks(self._devices) if self._live else (),
             parameters=sum(bytes_of(each) for group in groups for each in group["params"]),
         )

@@ -1,4 +1,4 @@
-"""From readings to figures: what a step takes, moves, sends and holds in one mode on one number of devices."""
+"""From readings to figures: what a step takes, sends and holds in one mode on one number of devices."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ class Figures:
     seconds: tuple[float, ...]  # of each measured step
     collectives: dict[str, Sent] | None = None  # of the rank with the most bytes; None: not counted
     copies: dict[str, Sent] = field(default_factory=dict)  # between DataParallel's devices
-    moved: float = 0.0  # from the host to devices
-    synchronisations: dict[str, float] = field(default_factory=dict)  # of the rank with the most
     parameters: int = 0  # bytes
 
     @property
@@ -110,12 +108,6 @@ def figures(
         seconds=seconds,
         collectives=most.collectives if most else None,
         copies=counted[0].copies if counted else {},
-        moved=sum(reading.moved for reading in counted),
-        synchronisations=max(
-            (reading.synchronisations for reading in counted),
-            key=lambda counts: sum(counts.values()),
-            default={},
-        ),
         parameters=counted[0].parameters if counted else 0,
     )
 

@@ -5,11 +5,9 @@ A *step* here is what lies between two steps of the optimizer that stepped first
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -17,7 +15,6 @@ from typing import Annotated, TypeVar
 import msgspec
 
 RANK = "rank{}.json"
-_FAILED = "rank{}.failed"  # why there is no reading
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,6 @@ class Counted:
     collectives: dict[str, Sent] = field(default_factory=dict)  # allreduce, broadcast, ...: between ranks
     # weights, inputs, ...: between DataParallel's devices
     copies: dict[str, Sent] = field(default_factory=dict)
-    moved: float = 0.0  # bytes from the host to a device, a step
-    synchronisations: dict[str, float] = field(default_factory=dict)  # item, cpu, ...: a step
     devices: tuple[int, ...] = ()  # bytes: the most that lived on each virtual device
     parameters: int = 0  # bytes of the parameters that the first optimizer steps
 
@@ -66,21 +61,6 @@ def write(reading: Timed | Counted, folder: Path, rank: int) -> None:
     file = folder / RANK.format(rank)
     file.with_suffix(".new").write_text(json.dumps(dataclasses.asdict(reading)), encoding="utf-8")
     os.replace(file.with_suffix(".new"), file)
-
-
-def write_or_say_why(make: Callable[[], Timed | Counted], folder: Path, rank: int) -> None:
-    """The same, of a reading that is still to be made. The script never fails because of us: what fails is noted."""
-    try:
-        write(make(), folder, rank)
-    except Exception as error:
-        with contextlib.suppress(OSError):  # a full disk takes an empty file
-            (folder / _FAILED.format(rank)).write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
-
-
-def read_failures(folder: Path, ranks: range) -> dict[int, str]:
-    """Rank -> why it could not write what it measured; "" where not even the reason had room."""
-    paths = {rank: folder / _FAILED.format(rank) for rank in ranks}
-    return {rank: path.read_text(encoding="utf-8") for rank, path in paths.items() if path.exists()}
 
 
 def read(folder: Path, ranks: range, kind: type[Reading]) -> tuple[Reading, ...]:

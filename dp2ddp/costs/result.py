@@ -37,21 +37,11 @@ class Measured:
     dp: Figures
     ddp: Figures
     sameness: Sameness
-    one_device: Figures | None  # DataParallel's script on one device, with the same batches
 
     @property
     def speed_up(self) -> float:
         """Over DataParallel on the same number of devices."""
         return self.dp.step.mean / self.ddp.step.mean
-
-    def over_one(self, figures: Figures) -> float | None:
-        """How much faster than on one device."""
-        return self.one_device.step.mean / figures.step.mean if self.one_device else None
-
-    def efficiency(self, figures: Figures) -> float | None:
-        """The share of its devices that the speed-up over one device makes use of."""
-        over = self.over_one(figures)
-        return None if over is None else over / self.world
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dp2ddp.costs.readings import Counted, Timed, write_or_say_why
+from dp2ddp.costs.readings import Counted, Timed, write
 
 
 class Enough(SystemExit):
@@ -63,7 +63,7 @@ class Meter(ABC):
     def finish(self) -> None:
         """Write the reading; nothing in a process that was forked."""
         if os.getpid() == self._pid:
-            write_or_say_why(self._reading, self._folder, self._rank)
+            write(self._reading(), self._folder, self._rank)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._first.is_it(optimizer):

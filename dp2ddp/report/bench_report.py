@@ -69,9 +69,6 @@ def rows(measured: Measured) -> Iterator[doc.Row]:
     yield row("step, median", lambda figures: duration(figures.step.median))
     yield row("p10 to p90", lambda figures: f"{duration(figures.step.p10)} to {duration(figures.step.p90)}")
     yield row("samples a second", lambda figures: f"{figures.rate:.4g}")
-    if measured.one_device and measured.world > 1:
-        yield row("over one device", lambda figures: _times(measured.over_one(figures) or 0.0))
-        yield row("efficiency", lambda figures: f"{100 * (measured.efficiency(figures) or 0.0):.0f} %")
     # in a loader's __next__
     yield row("waiting for data", lambda figures: f"{duration(figures.waiting)} a step")
     yield row("processor time", lambda figures: f"{duration(figures.cpu)} a step")
@@ -86,8 +83,6 @@ def rows(measured: Measured) -> Iterator[doc.Row]:
     if measured.world > 1:
         yield doc.Row("between devices", (_sent(dp), _sent(ddp)))
         yield from (doc.Row(name, cells, depth=1) for name, cells in _parts(dp, ddp))
-    yield row("host to devices", lambda figures: f"{size(figures.moved)} a step")
-    yield row("host waits", _waits)
 
 
 def _sent(figures: Figures) -> str:
@@ -105,13 +100,6 @@ def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, tuple[str, str]]]:
         yield name, (size(each.bytes), "")
     for name, each in sorted((ddp.collectives or {}).items(), key=lambda item: -item[1].bytes):
         yield name, ("", f"{size(each.bytes)} in {_number(each.calls)}")
-
-
-def _waits(figures: Figures) -> str:
-    """Synchronisations of the host with a device."""
-    total = sum(figures.synchronisations.values())
-    each = ", ".join(f"{name} {_number(count)}" for name, count in sorted(figures.synchronisations.items()))
-    return f"{_number(total)} a step ({each})" if total else "0 a step"
 
 
 def notes(benchmark: Benchmark) -> Iterator[str]:

@@ -16,7 +16,6 @@ _WHAT = {
     "crash": "failed",
     "hang": "hangs",
     "memory": "runs out of memory",
-    "space": "runs out of disk space",
 }
 _ADVICE = {  # of what Python says, and today's torch and Python of old code
     "EOFError: EOF when reading a line": (
@@ -30,6 +29,13 @@ _ADVICE = {  # of what Python says, and today's torch and Python of old code
         "Old code: its functions end with an underscore now: xavier_uniform_"
     ),
 }
+
+
+_FULL = ("No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed writing")
+MORE_SPACE = (
+    "set TMPDIR to a folder with more space (TMPDIR=/large dp2ddp ...), or have the script write less "
+    "(arguments behind --, --steps)"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ def failure_text(run: Run, original: Original | None = None, before: BeforeFailu
     assert run.failure is not None
     failure = run.failure
     advice = next((f". {advice}" for said, advice in _ADVICE.items() if said in failure.text), "")
+    if run.stage.scratch and any(said in failure.text for said in _FULL):
+        advice = f", where its scratch copy lies: {MORE_SPACE}"
     first = f"{run.stage.name}: {_WHAT[failure.kind]} {_where(run, failure)}: {failure.text}{advice}"
     positions = [_position_text(position, original) for position in failure.positions]
     behind = [f"before that: {sentence}" for sentence in before.sentences]

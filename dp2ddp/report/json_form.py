@@ -16,9 +16,9 @@ from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import Figures
-from dp2ddp.costs.result import Benchmark, Measured
+from dp2ddp.costs.result import Benchmark
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.json_types import BenchDocument, FiguresJson, VerifyDocument
+from dp2ddp.report.json_types import BenchDocument, VerifyDocument
 
 LAST = 1 << 60  # behind the last step
 
@@ -90,29 +90,14 @@ def _of_series(series: Series) -> Mapping[str, object]:
     return {"steps": len(series.steps), "parameters": len(series.names), "losses": tuple(ends)}
 
 
-def _of_measured(measured: Measured) -> Mapping[str, object]:
-    alone = measured.one_device
-    return {
-        "dp": _figures(measured, measured.dp),
-        "ddp": _figures(measured, measured.ddp),
-        "on_one_device": alone and _filled(FiguresJson, alone, {"over_one_device": None, "efficiency": None}),
-    }
-
-
-def _figures(measured: Measured, figures: Figures) -> Mapping[str, object]:
-    over, efficiency = measured.over_one(figures), measured.efficiency(figures)
-    return _filled(FiguresJson, figures, {"over_one_device": over, "efficiency": efficiency})
-
-
 _MADE: dict[type, Callable[[Any], Mapping[str, object]]] = {
     Report: lambda report: {"schema": "dp2ddp.verify/2"},
-    Benchmark: lambda benchmark: {"schema": "dp2ddp.bench/1"},
+    Benchmark: lambda benchmark: {"schema": "dp2ddp.bench/2"},
     Verdict: lambda verdict: {
         "unchecked": verdict.float64.unchecked,
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
     },
     Comparison: _of_comparison,
     Series: _of_series,
-    Measured: _of_measured,
     Figures: lambda figures: {"counted": figures if figures.collectives is not None else None},
 }

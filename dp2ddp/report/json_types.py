@@ -111,7 +111,7 @@ class ComparisonJson(Struct):
     identical: Annotated[bool, said("to the last bit")]
     steps: Count
     rank_steps: list[Count]
-    stepped: Annotated[bool, said("false: no optimizer takes a step; a step here is a backward pass")]
+    stepped: Annotated[bool, said("whether an optimizer takes a step")]
     parts: Annotated[
         list[Literal["gradient", "parameter", "loss", "buffer"]],
         said("what there was of each to compare and to judge"),
@@ -235,9 +235,7 @@ class FailedJson(Struct):
     """A run that hung or failed; a text may be empty."""
 
     script: Annotated[str, said("which of the two")]
-    kind: Annotated[
-        Literal["crash", "hang", "memory", "space"], said("memory, space: the machine had too little of it")
-    ]
+    kind: Annotated[Literal["crash", "hang", "memory"], said("memory: the machine had too little of it")]
     mode: Literal["dp", "ddp"]
     dtype: Literal["float64", "float32"]
     world: int
@@ -289,16 +287,11 @@ class VerifyDocument(Struct):
 
 
 class CountedJson(Struct):
-    """What a step sends, moves and waits for."""
+    """What a step sends."""
 
     collectives: Annotated[Mapping[str, Sent], said("by kind, of the rank with the most bytes")]
     copies: Annotated[
         Mapping[str, Sent], said("between DataParallel's devices: weights, inputs, outputs, gradients")
-    ]
-    moved: Annotated[float, said("from the host to devices, of all ranks")] = field(name="moved_bytes")
-    synchronisations: Annotated[
-        Mapping[str, float],
-        said("after which the host knows what a device has computed, of the rank with the most"),
     ]
     parameters: Annotated[float, said("of the parameters that the first optimizer steps")] = field(
         name="parameter_bytes"
@@ -315,8 +308,6 @@ class FiguresJson(Struct):
     seconds: Annotated[list[float], said("of each measured step")] = field(name="step_seconds")
     rows: Annotated[float, said("a step, given to the wrapped model with gradients on; of all ranks")]
     rate: Annotated[float, said("rows / mean step")] = field(name="samples_per_second")
-    over_one_device: Annotated[float | None, said("mean step on one device / mean step")]
-    efficiency: Annotated[float | None, said("over_one_device / world")]
     waiting: Annotated[float, said("a step, in loaders, on the rank that waits longest")] = field(
         name="waiting_seconds"
     )
@@ -346,15 +337,12 @@ class MeasuredJson(Struct):
     sameness: SamenessJson
     dp: FiguresJson
     ddp: FiguresJson
-    on_one_device: Annotated[
-        FiguresJson | None, said("DataParallel's script on one device; null if it does not run there")
-    ] = field(name="one")
 
 
 class BenchDocument(Struct):
     """What `dp2ddp bench --json` prints: what was measured."""
 
-    schema: Literal["dp2ddp.bench/1"]
+    schema: Literal["dp2ddp.bench/2"]
     script: Script
     port: Annotated[str | None, said("a version of the user's own; null: our conversion was measured")]
     launch: Launch

@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+
+from dp2ddp.signals import signals_wait
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
@@ -97,30 +98,3 @@ def has_ended(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-@contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
-    """Ctrl-C, a kill and the end of the terminal are answered when the block is over: a second one breaks nothing off.
-
-    A mask would not do: Python answers in the main thread, whichever thread the kernel gave the signal to.
-    """
-    if threading.current_thread() is not threading.main_thread():  # nothing is raised in any other
-        yield
-        return
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in _ENDING_US}
-    try:
-        for number in _ENDING_US:
-            if before[number] not in (signal.SIG_IGN, None):  # None: not Python's
-                signal.signal(number, lambda number, frame: came.append(number))
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
-
-
-_ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

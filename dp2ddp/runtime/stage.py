@@ -29,7 +29,6 @@ class Stage:
     timed: str | None = None
     counted: str | None = None
     warm_up: int = 0  # steps before the first measured one
-    every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run

@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
+from dp2ddp.signals import signals_wait
 from dp2ddp.source.git import mode_of_new_files
-
-ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None
     for path in files.keys() - plain.keys():
         with _source_errors(path):
             path.write_bytes(files[path])
-    with _undisturbed():
+    with signals_wait():  # it takes milliseconds
         staged: list[_Staged] = []
         needed: list[Path] = []  # old texts that could not be put back
         try:
@@ -142,16 +140,6 @@ def _source_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C and `kill` are heard when the block is done: it takes milliseconds."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_US)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _stage(target: Path, data: bytes) -> _Staged:

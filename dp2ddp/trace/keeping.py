@@ -13,17 +13,14 @@ _PER_DOUBLING = 8  # steps with values for each doubling of the number of steps,
 class Keeper:
     """Says which steps are kept whole, and counts what they take."""
 
-    def __init__(self, budget: int, every: int = 1) -> None:
+    def __init__(self, budget: int) -> None:
         # a quarter is for the landmarks behind the head, of which large models could not have any otherwise
         self._left = {"head": budget - budget // 4, "landmarks": budget // 4}
-        self._every = every
 
     def keeps(self, step: int, size: int) -> bool:
         """Whether the step's tensors, of that many bytes, are kept whole; then they count."""
-        if step % self._every:
-            return False
-        part = "head" if step // self._every < HEAD else "landmarks"
-        if part == "landmarks" and not _is_landmark(step // self._every):
+        part = "head" if step < HEAD else "landmarks"
+        if part == "landmarks" and not _is_landmark(step):
             return False
         if size > self._left[part]:
             return False

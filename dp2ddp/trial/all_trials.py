@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
-from dp2ddp.progress import Within, clock
+from dp2ddp.progress import Within
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.conversion_json import accepted_data
 from dp2ddp.report.script_changes import ScriptChange, changes_of
@@ -48,10 +48,9 @@ def verify(options: VerifyOptions) -> tuple[Report, RunError | None]:
         subject = subject_of(options)
         verdicts, failure = [], None
         numbers = subject.worlds
-        for place, number in enumerate(numbers):
-            here = Within(
-                progress, counted(number, "device") + how_far(numbers, place, time.monotonic() - started)
-            )
+        for place, number in enumerate(numbers, 1):
+            of_several = f" ({place} of {len(numbers)})" * (len(numbers) > 1)
+            here = Within(progress, counted(number, "device") + of_several)
             room = scratch / str(number)
             room.mkdir()
             try:
@@ -73,17 +72,6 @@ def how_it_ended(verdict: Verdict) -> str:
     """A script that lacks an argument ends with 2, and says so on stderr."""
     words = "".join(f": {line.strip()}" for line in verdict.last_words[-1:])
     return f". It ends with exit code {verdict.codes[0]}{words}" if verdict.codes[0] else ""
-
-
-def how_far(numbers: Sequence[int], place: int, seconds: float) -> str:
-    """Which of several numbers of devices comes now, and how long all that are left may take.
-
-    As many seconds for each device as those took that were tried.
-    """
-    if len(numbers) == 1:
-        return ""
-    left = seconds / sum(numbers[:place]) * sum(numbers[place:]) if place else None
-    return f" ({place + 1} of {len(numbers)}{'' if left is None else f', about {clock(left)} for the rest'})"
 
 
 def report_on(

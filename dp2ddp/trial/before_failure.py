@@ -1,22 +1,14 @@
-"""What is known of a DDP run that failed or hangs: how far each rank came, and whether it had parted from
-DataParallel's before; and what to do now."""
+"""What is known of a DDP run that failed or hangs: how far each rank came, and what to do now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from dp2ddp.comparison.causes.diagnose import diagnose
-from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.compare import compare_known_steps
-from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
-from dp2ddp.report.facts import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
-from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import read_trace
 from dp2ddp.trial.file_writers import shared_files
 from dp2ddp.words import counted, ranks_text
 
@@ -33,11 +25,9 @@ _ONE_WRITES = (
 _OF_CONVERSIONS = "a conversion of ours must not do this: please report it, with this text"
 
 
-def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure:
-    """For ranks that wait for each other for ever, of which one failed since another was gone, or that write one file.
-
-    `reference`: DataParallel's run in the same precision, over or not.
-    """
+def before_failure(run: Run, port: bool) -> BeforeFailure:
+    """For ranks that wait for each other for ever, of which one failed since another was gone, or that write one
+    file."""
     failure = run.failure
     several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
     if failure is None or not several:
@@ -51,9 +41,8 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
     folder = Path(run.stage.run_folder)
     beats = read_heartbeats(folder) if (folder / "heartbeats").exists() else ()  # nobody counted
     steps = tuple(taken for _, taken in beats)[: run.stage.world]
-    lines = [_steps_text(steps)] if steps else []
-    lines += list(_parted(run, reference, port)) if reference else []
-    return BeforeFailure(tuple(lines), _what_now(steps, port, failure.positions))
+    lines = (_steps_text(steps),) if steps else ()
+    return BeforeFailure(lines, _what_now(steps, port, failure.positions))
 
 
 def _what_now(steps: Sequence[int], port: bool, positions: Sequence[RankPosition]) -> str:
@@ -79,21 +68,3 @@ def _steps_text(steps: Sequence[int]) -> str:
         return f"each rank had taken {counted(steps[0], 'optimizer step')}"
     each = ", ".join(f"rank {rank} {taken or 'none'}" for rank, taken in enumerate(steps))
     return f"the ranks had not taken the same optimizer steps: {each}"
-
-
-def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
-    """The first step on record that is not DataParallel's, and the likeliest cause. Nothing where too little is known:
-    whatever goes wrong in looking takes nothing from the failure that is told."""
-    try:
-        expected = read_trace(Path(str(reference.trace)), 0)
-        ranks = tuple(read_trace(Path(str(run.stage.trace)), rank) for rank in run.stage.ranks)
-        tolerance = FLOAT64 if run.stage.dtype == "float64" else FLOAT32
-        comparison = compare_known_steps(expected, ranks, tolerance, port)
-        first = comparison.first
-        if first is not None and not first.size <= HIDING:
-            yield f"that run had parted from DataParallel's already: {difference_text(first)}"
-            for cause in diagnose(Evidence(len(ranks), expected, ranks, comparison))[:1]:
-                evidence = "; ".join(cause.evidence[:1])
-                yield f"its likely cause: {cause.title} [{cause.code}] {evidence}"
-    except Exception:  # of a run that was killed, records may be torn
-        return

@@ -108,7 +108,7 @@ def try_with_launch(
     remark = _ALONE if alone else ""
     details = (failure and failure.details) or {}
     # another start helps neither the original nor a machine that has too little
-    its_own = details.get("mode") == "ddp" and details.get("kind") not in ("memory", "space")
+    its_own = details.get("mode") == "ddp" and details.get("kind") != "memory"
     launch = _launch_of_port(subject) if subject.port and (alone or its_own) else None
     if launch:
         first = str(failure).splitlines()[0] if failure else f"{subject.port}: {_ALONE}"

@@ -1,4 +1,4 @@
-"""Looks after the memory of runs, and the space of their scratch copies, while they run.
+"""Looks after the memory of runs while they run.
 
 Of several runs the last ones are ended when the memory goes; they are run again later (rounds.py). What a single run
 fails of is said as what it is, and not as a fault of the script.
@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
@@ -18,10 +17,9 @@ from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_
 from dp2ddp.runtime.process.room import Room, count_kills, held_by, read_room
 from dp2ddp.runtime.process.run import Failure, Look, Run, Running, watch
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.trial import memory, space
+from dp2ddp.trial import memory
 from dp2ddp.trial.memory import Seen, how_many_to_end, lacked_memory, memory_text, reserve, room_text
 from dp2ddp.trial.runs import last_words, name_of
-from dp2ddp.trial.space import free_space, lacked_space, space_text
 
 _LOOK, _WEIGH = 0.05, 0.25  # seconds between two looks at what is free, and at what each run holds
 
@@ -33,18 +31,16 @@ class MemoryWatch:
         self,
         runnings: Sequence[Running],
         server: Server,
-        scratch: Path,
         progress: Progress,
         *,
         may_wait: bool,
     ) -> None:
         self.peaks: dict[str, int] = {}  # run folder -> bytes: the most that the run was seen to hold
         self.aside: set[str] = set()  # run folders of what has to run again
-        self._runnings, self._server, self._scratch = runnings, server, scratch
+        self._runnings, self._server = runnings, server
         self._progress, self._may_wait = progress, may_wait
         self._before = self._lowest = read_room()
         self._kills = count_kills()
-        self._space = free_space(scratch)
         self._looked = self._weighed = 0.0
 
     def watch(
@@ -53,18 +49,13 @@ class MemoryWatch:
         on_end: Callable[[Run], None],
         on_look: Callable[[Sequence[Look]], object],
     ) -> list[Run]:
-        """`watch` of run.py; runs that are set aside are not passed on. RunError for one that lacks memory or space."""
+        """`watch` of run.py; runs that are set aside are not passed on. RunError for one that lacks memory."""
 
         def look(looks: Sequence[Look]) -> None:
             self._look()
             on_look([each for each in looks if each.stage.run_folder not in self.aside])
 
-        try:
-            return watch(self._runnings, timeout, lambda run: self._end(run, on_end), look)
-        except RunError:
-            if self._server.is_over and self._killed_since():
-                raise RunError(_NO_SERVER.format(room_text(self._before, "were"), memory.ADVICE)) from None
-            raise
+        return watch(self._runnings, timeout, lambda run: self._end(run, on_end), look)
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -73,7 +64,6 @@ class MemoryWatch:
         self._looked = now
         room = read_room()
         self._lowest = min(self._lowest, room, key=lambda each: each.free)
-        self._space = min(self._space, free_space(self._scratch))
         running = [each for each in self._runnings if each.codes() is None]
         if now - self._weighed >= _WEIGH:
             self._weighed = now
@@ -113,15 +103,13 @@ class MemoryWatch:
         seen = Seen(self.peaks.get(folder, 0), self._before, self._lowest, self._killed_since())
         if lacked_memory(run, seen):
             if not self._may_wait:
-                raise self._error(run, "memory", memory_text(run, seen), memory.ADVICE)
+                raise self._error(run, memory_text(run, seen))
             self.aside.add(folder)
             self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
-        elif lacked_space(run, min(self._space, free_space(self._scratch))):
-            raise self._error(run, "space", space_text(run), space.advice())
         else:
             on_end(run)
 
-    def _error(self, run: Run, kind: str, text: str, advice: str) -> RunError:
+    def _error(self, run: Run, text: str) -> RunError:
         """What is raised where the machine failed: where other ranks stood says nothing."""
         words = last_words(run)
         if words:
@@ -130,8 +118,8 @@ class MemoryWatch:
             rank for rank, code in zip(run.stage.ranks, run.codes, strict=True) if code == -signal.SIGKILL
         ]
         rank = next(iter(killed), run.failure.rank if run.failure else None)
-        failed = replace(run, failure=Failure(kind, rank, text))
-        what_now = BeforeFailure((), advice)
+        failed = replace(run, failure=Failure("memory", rank, text))
+        what_now = BeforeFailure((), memory.ADVICE)
         return RunError(
             failure_text(failed, before=what_now), failure_document(failed, words, before=what_now)
         )
@@ -139,8 +127,3 @@ class MemoryWatch:
     def _killed_since(self) -> int:
         """Processes that the kernel has ended for lack of memory since these runs began; 0 where it does not say."""
         return (count_kills() or 0) - (self._kills or 0)
-
-
-_NO_SERVER = (
-    "the process that runs both versions was ended by the system for lack of memory; before, {}. What now: {}"
-)

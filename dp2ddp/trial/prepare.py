@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from dp2ddp.copies.scratch import Copies, Workspace, copy_folders
 from dp2ddp.errors import RunError
+from dp2ddp.report.failure_text import MORE_SPACE
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.helper_module import FILE
 from dp2ddp.trial.scripts import module_of
@@ -68,6 +71,18 @@ def originals_kept(prepared: Sequence[Prepared]) -> Iterator[None]:
                 )
 
 
+@contextmanager
+def full_disk_is_said() -> Iterator[None]:
+    """RunError in place of what Python says where a copy, or a record, could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        place = error.filename or tempfile.gettempdir()
+        raise RunError(f"{place}: no space left for a scratch copy; {MORE_SPACE}") from error
+
+
 def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:
     """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
     mode, written = kind.mode, Path(subject.name).with_name(subject.version.name)
@@ -95,7 +110,6 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         kept=tuple(map(str, copies.kept)),
         trace=str(room / "trace"),
         steps=subject.options.steps,
-        every=subject.options.every,
         dtype=kind.dtype,
         nudged=kind.nudged,
         aligned=str(scratch / f"order-{kind.dtype}-{world}") if kind.aligned else None,

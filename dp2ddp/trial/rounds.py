@@ -18,12 +18,10 @@ from dp2ddp.progress import Progress
 from dp2ddp.runtime.process.room import read_room
 from dp2ddp.runtime.process.run import Look, Run
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.memory import empty_need, how_many_at_once, room_text
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
-from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, reference_of, show, start
-from dp2ddp.trial.space import check_space, free_space
+from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, show, start
 from dp2ddp.trial.subject import Subject
 
 
@@ -65,10 +63,10 @@ class Rounds:
             count = self._count_at_once(waiting, together)
             self.in_turn |= count < len(waiting)
             now, waiting = waiting[:count], waiting[count:]
-            prepared = self._prepare(now, copies=len(now) + len(waiting))
+            self.progress.begin("copying the folder")
+            prepared = [self._copied(each.kind) for each in now]
             self.progress.begin("training")
-            stages = [ready.stage for ready in (*(ready for ready, _ in done.values()), *prepared)]
-            runs, memory_watch = self._run_round(prepared, stages, together)
+            runs, memory_watch = self._run_round(prepared, together)
             for each, ready, run in zip(now, prepared, runs, strict=True):
                 folder = run.stage.run_folder
                 if folder in memory_watch.aside:
@@ -84,24 +82,12 @@ class Rounds:
         self.progress.begin("comparing")
         return [done[place] for place in range(len(kinds))]
 
-    def _prepare(self, now: Sequence[_Waiting], copies: int) -> list[Prepared]:
-        """Scratch copies; the first one shows what space all that are still to come will take."""
-        self.progress.begin("copying the folder")
-        check_space(self.scratch, 0, copies)
-        before = free_space(self.scratch)
-        prepared = [self._copied(now[0].kind)]
-        check_space(self.scratch, before - free_space(self.scratch), copies - 1)
-        return [*prepared, *(self._copied(each.kind) for each in now[1:])]
-
     def _copied(self, kind: RunKind) -> Prepared:
         prepared = prepare(self.subject, kind, self.world, self.scratch)
         self.copies.callback(prepared.copies.close)
         return prepared
 
-    def _run_round(
-        self, prepared: Sequence[Prepared], stages: Sequence[Stage], together: bool
-    ) -> tuple[list[Run], MemoryWatch]:
-        """`stages`: also of the runs that are over, for whoever asks what DataParallel did."""
+    def _run_round(self, prepared: Sequence[Prepared], together: bool) -> tuple[list[Run], MemoryWatch]:
         with originals_kept(prepared), ExitStack() as stack:
             runnings = []
             for each in prepared:
@@ -110,10 +96,10 @@ class Rounds:
                 runnings.append(running)
             listener = Listener(
                 runnings,
-                lambda run: raise_or_report(run, self.progress, self.subject, reference_of(run, stages)),
+                lambda run: raise_or_report(run, self.progress, self.subject),
             )
             may_wait = len(runnings) > 1 and not together
-            memory_watch = MemoryWatch(runnings, self.server, self.scratch, self.progress, may_wait=may_wait)
+            memory_watch = MemoryWatch(runnings, self.server, self.progress, may_wait=may_wait)
 
             def on_look(looks: Sequence[Look]) -> None:
                 listener.on_look()

@@ -38,12 +38,6 @@ def users_environment() -> dict[str, str]:
     return {**launch_command.environment(), HASHES: chosen_hashes() or "0"}
 
 
-def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
-    """DataParallel's run beside it, in the same precision."""
-    same = (each for each in stages if each.mode == "dp" and each.dtype == run.stage.dtype and each.trace)
-    return next(same, None)
-
-
 def show(looks: Sequence[Look], progress: Progress) -> None:
     """Tell how far the runs are."""
     states = []
@@ -105,13 +99,8 @@ class Listener:
             self._report(run)
 
 
-def raise_or_report(
-    run: Run, progress: Progress, subject: Subject | None = None, reference: Stage | None = None
-) -> None:
-    """Report a run that ended well in a line; raise RunError for one that failed.
-
-    `reference`: DataParallel's run beside it, if it is watched as well.
-    """
+def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None) -> None:
+    """Report a run that ended well in a line; raise RunError for one that failed."""
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         words = last_words(run)
@@ -120,7 +109,7 @@ def raise_or_report(
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        before = before_failure(run, reference, subject.rows_by_rank) if subject else BeforeFailure()
+        before = before_failure(run, subject.rows_by_rank) if subject else BeforeFailure()
         text = failure_text(run, original, before)
         if about:
             text = text.rstrip(".") + about

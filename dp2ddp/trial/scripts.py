@@ -74,8 +74,6 @@ def conversion_of(
     project: Project,
     helpers: HelperPlace | None = None,
     accept: tuple[AcceptOption, ...] = (),
-    *,
-    renews_helpers: bool = True,  # those of a scratch copy
 ) -> Conversion:
     """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards.
 
@@ -87,7 +85,7 @@ def conversion_of(
     from dp2ddp.codemod.rules.ddp305_library_differs import LibraryDiffers
     from dp2ddp.report.conversion_report import conversion_text
 
-    options = Options(helpers=helpers or HelperPlace.BESIDE, renew_helpers=renews_helpers, accept=accept)
+    options = Options(helpers=helpers or HelperPlace.BESIDE, renew_helpers=True, accept=accept)
     conversion = convert(project, options)
     if any(each.code != LibraryDiffers.code for each in conversion.hazards):
         raise HazardError(

@@ -1,8 +1,8 @@
 """All that `dp2ddp bench` runs: short runs that compare and count, then timed runs, one after the other.
 
 short    both versions compared, step by step (trial.py), on virtual devices     is it the same training?
-counting DataParallel, DDP                                                      what does a step move, send and hold?
-timed    one device, DataParallel, DDP; and once more, `rounds` times            what does a step take?
+counting DataParallel, DDP                                                      what does a step send and hold?
+timed    DataParallel, DDP; and once more, `rounds` times                        what does a step take?
 
 Nothing is recorded or counted in a timed run, and nothing else runs beside it. The modes alternate, so that a machine
 that grows slower or faster meets both.
@@ -15,26 +15,25 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import NAMES, Figures, Mode, figures, spread, with_rows_of
-from dp2ddp.costs.readings import RANK, Counted, Reading, Timed, read, read_failures
+from dp2ddp.costs.figures import NAMES, Mode, figures, spread, with_rows_of
+from dp2ddp.costs.readings import Counted, Reading, Timed, read
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
-from dp2ddp.progress import SILENT, Progress, RunState, clock
+from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.process.run import Run
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
-from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
 from dp2ddp.trial.runs import (
     environment,
     raise_or_report,
@@ -42,7 +41,6 @@ from dp2ddp.trial.runs import (
     start_alone,
     users_environment,
 )
-from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial import MODES
 from dp2ddp.words import counted
@@ -58,10 +56,9 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         progress.begin(f"reading {options.script}")
         subject = subject_of(options.comparison)
         worlds = subject.worlds
-        count, said = runs_to_make(worlds, options)
-        progress.say(said)
-        bencher = _Bencher(options, server, scratch, progress, count)
-        bencher.remarks.extend(_busy())
+        progress.say(runs_to_make(worlds, options))
+        bencher = _Bencher(options, server, scratch, progress)
+        remarks = tuple(_busy())
         measured: list[Measured] = []
         failure = None
         for world in worlds:
@@ -82,27 +79,20 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         setting=Setting(options.warm_up, options.steps, options.rounds, os.cpu_count() or 1),
         measured=tuple(measured),
         seconds=time.monotonic() - started,
-        remarks=tuple(bencher.remarks),
+        remarks=remarks,
         surroundings=tuple(known.items()),
         failure=str(failure or ""),
     )
     return found_all, failure
 
 
-def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> tuple[int, str]:
-    """How many runs come, and what is said of them first; the first of several devices are held against one."""
+def runs_to_make(worlds: Sequence[int], options: BenchOptions) -> str:
+    """How many runs come, in words."""
     compared, counts = len(worlds) * bool(options.compared), 2 * len(worlds)
-    timed = options.rounds * (2 * len(worlds) + (worlds[0] != 1))
+    timed = options.rounds * 2 * len(worlds)
     comparisons = f"{counted(compared, 'comparison')} of {options.compared} steps, " * bool(compared)
     count = compared + counts + timed
-    said = f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
-    return count, said
-
-
-def rest_text(seconds: float, made: int, left: int) -> str:
-    """How long the runs that are left may take: each as long as those that were made."""
-    runs = "run that is" if left == 1 else f"{left} runs that are"
-    return f"about {clock(seconds / made * left)} for the {runs} left"
+    return f"{count} runs, one after the other: {comparisons}{counts} that count, {timed} that are timed"
 
 
 class _Looks(Progress):
@@ -117,43 +107,25 @@ class _Looks(Progress):
 
 @dataclass
 class _Bencher:
-    """Measures one script; keeps what was found on one device, which all numbers of devices are held against."""
+    """Measures one script."""
 
     options: BenchOptions
     server: Server
     scratch: Path
     progress: Progress
-    count: int  # of all runs
-    on_one_device: Figures | None = None
-    remarks: list[str] = field(default_factory=list)
-    _looked_at_one: bool = False
     _rooms: int = 0
-    _made: int = 0  # runs
-    _rest_is_known: bool = False  # on this number of devices
-    _begun: float = field(default_factory=time.monotonic)
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
-        self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
         counts = {mode: self._count(subject, mode, world) for mode in MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
-        alone: list[tuple[Timed, ...]] = []
-        ask_one = not self._looked_at_one and world != 1
         for number in range(self.options.rounds):
-            if ask_one:
-                alone += self._time_alone(subject, number)
-                ask_one = bool(alone)
             for mode in MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
-        self._looked_at_one = True
         dp, ddp = (figures(mode, world, rounds[mode], counts[mode]) for mode in MODES)
         ddp = with_rows_of(dp, ddp)
-        if world == 1:
-            self.on_one_device = self.on_one_device or dp
-        elif alone:
-            self.on_one_device = figures("dp", 1, alone)
-        return subject, Measured(world, dp, ddp, sameness, self.on_one_device)
+        return subject, Measured(world, dp, ddp, sameness)
 
     # ---- is it the same training?
 
@@ -164,9 +136,8 @@ class _Bencher:
         self.progress.begin(f"{counted(world, 'device')}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
         launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
-        self._made += 1
         shutil.rmtree(scratch, ignore_errors=True)
-        if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
+        if not verdict.float64.stepped:
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{counted(world, 'device')}: {sameness.words}")
@@ -194,21 +165,7 @@ class _Bencher:
             )
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        left = self.count - self._made
-        if left and not self._rest_is_known:
-            self._rest_is_known = True
-            self.progress.say(rest_text(time.monotonic() - self._begun, self._made, left))
         return timed
-
-    def _time_alone(self, subject: Subject, number: int) -> list[tuple[Timed, ...]]:
-        """On one device, where the script can: one that names its devices cannot."""
-        try:
-            return [self._time(subject, "dp", 1, number)]
-        except RunError as error:
-            first = str(error).splitlines()[0]
-            self.count -= self.options.rounds
-            self.remarks.append(f"No figures of one device, where it does not run: {first}")
-            return []
 
     def _measured(
         self, subject: Subject, mode: Mode, world: int, kind: type[Reading], warm_up: int, steps: int
@@ -217,7 +174,6 @@ class _Bencher:
         self._rooms += 1
         room, readings = (self.scratch / f"{name}{self._rooms}" for name in ("run", "readings"))
         with full_disk_is_said():
-            check_space(self.scratch, 0, 1)
             prepared = prepare(subject, RunKind(mode, "float32"), world, room)
         stage = replace(
             prepared.stage,
@@ -232,7 +188,7 @@ class _Bencher:
         )
         run = self._run(subject, prepared, stage)
         measured = read(readings, stage.ranks, kind)
-        self._check(run, room, readings, [reading.steps for reading in measured])
+        self._check(run, room, [reading.steps for reading in measured])
         return run, measured
 
     def _run(self, subject: Subject, prepared: Prepared, stage: Stage) -> Run:
@@ -242,23 +198,23 @@ class _Bencher:
             alone = bool(stage.timed)
             running = start_alone(stage, users_environment(), stack) if alone else self.server.start(stage)
             stack.callback(running.kill)
-            memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+            memory_watch = MemoryWatch([running], self.server, SILENT, may_wait=False)
             (run,) = memory_watch.watch(
                 self.options.timeout,
                 lambda run: raise_or_report(run, SILENT, subject),
                 lambda looks: show(looks, self.progress),
             )
-        self._made += 1
         return run
 
-    def _check(self, run: Run, room: Path, readings: Path, steps: Sequence[int]) -> None:
+    def _check(self, run: Run, room: Path, steps: Sequence[int]) -> None:
         """RunError where a rank left no reading, or took no step; then the copies go."""
-        name, unwritten = run.stage.name, unwritten_readings(readings, run)
+        name = run.stage.name
         shutil.rmtree(room, ignore_errors=True)
-        if unwritten:
-            raise RunError(f"{name}: {_where(run)} nothing was measured: {unwritten}")
         if len(steps) < len(run.stage.ranks):
-            raise RunError(f"{name}: {_where(run)} nothing was measured, as it ended in another program")
+            raise RunError(
+                f"{name}: {_where(run)} nothing was measured: a rank ended in another program, or could not write what "
+                "it measured (is the disk full?)"
+            )
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
@@ -271,18 +227,6 @@ def _busy() -> Iterator[str]:
             f"The machine was busy when this began (load {load:.1f} on {processors} processors): times vary; "
             "counts, bytes and processor time can be trusted."
         )
-
-
-def unwritten_readings(readings: Path, run: Run) -> str:
-    """Which ranks came to their end and left no reading, and why; "" where there are none."""
-    failures, texts = read_failures(readings, run.stage.ranks), []
-    for rank in run.stage.ranks:
-        status = read_status(Path(run.stage.run_folder), rank)
-        over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
-        if over and not (readings / RANK.format(rank)).exists():
-            why = failures.get(rank) or "nor could the reason be: is the disk full?"
-            texts.append(f"what was measured on rank {rank} could not be written ({why})")
-    return "; ".join(texts)
 
 
 def _where(run: Run) -> str:

@@ -27,9 +27,8 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import TrialRuns, aligned_pair, judge
 from dp2ddp.trial.pair import Pair
-from dp2ddp.trial.prepare import RunKind
+from dp2ddp.trial.prepare import RunKind, full_disk_is_said
 from dp2ddp.trial.rounds import Rounds
-from dp2ddp.trial.space import full_disk_is_said
 from dp2ddp.trial.subject import Subject
 
 MODES: tuple[Mode, Mode] = ("dp", "ddp")
@@ -39,7 +38,7 @@ def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progr
     """Run a script's two versions on `world` devices, and compare all that they did.
 
     scratch: a folder for the copies that they run in.
-    Raises RunError if one of them fails or hangs, or lacks memory, or space for its scratch copy.
+    Raises RunError if one of them fails or hangs, or lacks memory, or there is no space for its scratch copy.
     """
     options, unsteady, aligned, lockstep = subject.options, None, None, None
     with full_disk_is_said(), ExitStack() as copies:

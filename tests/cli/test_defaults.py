@@ -78,7 +78,6 @@ def test_a_wrong_value_is_a_usage_error() -> None:
         ("doctor", "timeout", ("[1]", "true"), "a number of seconds"),
         ("convert", "json", ("1.5",), "true or false"),
         ("convert", "accept", ("true", '"DDP906:5"', "[1]"), "a list of texts"),
-        ("convert", "copy", ("true",), "a list of texts"),
         ("convert", "select", ('["DDP5"]',), "a text, in quotes"),
         ("verify", "devices", ("2.5", "true", "[2, 3]"), 'a whole number, or a text like "2,3"'),
         ("check", "baseline", ("1",), "the name of a file"),
@@ -102,7 +101,7 @@ def test_a_value_of_another_kind_is_an_error_that_names_the_key(
 @pytest.mark.parametrize(
     ("command", "table"),
     [
-        ("convert", 'diff = true\ncopy = ["a"]\naccept = []\nselect = "DDP5"'),
+        ("convert", 'diff = true\naccept = []\nselect = "DDP5"'),
         ("verify", "devices = 2\ntimeout = 3"),
         ("verify", 'devices = "2,3"\ntimeout = 3.5'),
         ("launch", 'gpus = 4\ntime = "12:00:00"\nimage = "a"'),
@@ -119,10 +118,10 @@ def test_values_of_the_right_kind_are_taken(command: str, table: str) -> None:
 FROM_FILE = {
     "convert": {
         *("diff", "check", "notebook", "json", "style"),
-        *("select", "ignore", "accept", "copy", "one-file", "import"),
+        *("select", "ignore", "accept", "one-file", "import"),
     },
     "run": {"mode", "devices", "steps", "timeout", "accept", "virtual"},
-    "verify": {"devices", "aligned", "steps", "every", "only-gradients", "timeout", "accept", "json"},
+    "verify": {"devices", "aligned", "steps", "only-gradients", "timeout", "accept", "json"},
     "launch": {"gpus", "nodes", "restarts", "time", "cpus", "image", "operator"},
     "bench": {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"},
     "check": {"select", "ignore", "diff", "format", "baseline", "all"},

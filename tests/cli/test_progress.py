@@ -14,7 +14,6 @@ import pytest
 
 from dp2ddp.cli._progress import Estimates, RunLine
 from dp2ddp.progress import SILENT, RunState, Within, clock
-from dp2ddp.trial.all_trials import how_far
 from tests.cli.forked import WITHOUT_TORCHRUN
 from tests.cli.scripts import TRAIN, python, script, variables
 from tests.heard import Heard
@@ -80,15 +79,6 @@ class TestRows:
 )
 def test_times(seconds: float, text: str) -> None:
     assert clock(seconds) == text
-
-
-def test_of_several_numbers_of_devices_the_rest_takes_as_long_a_device_as_those_before() -> None:
-    assert how_far((2,), 0, 3.0) == ""
-    assert how_far((2, 3, 4), 0, 3.0) == " (1 of 3)"
-    assert (
-        how_far((2, 3, 4), 1, 20.0) == " (2 of 3, about 1:10 for the rest)"
-    )  # 10 s for each of 3 + 4 devices
-    assert how_far((2, 3, 4), 2, 50.0) == " (3 of 3, about 0:40 for the rest)"
 
 
 def test_who_tells_nobody_and_who_tells_another_one() -> None:

@@ -71,11 +71,11 @@ def test_convert_writes_what_is_asked_for_and_tells_where(script: Path) -> None:
 
 def test_with_check_and_diff_only_the_report_is_written(script: Path) -> None:
     for option in ("--check", "--diff"):
-        result = convert(script, option, "--report", script.with_name("a.md"))
+        result = convert(script, option, "--report", script.with_name("a.html"))
 
         assert result.exit_code == (1 if option == "--check" else 0)
-        assert "Nothing was written yet" in script.with_name("a.md").read_text()
-        assert sorted(path.name for path in script.parent.iterdir()) == ["a.md", "train.py"]
+        assert "Nothing was written yet" in script.with_name("a.html").read_text()
+        assert sorted(path.name for path in script.parent.iterdir()) == ["a.html", "train.py"]
 
 
 def test_where_no_report_can_be_written_nothing_is_done(script: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.copies import project as project_copy
-from dp2ddp.copies.project import RECORD, Copy, Wishes, copy_project
+from dp2ddp.copies.project import RECORD, Copy, copy_project
 from dp2ddp.errors import SourceError
 from dp2ddp.source import survey
 from dp2ddp.source.folders import project_root
@@ -45,11 +45,10 @@ def write(path: Path, text: str) -> Path:
 
 def copied(
     project: Path, *others: Path, target: str = "../copy", force: bool = False, written: tuple[str, ...] = (),
-    wishes: Wishes | None = None,
 ) -> Copy:  # fmt: skip
     """A copy in which the script, and others, say `new`."""
     files = dict.fromkeys((project / "train.py", *others), b"new")
-    return copy_project(project / "train.py", files, Path(target), force, written, wishes or Wishes())
+    return copy_project(project / "train.py", files, Path(target), force, written)
 
 
 def links(copy: Path) -> set[str]:
@@ -183,33 +182,6 @@ class TestResults:
         (project / "best.pt").symlink_to(project.parent / "elsewhere.pt")
         copied(project)
         assert links(project.parent / "copy") == {"data/large.bin"}
-
-    def test_wishes_decide_otherwise(self, project: Path) -> None:
-        write(project / "checkpoints/huge.bin", "x" * (2**21 + 1))
-        wishes = Wishes(link=("checkpoints/*",), copy=("data",))
-        copy = copied(project, wishes=wishes)
-        assert links(project.parent / "copy") == {"checkpoints/huge.bin"}
-        assert copy.left_out == ()
-
-    @pytest.mark.parametrize("name", ["./data", "{}/data", "data/"])
-    def test_wishes_are_names_as_people_type_them(self, project: Path, name: str) -> None:
-        copied(project, wishes=Wishes(copy=(name.format(project),)))
-        assert links(project.parent / "copy") == set()
-
-    def test_a_wish_that_names_nothing_is_refused(self, project: Path) -> None:
-        with pytest.raises(SourceError, match="wheights: names nothing"):
-            copied(project, wishes=Wishes(copy=("wheights",)))
-        assert not (project.parent / "copy").exists()
-
-    def test_a_pipe_among_what_is_wished_for_is_passed_over(
-        self, project: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(survey, "MANY", 3)
-        for number in range(4):
-            write(project / "images" / f"{number}.jpg", "x")
-        os.mkfifo(project / "images/pipe")
-        copied(project, wishes=Wishes(copy=("images",)))
-        assert sorted(os.listdir(project.parent / "copy/images")) == [f"{number}.jpg" for number in range(4)]
 
 
 def test_what_git_ignores_is_there_too(project: Path) -> None:

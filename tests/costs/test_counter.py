@@ -43,9 +43,6 @@ for step in range(20):
     dist.broadcast(told[:3], 0)
     dist.all_gather([torch.empty(4).cuda() for _ in range(2)], torch.ones(4).cuda())
     dist.barrier()
-    if step % 2:
-        loss.item(), loss.cpu(), torch.ones(2).cuda().tolist(), bool(loss > 0)
-    torch.ones(2).tolist()  # on the host: nobody waits
     data = net._get_ddp_logging_data()
     open(f"torch{{rank}}.json", "w").write(json.dumps({{k: str(v) for k, v in data.items()}}))
 dist.destroy_process_group()
@@ -111,16 +108,6 @@ def test_collectives_are_those_of_the_reducer_and_of_the_script(
     }
 
 
-def test_own_rows_are_moved_and_waits_are_told_by_kind(port: tuple[Path, tuple[Counted, ...]]) -> None:
-    _, found = port
-    for each in found:
-        small = (
-            2 * 4 / 2 + 10 * 8 + 2 * 4 * 4 + 4 * 4
-        )  # in every second step; told; empty and ones for all_gather
-        assert each.moved == ROWS / 2 * INS * 4 + small
-        assert each.synchronisations == {"item": 0.5, "cpu": 0.5, "tolist": 0.5, "bool": 0.5}
-
-
 def test_copies_of_data_parallel_are_weights_rows_outputs_and_gradients(
     server: Server, tmp_path: Path
 ) -> None:
@@ -134,7 +121,6 @@ def test_copies_of_data_parallel_are_weights_rows_outputs_and_gradients(
         "gradients": WEIGHTS
         + half * OUTS * 4,  # of the weights, and those of the outputs on their way to them
     }
-    assert found.moved == 2 * ROWS * INS * 4
 
 
 def test_memory_is_what_lives_at_once_on_each_device(server: Server, tmp_path: Path) -> None:
@@ -152,4 +138,4 @@ def test_a_script_that_ends_early_is_counted_as_far_as_it_went(server: Server, t
 
 def test_a_script_without_a_step_has_no_figures(server: Server, tmp_path: Path) -> None:
     (found,) = counted(server, tmp_path, PLAIN.replace("optimizer.step()", "pass"), "dp")
-    assert (found.steps, found.copies, found.moved) == (0, {}, 0.0)
+    assert (found.steps, found.copies) == (0, {})

@@ -191,22 +191,6 @@ class TestWriting:
         assert "torchrun --standalone --nproc-per-node 2 train_ddp.py" in Path("job.sh").read_text()
 
     @pytest.mark.parametrize(
-        ("name", "words"),
-        [
-            ("train_ddp.py", "is the script itself"),
-            ("no/job.sh", "cannot be written (there is no folder no)"),
-        ],
-    )
-    def test_a_script_that_is_converted_for_it_stays(self, name: str, words: str) -> None:
-        """--force is for the launch file and the conversion, and not for the script that they are made of."""
-        wrapped = "import torch.nn as nn\nnet = nn.DataParallel(nn.Linear(2, 2))\n"
-        result = launch("-n", "2", "-o", name, "--force", text=wrapped)
-        assert result.exit_code == 3
-        assert result.stderr.startswith(f"dp2ddp: {name}: {words}")
-        assert Path("train_ddp.py").read_text() == wrapped
-        assert [path.name for path in Path().iterdir()] == ["train_ddp.py"]
-
-    @pytest.mark.parametrize(
         ("name", "lead"), [("job.sh", "is a link to mine.sh"), ("again.py", "is the script itself")]
     )
     def test_a_link_is_not_written_through(self, name: str, lead: str) -> None:
@@ -307,25 +291,6 @@ class TestReadiness:
             "`dp2ddp convert train_ddp.py` first, then launch what it writes\n"
         )
         assert launch("-n", "1", "-o", "-", text=text).exit_code == 0
-
-    def test_with_a_file_to_start_the_conversion_is_written_beside_the_script(self) -> None:
-        text = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(1, 1))\nnet(torch.ones(1, 1))\n"
-        result = launch("--on", "slurm", "-n", "2", "-o", "job.sbatch", text=text)
-        assert result.exit_code == 0, result.output
-        assert "converted into train_ddp_ddp.py, which the launch file starts" in result.stderr
-        written = Path("train_ddp_ddp.py").read_text()
-        assert "init_distributed()" in written
-        assert "torch.nn.DataParallel" not in written
-        assert Path("train_ddp.py").read_text() == text
-        assert Path("ddp_helpers.py").exists()
-        assert "train_ddp_ddp.py" in Path("job.sbatch").read_text()
-
-    def test_a_script_that_cannot_be_converted_on_the_way_is_not_started(self) -> None:
-        text = "import os, torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(1, 1))\nos._exit(0)\n"
-        result = launch("-n", "2", text=text)
-        assert result.exit_code == 1
-        assert "DDP906" in result.output
-        assert "starting" not in result.output
 
     def test_a_script_with_both_is_launched_with_a_word(self) -> None:
         text = f"{PORTED}net = torch.nn.DataParallel(torch.nn.Linear(1, 1))\n"

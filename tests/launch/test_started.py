@@ -117,50 +117,6 @@ def test_nodes_and_ray_train_what_one_machine_does(converted: Path) -> None:
     assert all(torch.equal(tensor, weights[name]) for name, tensor in taken(folder).items())
 
 
-@pytest.mark.slow
-def test_a_dataparallel_script_is_converted_on_the_way(tmp_path: Path) -> None:
-    """It trains what its written conversion trains, where it was started; no file of the owner's changes."""
-    parts = {
-        "helper.py": "import torch\ndef wrap(net):\n    return torch.nn.DataParallel(net)\n",
-        "train.py": "import os\nprint(os.path.basename(__file__), __name__)\nfrom helper import wrap\n"
-        + TRAIN.replace(".cuda()", "").replace("nn.DataParallel(", "wrap("),
-    }
-    (tmp_path / "src").mkdir()
-    for name, text in parts.items():
-        script(tmp_path / "src", text, name)
-    said, errors = start(tmp_path, "src/train.py", "-n", "2", "--", "--lr", "0.2").communicate(timeout=120)
-    assert "converted on the way, no file of yours changes" in errors
-    assert "starting torchrun --standalone --nproc-per-node 2 src/train.py --lr 0.2\n" in errors
-    assert said.splitlines()[0] == "train.py __main__"
-    assert {path.name: path.read_text() for path in (tmp_path / "src").glob("*.py")} == parts
-    weights = taken(tmp_path)
-
-    result = CliRunner().invoke(
-        main, ["convert", str(tmp_path / "src" / "train.py"), "-o", str(tmp_path / "out")]
-    )
-    assert result.exit_code == 0, result.output
-    written, errors = start(tmp_path, "out/train.py", "-n", "2", "--", "--lr", "0.2").communicate(timeout=120)
-    assert "converted on the way" not in errors
-    assert written == said
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in taken(tmp_path).items())
-
-
-@pytest.mark.slow
-def test_a_failure_of_what_is_converted_on_the_way_is_told_in_the_owners_lines(tmp_path: Path) -> None:
-    script(tmp_path, TRAIN.replace(".cuda()", "").replace("torch.save", "raise ValueError('no room')  #"))
-    started = start(tmp_path, "train.py", "-n", "2")
-    _, errors = started.communicate(timeout=120)
-    assert started.returncode == 1
-    line = (
-        (tmp_path / "train.py")
-        .read_text()
-        .splitlines()
-        .index("raise ValueError('no room')  #(model.state_dict(), \"last.pt\")")
-    )
-    assert f'train.py", line {line + 1}, in <module>' in errors
-    assert "on_the_way.py" not in errors.partition("ValueError")[0].rpartition("Traceback")[2]
-
-
 def taken(folder: Path) -> dict[str, torch.Tensor]:
     """The weights that a run has saved; the next one must save its own."""
     weights: dict[str, torch.Tensor] = torch.load(folder / "last.pt")

@@ -19,8 +19,3 @@ def test_the_first_steps_are_kept_and_then_ever_fewer() -> None:
 def test_no_more_than_the_budget_is_kept() -> None:
     keeper = Keeper(10_000)
     assert sum(keeper.keeps(step, 1000) for step in range(100_000)) == 9  # 7 at the start, 2 behind
-
-
-def test_every_so_many_th() -> None:
-    keeper = Keeper(10**9, every=50)
-    assert [step for step in range(201) if keeper.keeps(step, 1)] == [0, 50, 100, 150, 200]

@@ -191,7 +191,7 @@ def test_open_mpis_variables() -> None:
     assert dict(found.variables)["OMPI_COMM_WORLD_SIZE"] == "{world}"
 
 
-@pytest.mark.parametrize(("kind", "starts"), [("crash", 2), ("hang", 2), ("memory", 1), ("space", 1)])
+@pytest.mark.parametrize(("kind", "starts"), [("crash", 2), ("hang", 2), ("memory", 1)])
 def test_another_start_is_tried_where_it_may_help(
     kind: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,14 +26,12 @@ class Machine:
 
     def __init__(self, free: int, limit: int = 10 * GB) -> None:
         self.free, self.limit, self.kills = free, limit, 0
-        self.space = 10 * GB
 
 
 class Server:
     """The process that ranks are forked from."""
 
-    def __init__(self, is_over: bool = False) -> None:
-        self.pid, self.is_over = 1, is_over
+    pid = 1
 
 
 class Running:
@@ -66,7 +64,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(memory_watch, "read_room", lambda: Room(made.free, made.limit))
     monkeypatch.setattr(memory_watch, "held_by", lambda stage, server: 3 * GB)
     monkeypatch.setattr(memory_watch, "count_kills", lambda: made.kills)
-    monkeypatch.setattr(memory_watch, "free_space", lambda scratch: made.space)
     monkeypatch.setattr(memory_watch, "_LOOK", 0.0)
     monkeypatch.setattr(memory_watch, "_WEIGH", 0.0)
     return made
@@ -78,18 +75,16 @@ def looks(count: int) -> Callable[[], bool]:
     return lambda: next(left, None) is not None
 
 
-def watched(
-    tmp_path: Path, runnings: list[Running], may_wait: bool = True, server: Server | None = None
-) -> tuple[MemoryWatch, list[Run], Heard]:
+def watched(runnings: list[Running], may_wait: bool = True) -> tuple[MemoryWatch, list[Run], Heard]:
     heard, ended = Heard(), list[Run]()
-    made = MemoryWatch(runnings, server or Server(), tmp_path, heard, may_wait=may_wait)  # type: ignore[arg-type]
+    made = MemoryWatch(runnings, Server(), heard, may_wait=may_wait)  # type: ignore[arg-type]
     made.watch(None, ended.append, lambda looks: None)
     return made, ended, heard
 
 
 def test_where_memory_is_enough_all_go_to_their_end(tmp_path: Path, machine: Machine) -> None:
     runs = [Running(tmp_path, "dp", "float64", looks(5)), Running(tmp_path, "ddp", "float64", looks(9))]
-    made, ended, heard = watched(tmp_path, runs)
+    made, ended, heard = watched(runs)
     assert [run.stage.mode for run in ended] == ["dp", "ddp"]
     assert (made.aside, heard.lines) == (set(), [])
     assert made.peaks == {run.stage.run_folder: 3 * GB for run in runs}
@@ -111,7 +106,7 @@ def test_when_the_memory_goes_the_last_ones_are_ended_and_do_not_count(
         machine.free = 3 * GB
 
     runs[2].kill = kill  # type: ignore[method-assign]
-    made, ended, heard = watched(tmp_path, runs)
+    made, ended, heard = watched(runs)
     assert [run.killed for run in runs] == [False, False, True]
     assert made.aside == {runs[2].stage.run_folder}
     assert [run.stage.dtype for run in ended] == ["float64", "float64"]
@@ -124,7 +119,7 @@ def test_when_the_memory_goes_the_last_ones_are_ended_and_do_not_count(
 def test_the_last_one_goes_on_whatever_is_free(tmp_path: Path, machine: Machine) -> None:
     machine.free = 0
     (run,) = runs = [Running(tmp_path, "ddp", "float64", looks(9))]
-    made, ended, _ = watched(tmp_path, runs, may_wait=False)
+    made, ended, _ = watched(runs, may_wait=False)
     assert (run.killed, made.aside, len(ended)) == (False, set(), 1)
 
 
@@ -134,7 +129,7 @@ def test_one_that_the_system_ends_beside_others_comes_again(tmp_path: Path, mach
         return False
 
     killed = Running(tmp_path, "ddp", "float64", until_killed, code=-signal.SIGKILL)
-    made, ended, heard = watched(tmp_path, [Running(tmp_path, "dp", "float64", looks(9)), killed])
+    made, ended, heard = watched([Running(tmp_path, "dp", "float64", looks(9)), killed])
     assert made.aside == {killed.stage.run_folder}
     assert [run.stage.mode for run in ended] == ["dp"]
     assert heard.lines == ["ddp in float64 got no more memory beside the others: again, alone"]
@@ -147,7 +142,7 @@ def test_of_one_that_the_system_ends_alone_it_is_said(tmp_path: Path, machine: M
 
     going = iter(range(5))
     with pytest.raises(RunError) as caught:
-        watched(tmp_path, [Running(tmp_path, "dp", "float64", until_killed, -signal.SIGKILL)], may_wait=False)
+        watched([Running(tmp_path, "dp", "float64", until_killed, -signal.SIGKILL)], may_wait=False)
     first, second = str(caught.value).splitlines()
     assert first.startswith(
         "train.py: runs out of memory in dp mode on 2 devices: it held 3.22 GB, with nothing beside"
@@ -161,38 +156,14 @@ def test_of_one_that_the_system_ends_alone_it_is_said(tmp_path: Path, machine: M
 
 def test_a_kill_of_which_the_system_knows_nothing_is_passed_on(tmp_path: Path, machine: Machine) -> None:
     run = Running(tmp_path, "dp", "float64", looks(1), code=-signal.SIGKILL)
-    _, ended, _ = watched(tmp_path, [run], may_wait=False)
+    _, ended, _ = watched([run], may_wait=False)
     assert [each.failure and each.failure.kind for each in ended] == ["crash"]
-
-
-def test_of_a_run_that_fails_on_a_full_disk_it_is_said(tmp_path: Path, machine: Machine) -> None:
-    machine.space = 2**20
-    with pytest.raises(
-        RunError, match="runs out of disk space in dp mode .*, is full: exit code 1"
-    ) as caught:
-        watched(tmp_path, [Running(tmp_path, "dp", "float64", looks(3), code=1)])
-    assert "what now: set TMPDIR" in str(caught.value)
-    assert (caught.value.details or {})["kind"] == "space"
-
-
-@pytest.mark.parametrize(
-    ("kills", "words"), [(1, "ended by the system for lack of memory"), (0, "see above")]
-)
-def test_the_process_that_ranks_are_forked_from_may_be_the_one(
-    tmp_path: Path, machine: Machine, kills: int, words: str
-) -> None:
-    def ends() -> bool:
-        machine.kills = kills
-        raise RunError("the process that runs both versions ended with -9; see above")
-
-    with pytest.raises(RunError, match=words):
-        watched(tmp_path, [Running(tmp_path, "dp", "float64", ends)], server=Server(is_over=True))
 
 
 def test_a_run_that_was_set_aside_is_not_shown_any_more(tmp_path: Path, machine: Machine) -> None:
     machine.free = 0
     runs = [Running(tmp_path, "dp", "float64", looks(9)), Running(tmp_path, "ddp", "float64", lambda: True)]
     shown: list[list[str]] = []
-    made = MemoryWatch(runs, Server(), tmp_path, Heard(), may_wait=True)  # type: ignore[arg-type]
+    made = MemoryWatch(runs, Server(), Heard(), may_wait=True)  # type: ignore[arg-type]
     made.watch(None, lambda run: None, lambda looks: shown.append([look.stage.mode for look in looks]))
     assert shown[-1] == ["dp"]

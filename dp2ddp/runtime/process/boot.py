@@ -23,7 +23,6 @@ import os
 import signal
 import struct
 import termios
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
@@ -47,7 +46,6 @@ from dp2ddp.runtime.run_folder import (
     write_status,
 )
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.taps import Taps
 
 # seconds that a rank which failed stays at most, until the others have been asked where they stand
 _LAST_LOOK = 5.0
@@ -119,7 +117,6 @@ def run_stage(stage: Stage, rank: int) -> int:
         meet_in_run_folder(run_folder / RENDEZVOUS)
     if stage.starts_ranks:
         observe_ranks(lambda rank: _become_rank(stage, rank, heartbeat, writes, exits, virtual), stage.seed)
-    thaw = _follow_freezing()
     heartbeat.beat()  # the script begins
     end = Ending()
     try:
@@ -127,7 +124,6 @@ def run_stage(stage: Stage, rank: int) -> int:
             run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
     finally:
         exits.report(end)
-        thaw()
     return end.code
 
 
@@ -194,13 +190,6 @@ def have_terminal() -> None:
     fcntl.ioctl(stdin, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     os.write(other_end, b"\x04" * 64)  # Ctrl-D: each ends one reading
     os.dup2(stdin, 0)  # the other end stays open as long as this process
-
-
-def _follow_freezing() -> Callable[[], None]:
-    """Returns what takes back the script's own gc.freeze, if it calls that: it may have files open by then."""
-    called = threading.Event()
-    Taps().before("freeze", called.set, gc)
-    return lambda: gc.unfreeze() if called.is_set() else None
 
 
 def complete_open_files() -> None:

@@ -94,7 +94,7 @@ def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
 
 
 def _start_recorder(stage: Stage, rank: int, folder: Path) -> Recorder:
-    recorder = Recorder(folder, rank=rank, last_step=stage.steps, every=stage.every)
+    recorder = Recorder(folder, rank=rank, last_step=stage.steps)
     recorder.start()
     _change_steps(stage, rank)
     observe_forwards(recorder, aligned_runs.Streams().begin if stage.aligned else None)
@@ -154,7 +154,7 @@ def _show_calls(counter: Counter) -> None:
     """Each function that virtual devices answer, also within the functions of a tensor's own class."""
 
     def show(original: Any, mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
+        return counter.called(args, lambda: original(mode, func, types, args, kwargs))
 
     Taps().around("__torch_function__", show, VirtualDevices)
 

@@ -32,7 +32,7 @@ from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.overlay import write_overlay
 from dp2ddp.runtime.process.scratch import scratch_folder
 from dp2ddp.runtime.process.timeout import Timeout
-from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
+from dp2ddp.runtime.processes import kill_tree, parent_variable
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
     RankStatus,
@@ -42,11 +42,11 @@ from dp2ddp.runtime.run_folder import (
     request_stacks,
 )
 from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.signals import signals_wait
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
 _END = 10.0  # seconds more once the script is over on all ranks: the interpreter ends
-_LONG = 60.0  # seconds for which ranks may wait for one of them without a word
 GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
@@ -366,27 +366,7 @@ def run_here(
             stdin=None if sys.stdin else subprocess.DEVNULL,
         )
         with _passing_interrupts_on(process):
-            return watch([process], timeout, on_look=_Waits(stage).look)[0]
-
-
-class _Waits:
-    """Says once, where no rank has moved for a minute, which of them wait for which: it may be for ever."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._heartbeats: tuple[tuple[int, int], ...] = ()
-        self._looked = time.monotonic()
-        self._text = ""
-
-    def look(self, looks: Sequence[Look]) -> None:
-        heartbeats = read_heartbeats(Path(self._stage.run_folder))
-        if heartbeats != self._heartbeats:
-            self._heartbeats, self._looked = heartbeats, time.monotonic()
-        elif time.monotonic() - self._looked > _LONG:
-            self._looked, before = time.monotonic(), self._text
-            self._text = _parting_text(self._stage)
-            if self._text and self._text != before:
-                print(f"dp2ddp: nothing has moved for {_LONG:g} seconds: {self._text}", file=sys.stderr)
+            return watch([process], timeout)[0]
 
 
 @contextlib.contextmanager

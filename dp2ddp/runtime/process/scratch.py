@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dp2ddp.runtime.processes import signals_wait
+from dp2ddp.signals import signals_wait
 
 PREFIX = "dp2ddp-scratch-"
 
@@ -29,14 +29,6 @@ def scratch_folder() -> Iterator[Path]:
             folder, lock = _make()
             stack.callback(_end, folder, lock)
         yield folder
-
-
-def lasting_folder() -> Path:
-    """A new folder that stays as long as this process, and whatever program takes its place (`os.execve`)."""
-    _sweep(Path(tempfile.gettempdir()))
-    folder, lock = _make()
-    os.set_inheritable(lock, True)
-    return folder
 
 
 def remove_folder(folder: Path) -> None:

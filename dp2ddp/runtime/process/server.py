@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -15,9 +16,10 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.process import launch_command
 from dp2ddp.runtime.process.run import GRACE, rank_codes
 from dp2ddp.runtime.process.timeout import Timeout
-from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
+from dp2ddp.runtime.processes import kill_tree, parent_variable
 from dp2ddp.runtime.run_folder import prepare_run_folder, read_statuses
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.signals import signals_wait
 
 _LOOK = 0.005  # seconds between two looks
 
@@ -67,17 +69,12 @@ class Server:
         """The number of the process that ranks are forked from."""
         return self._process.pid
 
-    @property
-    def is_over(self) -> bool:
-        """Whether that process has ended."""
-        return self._process.poll() is not None
-
     def check(self) -> None:
         """RunError if the process with torch has ended."""
-        if self._process.poll() is not None:
-            raise RunError(
-                f"the process that runs both versions ended with {self._process.returncode}; see above"
-            )
+        code = self._process.poll()
+        if code is not None:
+            why = " (out of memory?)" if code == -signal.SIGKILL else ""
+            raise RunError(f"the process that runs both versions ended with {code}{why}; see above")
 
     def close(self) -> None:
         """End the process and all that it forked."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import is_on_device, place_of, put
 
 
@@ -26,21 +26,6 @@ def add_cuda_kernels(mode: VirtualDevices) -> None:
         return put(func(given.double(), *rest, **others).to(given.dtype), place_of(given))
 
     mode.handle([torch.histc, torch.Tensor.histc], histc)
-    for function, answer in _FFT_PLANS.items():
-        mode.handle([getattr(torch, function)], _answering(answer))
-
-
-# torch.backends.cuda.cufft_plan_cache: there are no plans
-_FFT_PLANS = {
-    "_cufft_get_plan_cache_size": 0,
-    "_cufft_get_plan_cache_max_size": 4096,
-    "_cufft_set_plan_cache_max_size": None,
-    "_cufft_clear_plan_cache": None,
-}
-
-
-def _answering(answer: int | None) -> Handler:
-    return lambda func, args, kwargs: answer
 
 
 Pair = tuple[torch.Tensor, torch.Tensor]

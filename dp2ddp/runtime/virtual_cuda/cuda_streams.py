@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import threading
 import time
@@ -66,8 +65,6 @@ class VirtualCudaEvent(VirtualEvent):
     def cuda_event(self) -> int:
         return self.event_id
 
-    _as_parameter_ = property(lambda self: ctypes.c_void_p(self.cuda_event))
-
     def __repr__(self) -> str:
         return (
             f"<torch.cuda.Event {self.cuda_event:#x}>"
@@ -90,12 +87,6 @@ class VirtualStream:
         self.stream_id = self.cuda_stream = int(names.get("stream_id", next(_IDS)))
         self.priority = min(max(priority, _PRIORITIES[1]), _PRIORITIES[0])
         self._before: list[tuple[int, VirtualStream]] = []
-
-    @property
-    def native_handle(self) -> int:
-        return self.cuda_stream
-
-    _as_parameter_ = property(lambda self: ctypes.c_void_p(self.cuda_stream))
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -131,9 +122,6 @@ class VirtualStream:
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.cuda_stream
 
     def __enter__(self) -> VirtualStream:
         before = self._streams.machine.set_current(self.device_index)

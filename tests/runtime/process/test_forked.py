@@ -141,14 +141,6 @@ def test_a_file_that_the_script_never_closed_is_complete(server: Server, tmp_pat
     assert (tmp_path / "log.csv").read_text() == "1,2\n"
 
 
-def test_a_file_is_complete_that_the_script_had_open_when_it_froze_everything(
-    server: Server, tmp_path: Path
-) -> None:
-    code = "import gc\nlog = open('log.csv', 'w')\nlog.write('1,2')\ngc.freeze()"
-    assert run(server, tmp_path, code, mode="dp").code == 0
-    assert (tmp_path / "log.csv").read_text() == "1,2"
-
-
 @pytest.mark.parametrize(("mode", "aligned"), [("dp", "order"), ("ddp", None)])
 def test_what_a_run_is_equipped_with_was_imported_before_it(
     server: Server, tmp_path: Path, mode: Mode, aligned: str | None

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -132,23 +131,3 @@ def test_a_closed_folder_is_opened_up_and_no_link_is_followed(tmp_path: Path) ->
     remove_folder(folder)
     assert not folder.exists()
     assert mine.stat().st_mode & 0o777 == 0o500
-
-
-def test_a_lasting_folder_stays_with_the_program_that_takes_its_owners_place(room: Path) -> None:
-    text = """
-    import os, sys
-    from dp2ddp.runtime.process.scratch import lasting_folder
-    print(lasting_folder(), flush=True)
-    os.execv(sys.executable, [sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.read()"])
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(text)],
-        env={**os.environ, "TMPDIR": str(room)}, stdin=-1, stdout=-1, text=True,
-    )  # fmt: skip
-    folder = Path(process.stdout.readline().strip())
-    assert process.stdout.readline() == "1\n"
-    with scratch_folder():
-        assert folder.is_dir()
-    process.communicate("")
-    with scratch_folder():
-        assert not folder.exists()

@@ -14,8 +14,9 @@ CUDA_1 = torch.device("cuda", 1)
 
 
 def public_names(cls: type) -> set[str]:
-    """And `_as_parameter_`; torch before 2.6 has abstract classes, with a name of `abc`."""
-    return {name for name in dir(cls) if not name.startswith("__")} - {"_abc_impl"}
+    """torch before 2.6 has abstract classes, with a name of `abc`; C's handles are of no use here."""
+    of_c = {"_abc_impl", "_as_parameter_", "native_handle"}
+    return {name for name in dir(cls) if not name.startswith("__")} - of_c
 
 
 def test_streams_have_torchs_attributes(virtual: Install) -> None:
@@ -25,7 +26,6 @@ def test_streams_have_torchs_attributes(virtual: Install) -> None:
     assert real <= set(dir(stream))
     assert (stream.device, stream.device_index, stream.device_type) == (CUDA_1, 1, 1)
     assert (stream.priority, stream.priority_range()) == (-5, (0, -5))
-    assert stream.native_handle == stream.cuda_stream == stream._as_parameter_.value
     assert repr(stream) == f"<torch.cuda.Stream device=cuda:1 cuda_stream={stream.cuda_stream:#x}>"
     assert isinstance(stream, torch.Stream)
     same = torch.cuda.Stream(stream_id=stream.stream_id, device_index=1, device_type=1)
@@ -103,8 +103,6 @@ ANSWERED: dict[str, Callable[[], Any]] = {
     "runtime memory": lambda: torch.cuda.cudart().cudaMemGetInfo(0),
     "blas": lambda: torch.cuda.current_blas_handle(),
     "sleep": lambda: torch.cuda._sleep(100),
-    "plans": lambda: torch.backends.cuda.cufft_plan_cache[1].size,
-    "no plans": lambda: torch.backends.cuda.cufft_plan_cache.clear(),
     "host memory": lambda: torch.cuda.host_memory_stats(),
     "accelerator memory": lambda: torch.accelerator.get_memory_info(),
     "accelerator dtypes": lambda: torch.accelerator.get_device_capability()["supported_dtypes"],
