@@ -81,6 +81,7 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
             tuple(_failure(report.failure, report.failed or {})),
             "failed",
             "Ranks" if _hangs(report) else "Failure",
+            is_open=True,
         ),
         doc.Fold("At a glance", (glance,) if len(report.verdicts) > 1 else (), "glance"),
         *(
@@ -93,7 +94,7 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
             for verdict in report.verdicts
         ),
         doc.Section("What to do next", tuple(_next(report)), "next", first=True),
-        doc.Fold("What changed in the script", changes, "script", "Script"),
+        doc.Fold("What changed in the script", changes, "script", "Script", is_open=True),
         doc.Fold(
             "Environment",
             surroundings_facts("Where and how it was verified", report.surroundings),

@@ -1,24 +1,25 @@
-"""A document as Markdown, for comments on pull requests: the text of a terminal, and what is long folded behind it.
-
-Words that may come from a script stand in fences alone, where neither Markdown nor GitHub acts upon any of them.
-"""
+"""A document as Markdown that says what it means, whatever a script's text holds: for comments on pull requests."""
 
 from __future__ import annotations
 
 import itertools
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
+from functools import singledispatch
 
-import dp2ddp.report.result_document as doc
+from dp2ddp.report import result_document as doc
 from dp2ddp.report.script_changes import DiffLine, diff_lines
-from dp2ddp.report.text_form import document_text, section_text
 
+# What Markdown or HTML would take for more than a letter; on GitHub @, # and : call people, issues, pictures and links.
+_SPECIAL = re.compile(
+    r"[\\`*\[\]<>|~&@$]|(?<!\w)_|_(?!\w)|#(?=\d)|:(?=[^\s\d])|^[-+#=]|(?:(?<=^\d)|(?<=^\d\d))[.)](?=\s|$)"
+)
 # GitHub takes 65,536 letters in one comment
-_MOST_LETTERS = 8_000  # of a fence
-_WIDE = 120  # letters of a line that is read; the lines of a difference go on as far as ten of these
-_MOST_DIFFS = 5
-_HEADS = {doc.Judged.GOOD: "✅ ", doc.Judged.BAD: "❌ ", doc.Judged.SHOWN: "", doc.Judged.UNKNOWN: "⚠️ "}
+_MOST_LETTERS, _WIDE = 8_000, 200  # of a difference, of a line
+_MOST_CHANGES = 5  # files
+_MOST = 30  # items of a list
+_HEADS = {doc.Judged.GOOD: "✅ ", doc.Judged.BAD: "❌ ", doc.Judged.SHOWN: "– ", doc.Judged.UNKNOWN: "⚠️ "}
+_MARKS = {doc.Judged.GOOD: "ok", doc.Judged.BAD: "**no**", doc.Judged.SHOWN: "–"}
 
 
 def markdown(document: doc.Document) -> str:
@@ -27,34 +28,137 @@ def markdown(document: doc.Document) -> str:
 
 
 def _lines(document: doc.Document) -> Iterator[str]:
-    yield f"## {_HEADS[document.judged]}{document.word or f'dp2ddp {document.command}'}"
-    text = document_text(document) + "".join(f"{remark}\n" for remark in document.remarks)
-    yield from ("", *_fence("text", _wrapped(text)))
+    word = f"{_HEADS[document.judged]}{document.word}" if document.word else f"dp2ddp {document.command}"
+    yield f"## {word}: {plain(document.headline)}"
+    for remark in document.remarks:
+        yield from ("", plain(remark))
     for section in document.sections:
-        if isinstance(section, doc.Fold) and (text := section_text(section)):
-            yield from _folded(section.title, _fence("text", _wrapped(text)))
-    blocks = [block for section in document.sections for block in section.blocks]
-    blocks.sort(key=lambda block: isinstance(block, doc.Diff))  # what changed in the script comes first
-    diffs = [diff for block in blocks for diff in _diffs(block)]
-    for title, lines in diffs[:_MOST_DIFFS]:
-        texts = [title, *(_diff_text(line)[: 10 * _WIDE] for line in lines)]
-        yield from _folded("Difference", _fence("diff", texts))
-    if len(diffs) > _MOST_DIFFS:
-        yield from ("", f"{len(diffs) - _MOST_DIFFS} more differences: see the HTML report")
+        yield ""
+        yield from _section(section)
 
 
-def _wrapped(text: str) -> list[str]:
-    """Lines that a comment shows without scrolling, each with its indent."""
-    wrapped = (textwrap.wrap(line, _WIDE, subsequent_indent="        ") or [""] for line in text.splitlines())
-    return list(itertools.chain(*wrapped))
+def _section(section: doc.Section) -> Iterator[str]:
+    blocks = [lines for block in section.blocks if (lines := list(_block(block)))]
+    lines = [line for block in blocks for line in (*block, "")][:-1]
+    if not lines:
+        return
+    if isinstance(section, doc.Fold) and not section.is_open:
+        yield from _folded(section.title, lines)
+        return
+    yield f"### {_HEADS[section.judged] if section.judged else ''}{plain(section.title)}"
+    yield ""
+    yield from lines
 
 
-def _diffs(block: doc.Block) -> Iterator[tuple[str, Sequence[DiffLine]]]:
-    """What differs between texts: a title, and the lines."""
-    if isinstance(block, doc.Diff) and block.lines:
-        yield block.title, block.lines
-    elif isinstance(block, doc.Changes):
-        yield from ((f"What changed in {change.name}", list(diff_lines(change))) for change in block.files)
+@singledispatch
+def _block(block: object) -> Iterator[str]:
+    """Nothing of what Markdown cannot show."""
+    return iter(())
+
+
+@_block.register
+def _(block: doc.Paragraph) -> Iterator[str]:
+    yield _words(block.words)
+
+
+@_block.register
+def _(block: doc.Items) -> Iterator[str]:
+    if block.caption and block.items:
+        yield from (f"{plain(block.caption)}:", "")
+    yield from (f"- {_words(each)}" for each in block.items[:_MOST])
+    yield from _left_out(block.items)
+
+
+@_block.register
+def _(block: doc.Facts) -> Iterator[str]:
+    if any(row.judged for row in block.rows):
+        rows = [
+            (_MARKS[row.judged or doc.Judged.SHOWN], plain(row.label), plain(row.words)) for row in block.rows
+        ]
+        yield from _table(("", "of", "found"), rows)
+    else:
+        yield from _table(("", ""), [(plain(row.label), plain(row.words)) for row in block.rows])
+
+
+@_block.register
+def _(block: doc.Table) -> Iterator[str]:
+    rows = [
+        ("&nbsp;" * 2 * row.depth + plain(row.name), *map(plain, row.cells)) for row in block.rows[:_MOST]
+    ]
+    columns = (block.of, *block.columns)
+    padded = [(*row, *[""] * (len(columns) - len(row))) for row in rows]
+    yield from _table(tuple(map(plain, columns)), padded)
+    yield from _left_out(block.rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(row)} |"
+
+
+def _left_out(items: Sequence[object]) -> Iterator[str]:
+    if len(items) > _MOST:
+        yield from ("", f"{len(items) - _MOST} more")
+
+
+@_block.register
+def _(block: doc.Cards) -> Iterator[str]:
+    """Cards to be compared need more room than a comment has; what they say stands beside them in short."""
+    if block.beside:
+        return
+    for number, card in enumerate(block.cards[:_MOST]):
+        if number:
+            yield ""
+        yield from _card(card)
+    yield from _left_out(block.cards)
+
+
+def _card(card: doc.Card) -> Iterator[str]:
+    label = f"{plain(card.label.capitalize())}: " if card.label else ""
+    yield f"**{label}{plain(card.title)}**"
+    yield ""
+    if card.excerpt:
+        yield f"- {plain(card.excerpt)}"
+    for label, words in card.details:
+        yield f"- **{plain(label)}:** {_words(words)}" if label else f"- {_words(words)}"
+
+
+@_block.register
+def _(block: doc.Commands) -> Iterator[str]:
+    for each in block.commands:
+        texts = (_code(each.command) + each.note if each.command else "", plain(each.purpose))
+        yield f"- {': '.join(filter(None, texts))}"
+
+
+@_block.register
+def _(block: doc.Changes) -> Iterator[str]:
+    if block.note:
+        yield from (plain(block.note), "")
+    for change in block.files[:_MOST_CHANGES]:
+        yield from _folded_diff(f"What changed in {change.name}", list(diff_lines(change)))
+    if len(block.files) > _MOST_CHANGES:
+        names = ", ".join(change.name for change in block.files[_MOST_CHANGES:])
+        yield from _folded("Other files that changed: see the HTML report", [plain(names[:_MOST_LETTERS])])
+
+
+@_block.register
+def _(block: doc.Diff) -> Iterator[str]:
+    yield from _folded_diff(block.title, block.lines) if block.lines else (f"- {plain(block.title)}",)
+
+
+def _folded_diff(title: str, lines: Sequence[DiffLine]) -> Iterator[str]:
+    """A difference that a reader opens, cut where it is long."""
+    texts = _fitting([_diff_text(line)[:_WIDE] for line in lines])
+    fence = "`" * max([3, *(len(run) + 1 for text in texts for run in re.findall("`+", text))])
+    yield from _folded(title, [f"{fence}diff", *texts, fence])
+
+
+def _fitting(texts: list[str]) -> list[str]:
+    ends = list(itertools.accumulate(len(text) + 1 for text in texts))
+    kept = sum(end <= _MOST_LETTERS for end in ends)
+    if kept == len(texts):
+        return texts
+    return [*texts[:kept], f"... {len(texts) - kept} more lines: see the HTML report"]
 
 
 def _diff_text(line: DiffLine) -> str:
@@ -63,14 +167,38 @@ def _diff_text(line: DiffLine) -> str:
     return {"same": " ", "gone": "-", "new": "+", "reason": "#   "}[line.kind] + line.text
 
 
-def _fence(kind: str, texts: list[str]) -> Iterator[str]:
-    """Longer than any within; cut where it is too long for a comment."""
-    kept = sum(end <= _MOST_LETTERS for end in itertools.accumulate(len(text) + 1 for text in texts))
-    left = [f"... {len(texts) - kept} more lines: see the HTML report"] * (kept < len(texts))
-    fence = "`" * max([3, *(len(run) + 1 for text in texts for run in re.findall("`+", text))])
-    yield from (f"{fence}{kind}", *texts[:kept], *left, fence)
-
-
-def _folded(title: str, lines: Iterator[str]) -> Iterator[str]:
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
     """Lines that a reader opens."""
-    yield from ("", f"<details><summary>{title}</summary>", "", *lines, "", "</details>")
+    yield f"<details><summary>{_entities(title)}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+
+
+def _words(words: doc.Words) -> str:
+    return "".join(
+        # with the blanks that part it from code
+        _code(part.text)
+        if isinstance(part, doc.Code)
+        else f"{' ' * part[:1].isspace()}{plain(part)}{' ' * part[-1:].isspace()}"
+        for part in doc.parts(words)
+    ).strip()
+
+
+def plain(text: str) -> str:
+    """Words that mean themselves, in one line."""
+    stripped = " ".join(text.split())
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", stripped)
+
+
+def _entities(text: str) -> str:
+    return "".join(
+        f"&#{ord(letter)};" if letter in "<>&@`*_[]\\" else letter for letter in " ".join(text.split())
+    )
+
+
+def _code(text: str) -> str:
+    """A command, to be copied: nothing in it is acted upon."""
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    return f"{fence} {text} {fence}" if "`" in text else f"`{' '.join(text.split())}`"

@@ -1,8 +1,7 @@
 """A result in words, said once: blocks that a terminal, Markdown and a page each show in their way.
 
 A terminal shows what a reader needs at once: no folds, no charts, no lines of files; what matters most stands last.
-Markdown has the terminal's text, and folds what is long. A page shows all of it. Words may come from a script: each
-form escapes what it must.
+Markdown folds what is long. A page shows all of it. Words may come from a script: each form escapes what it must.
 """
 
 from __future__ import annotations
@@ -191,6 +190,8 @@ class Section:
 @dataclass(frozen=True)
 class Fold(Section):
     """What is behind a result: a section of a page, folded in Markdown, not shown on a terminal."""
+
+    is_open: bool = False  # in Markdown
 
 
 def filled(*sections: Section) -> tuple[Section, ...]:

@@ -33,11 +33,6 @@ def document_text(document: doc.Document) -> str:
     return "".join("".join(text for text, _ in line) + "\n" for line in _lines(document))
 
 
-def section_text(section: doc.Section) -> str:
-    """What a section would print, whatever the kind."""
-    return "".join("".join(text for text, _ in line) + "\n" for line in _section(section))
-
-
 def print_document(document: doc.Document, file: IO[str] | None = None) -> None:
     """To stdout; colour only on a terminal (rich honours NO_COLOR, and is loaded for nobody else)."""
     stream = file or sys.stdout

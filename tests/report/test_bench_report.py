@@ -103,8 +103,8 @@ def test_virtual_devices_say_what_they_cannot_know_in_one_line() -> None:
 def test_what_differs_is_told_beside_the_speed() -> None:
     found = benchmark(measured(2, Sameness("different", 3, "parts at step 0")))
     assert "different (verified 3 steps): parts at step 0" in bench_text(found)
-    assert markdown(found).startswith("## \N{CROSS MARK} dp2ddp bench")
-    assert "different (verified 3 steps): parts at step 0" in markdown(found)
+    assert "### ❌ train.py on 2 virtual devices" in markdown(found)
+    assert "| training | different (verified 3 steps)" in markdown(found)
     assert "different (verified 3 steps): parts at step 0" in page(found)
 
 
@@ -144,3 +144,9 @@ def test_the_page_is_whole(make: Any) -> None:
     assert "<script>alert" not in text
     held = text.partition('id="dp2ddp-bench">')[2].partition("</script>")[0]
     assert json.loads(held)["schema"] == "dp2ddp.bench/2"
+
+
+def test_markdown_escapes_what_comes_from_a_script() -> None:
+    text = markdown(ALL["evil"]())
+    assert "<script>" not in text
+    assert all(line.count("|") in (0, 3, 4) for line in text.splitlines() if line.startswith("|"))

@@ -167,7 +167,9 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     assert silent.compared_nothing
     assert headline(report(silent)).startswith("NOTHING COMPARED of")
     assert json.loads(as_text(report(silent)))["outcome"] == "nothing compared"
-    assert "\nNOTHING COMPARED of train.py" in markdown(report(silent))
+    assert markdown(report(silent)).startswith(
+        "## \N{WARNING SIGN}\N{VARIATION SELECTOR-16} NOTHING COMPARED: of "
+    )
     assert not replace(silent, stdout=TextComparison(1, None)).compared_nothing
     assert "prints the same" in headline(report(replace(silent, stdout=TextComparison(1, None))))
     lost = report(replace(SAME, float64=replace(GOOD, lost_from=0)))
