@@ -319,10 +319,3 @@ def test_two_rules_that_want_the_same_text_are_refused(make: Make) -> None:
 
 def test_two_rules_that_want_the_same_thing_are_one() -> None:
     assert edited("f(x)\n", lambda one: [*passed(one), *passed(one)]) == "on_rank_zero(f, x)\n"
-
-
-def test_new_lines_end_as_most_lines_do() -> None:
-    text = "a\r\nb\n\nf()\nc\n"
-    assert (
-        edited(text, lambda one: [InsertBefore(statement(one), "new()", "")]) == "a\r\nb\n\nnew()\n\nf()\nc\n"
-    )
