@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.codemod.clock_scripts import METER, OWN, SHARED
@@ -196,25 +194,26 @@ def test_what_nobody_can_do_for_all_is_a_hazard(text: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    "text",
     [
-        ("wandb = importlib.import_module('wandb')\nwandb.log(x)", "wandb = library_on_rank0({})"),
-        ("wandb = importlib.import_module('wandb')\nprint(wandb.config.lr)", "wandb = HeldByRank0({})"),
-        ("wandb = importlib.import_module(name='wandb')\nwandb.log(x)", "wandb = library_on_rank0({})"),
-        ("log = __import__('wandb').log\nlog(x)", "log = library_on_rank0({}).log"),
-        ("__import__('mlflow').log_metric('a', 1)", "library_on_rank0({}).log_metric('a', 1)"),
-        ("run = __import__('wandb').init()\nprint(run.id)", "run = HeldByRank0({}).init()"),
-        ("self.wandb = __import__('wandb')\nprint(self.wandb.run.id)", "self.wandb = HeldByRank0({})"),
+        "wandb = {}\nwandb.log(x)",
+        "wandb = {}\nprint(wandb.config.lr)",
+        "log = {}.log\nlog(x)",
+        "run = {}.init()\nprint(run.id)",
+        "self.wandb = {}\nprint(self.wandb.run.id)",
     ],
 )
-def test_a_tracker_that_a_call_imports_is_rank_0s(text: str, line: str) -> None:
-    found = converted(f"import importlib\n{WRAP}{text}\n")
-    made = re.search(r"(importlib\.import_module|__import__)\(.*?\)", text)
-    assert made
-    assert line.format(made[0]) in found.after.splitlines()
+@pytest.mark.parametrize(
+    "made",
+    ["importlib.import_module('wandb')", "importlib.import_module(name='mlflow')", "__import__('wandb')"],
+)
+def test_a_tracker_that_a_call_imports_is_rank_0s(text: str, made: str) -> None:
+    held = text.format(f"held_if_it_reports({made})")
+    found = converted(f"import importlib\n{WRAP}{text.format(made)}\n")
+    assert held in found.after
     assert not found.hazards
-    above = converted(f"import importlib\n{text}\n{WRAP}").after
-    assert above.index("from ddp_helpers") < above.index(line.format(made[0]))
+    above = converted(f"import importlib\n{text.format(made)}\n{WRAP}").after
+    assert above.index("from ddp_helpers") < above.index(held)
 
 
 # --- clocks

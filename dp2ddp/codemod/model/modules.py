@@ -18,7 +18,6 @@ from dp2ddp.codemod.model.nodes import (
     is_static,
     last_name,
     places,
-    table_of,
 )
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
@@ -34,7 +33,7 @@ IMPORTING = ("importlib.import_module", "builtins.__import__")
 def _may_look_up(function: ast.expr) -> bool:
     """Whether this may be called to get a thing by its name."""
     match function:
-        case ast.Name(id="getattr") | ast.Attribute(attr="get" | "__getattribute__") | ast.Call():
+        case ast.Name(id="getattr") | ast.Attribute(attr="get"):
             return True
     return False
 
@@ -319,9 +318,13 @@ class Module:
     def _find_name(self, node: ast.AST | None, follow: bool, seen: Seen) -> str | None:
         if isinstance(node, ast.Name):
             return self._name_of(node, node.id, follow, seen)
-        if part := self._part(node, follow, seen):
-            owner = self.name(part[0], seen=seen)
-            return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
+        match node:
+            case (
+                ast.Attribute(value=whole, attr=part)
+                | ast.Call(func=ast.Name(id="getattr"), args=[whole, ast.Constant(value=str(part)), *_])
+            ):
+                owner = self.name(whole, seen=seen)
+                return self.program.canonical(f"{owner}.{part}", seen) if owner else None
         key = self.module_key(node, follow, seen)
         texts = [*self.texts(key)] if key is not None else []
         return texts[0] if len(texts) == 1 else None
@@ -338,31 +341,6 @@ class Module:
                 return key if self.name(table, follow=follow, seen=seen) == "sys.modules" else None
             case ast.Call(func=func) if self.name(func, follow=follow, seen=seen) in IMPORTING:
                 return Call(node, None).argument(0, "name")
-        return None
-
-    def _part(self, node: ast.AST | None, follow: bool, seen: Seen) -> tuple[ast.expr, str] | None:
-        """`nn` and "Linear", of `nn.Linear` and of all that fetches it by that name: `getattr(nn, "Linear")`."""
-        match node:
-            case (
-                ast.Attribute(value=owner, attr=attr)
-                | ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(attr)), *_])
-                | ast.Call(
-                    func=ast.Attribute(value=owner, attr="__getattribute__"),
-                    args=[ast.Constant(value=str(attr)), *_],
-                )
-            ):
-                return owner, attr
-            case (
-                ast.Subscript(value=table, slice=ast.Constant(value=str(attr)))
-                | ast.Call(
-                    func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(attr)), *_]
-                )
-            ) if (home := table_of(table)) is not None:
-                return home, attr
-            case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str(attr))]), args=[owner]) if (
-                self.name(getter, follow=follow, seen=seen) == "operator.attrgetter"
-            ):
-                return owner, attr
         return None
 
     def _name_of(self, node: ast.Name, name: str, follow: bool, seen: Seen) -> str | None:

@@ -14,13 +14,14 @@ docs/semantics.md#folders, docs/semantics.md#clocks.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
-from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
+from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
@@ -29,7 +30,7 @@ from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
-KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
+OF_FOLDER = re.compile(r"dirname|parent|pardir|\.\.")
 
 
 OTHER_NAME = Reason(
@@ -73,10 +74,9 @@ class FileSystem(Rule):
             + run_on_rank0(logging.basicConfig, filename="run.log")
             - folder.mkdir()
             + write_on_rank0(folder.mkdir)
-              path = folder / "images"
             - path.rename("old")
             + write_on_rank0(path.rename, "old")
-              frame.rename("loss")
+              frame = frame.rename("loss")
         """),
         flags("""
             # may write a file
@@ -123,7 +123,7 @@ class FileSystem(Rule):
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:
-    """`__file__` of what is started (`__main__`), and `sys.argv[0]`; not where only its folder is asked for."""
+    """`__file__` of what is started (`__main__`), and `sys.argv[0]`; not where a folder is asked for."""
     is_started = module is module.program.entry
     nodes: list[ast.expr] = [
         each
@@ -133,23 +133,8 @@ def _names_of_script(module: Module) -> Iterator[ast.expr]:
     for each in module.all(ast.Subscript):
         is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
         nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []
-    return (node for node in nodes if isinstance(node.ctx, ast.Load) and not _is_folder(module, node))  # type: ignore[attr-defined]
-
-
-def _is_folder(module: Module, node: ast.AST) -> bool:
-    """`os.path.dirname(os.path.abspath(__file__))`, `Path(__file__).resolve().parents[1]`."""
-    for parent in module.around(node):
-        match parent:
-            case ast.Attribute(attr="parent" | "parents"):
-                return True
-            case ast.Call(func=func) if (name := module.name(func)) in ("os.path.dirname", "os.path.join"):
-                return name == "os.path.dirname" or any("par" in ast.unparse(each) for each in parent.args)
-            case ast.Call(func=ast.Attribute(attr="resolve" | "absolute")) | ast.Attribute():
-                continue
-            case ast.Call(func=func) if module.name(func) in KEEP_PATHS:
-                continue
-        return False
-    return False
+    loads = (each for each in nodes if isinstance(each.ctx, ast.Load))  # type: ignore[attr-defined]
+    return (each for each in loads if not OF_FOLDER.search(module.text(module.statement(each))))
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:
@@ -183,8 +168,6 @@ def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
         case MethodDoes.MAY_WRITE if not call.is_bare and not is_used(module, call):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
         case MethodDoes.WRITE_PATH if call.name is None:
-            yield call_by(call.node, "write_on_rank0", BECAUSE)
-        case MethodDoes.CHANGE_PATH if is_path(module, owner):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
 
 
