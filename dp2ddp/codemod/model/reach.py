@@ -32,7 +32,15 @@ FINDS_ANYTHING = (
 FINDS_IN_MODULE = ("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")
 FINDS_IN_CALLER = ("builtins.globals", "builtins.locals")
 FINDS_CLASSES = {"__subclasses__", "__init_subclass__", "modules"}  # `modules` of sys
-FINDS_METHODS = {"__getattribute__", "attrgetter", "methodcaller"}
+FINDS_METHODS = {
+    "getattr",
+    "dir",
+    "getmembers",
+    "getattr_static",
+    "__getattribute__",
+    "attrgetter",
+    "methodcaller",
+}
 
 
 @dataclass(frozen=True)
@@ -96,13 +104,9 @@ class Reach:
         )
 
     def _may_override(self, module: Module, owner: ast.ClassDef) -> bool:
-        """Whether a base of a class, or a keyword of it, is not the program's own: that may call what it knows."""
-        for home, kind in self.program.lineage(module, owner):
-            own = [home.definition(base) for base in kind.bases if home.name(base) != "builtins.object"]
-            are_own = all(each and isinstance(each[1], ast.ClassDef) and each[1] is not kind for each in own)
-            if kind.keywords or kind.decorator_list or not are_own:
-                return True
-        return False
+        """Whether a class is derived from anything, or has a keyword or a decorator: that may call what it knows."""
+        bases = [each for each in owner.bases if module.name(each) != "builtins.object"]
+        return bool(bases or owner.keywords or owner.decorator_list)
 
     def _is_looked_up(self, module: Module, definition: Definition) -> bool:
         """Whether a definition counts, whoever says its name."""
@@ -146,16 +150,9 @@ class Reach:
 
     @cached_property
     def _finds_methods(self) -> bool:
-        """Whether something asks objects for attributes whose names the text does not tell."""
-        asks = ("builtins.getattr", "builtins.dir", "inspect.getmembers", "inspect.getattr_static")
-        for module in self.program.modules:
-            if not FINDS_METHODS.isdisjoint(module.by_word):
-                return True
-            for call in module.calls:
-                name = call.argument(1)
-                if call.name in asks and (name is None or not any(module.texts(name))):
-                    return True
-        return self.everything
+        """Whether something may ask objects for attributes whose names the text does not tell."""
+        said = (module.by_word for module in self.program.modules)
+        return self.everything or not all(map(FINDS_METHODS.isdisjoint, said))
 
     def _finds_anything(self, module: Module) -> bool:
         if any(
