@@ -30,14 +30,6 @@ Seen = frozenset[tuple[str, str, int]]  # of a name that is being followed: no c
 IMPORTING = ("importlib.import_module", "builtins.__import__")
 
 
-def _may_look_up(function: ast.expr) -> bool:
-    """Whether this may be called to get a thing by its name."""
-    match function:
-        case ast.Name(id="getattr") | ast.Attribute(attr="get"):
-            return True
-    return False
-
-
 @dataclass(frozen=True, eq=False)
 class Call:
     """A call, and the dotted name of what is called; None where it cannot be told."""
@@ -128,9 +120,9 @@ class Module:
     @cached_property
     def mentions(self) -> dict[str, list[ast.expr]]:
         """By dotted name, expressions that mean a thing itself (by `getattr`, too), not a variable that holds it."""
-        calls = (call for call in self.all(ast.Call) if _may_look_up(call.func))
         mentions: dict[str, list[ast.expr]] = {}
-        for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls, *self.all(ast.Subscript)):
+        nodes = (*self.all(ast.Name), *self.all(ast.Attribute), *self.all(ast.Call), *self.all(ast.Subscript))
+        for node in nodes:
             is_use = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
             if is_use and (name := self.name(node, follow=False)):
                 mentions.setdefault(name, []).append(node)
