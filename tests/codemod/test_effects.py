@@ -110,8 +110,6 @@ def test_a_thing_that_is_handed_on_is_rank_0s(line: str) -> None:
 def test_what_a_class_keeps_is_no_method_of_its_objects() -> None:
     after = converted(f"{HANDED}{WRAP}class Timer:\n    now = time.time\n").after
     assert "    now = staticmethod(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))" in after
-    after = converted(f"{HANDED}{WRAP}@dataclass\nclass Timer:\n    now: object = time.time\n").after
-    assert "    now: object = (lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))" in after
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE.values(), ids=LEFT_ALONE.keys())

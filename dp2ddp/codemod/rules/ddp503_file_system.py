@@ -65,9 +65,7 @@ class FileSystem(Rule):
             + with TemporaryFolderOnRank0() as folder:
                   pass
             - save = functools.partial(np.save, "a.npy")
-            + save = functools.partial(run_on_rank0, np.save, "a.npy")
-            - writers = {"npy": np.save}
-            + writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
+            + save = functools.partial((lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs)), "a.npy")
             - name = field(default_factory=uuid.uuid4)
             + name = field(default_factory=(lambda *args, **kwargs: ask_rank0(uuid.uuid4, *args, **kwargs)))
             - logging.basicConfig(filename="run.log")

@@ -72,14 +72,10 @@ class Tracker(Rule):
             + held_if_it_reports(sys.modules["wandb"]).log({"loss": 1.0})
         """),
         diff("""
-              from functools import partial
-              from logging import FileHandler
               from torch.utils.tensorboard import SummaryWriter
               Board = SummaryWriter
             - writers = {"board": Board, "none": None}
             + writers = {"board": (lambda *args, **kwargs: make_on_rank0(Board, *args, **kwargs)), "none": None}
-            - logs = partial(FileHandler, mode="w")
-            + logs = partial(make_handler_on_rank0, FileHandler, mode="w")
               def log(writer: Optional[SummaryWriter]): ...
         """),
         diff("""

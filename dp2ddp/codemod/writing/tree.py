@@ -124,7 +124,7 @@ def _place(positions: Positions, node: ast.AST) -> _Place:
     if isinstance(node, ast.stmt):
         return _Place(_STATEMENT, positions.offset(node.lineno, node.col_offset), None)
     span = positions.span(node)
-    if isinstance(node, (ast.keyword, ast.Starred)):
+    if isinstance(node, ast.keyword):
         return _Place(cst.Arg, span.start, span.end)
     if isinstance(node, IN_BRACKETS) and has_own_brackets(node, positions):
         blank = BLANK.match(positions.text, span.start + 1)
