@@ -187,30 +187,22 @@ def _opens_by_looks(module: Module, call: Call) -> bool:
     """`lib.open_store(path, "w")`, of a library that nobody has heard of."""
     name = call.name or ""
     last = name.rpartition(".")[2]
-    mode = call.argument(1, "mode")
-    writes = (
-        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and WRITING_MODE.fullmatch(mode.value)
-    )
-    is_of_library = (
-        "." in name and not name.startswith(("builtins.", "torch.")) and not module.program.is_local(name)
-    )
-    return bool(writes) and is_of_library and (last.startswith("open") or last[:1].isupper())
+    is_known = name.startswith(("builtins.", "torch.")) or module.program.is_local(name)
+    opens = "." in name and not is_known and (last.startswith("open") or last[:1].isupper())
+    return opens and _writes(call.argument(1, "mode"))
 
 
 def _opens_path(module: Module, call: Call) -> bool:
     """`path.open("w")`, `path.open(mode)`; not `archive.open(name)`, nor `Image.open(path)`."""
-    if (
-        call.name is not None
-        or method(call.method) is not MethodDoes.OPEN
-        or call.method in module.program.methods
-    ):
+    is_method = call.name is None and method(call.method) is MethodDoes.OPEN
+    if not is_method or call.method in module.program.methods:
         return False
     mode = call.argument(0, "mode")
-    if isinstance(mode, ast.Constant):
-        return isinstance(mode.value, str) and bool(WRITING_MODE.fullmatch(mode.value))
-    return (
-        call.may_have_more
-        or mode is not None
-        and len(call.node.args) < 2
-        and not PATH_NAME.search(module.text(mode))
-    )
+    if call.may_have_more or mode is None or isinstance(mode, ast.Constant):
+        return call.may_have_more or _writes(mode)
+    return len(call.node.args) < 2 and not PATH_NAME.search(module.text(mode))
+
+
+def _writes(mode: ast.expr | None) -> bool:
+    text = mode.value if isinstance(mode, ast.Constant) else None
+    return isinstance(text, str) and WRITING_MODE.fullmatch(text) is not None

@@ -171,14 +171,12 @@ def _is_read(module: Module, name: str) -> bool:
 
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
-    """A library that reports, by the name that an import gives it."""
-    is_read, uses = _is_read(module, name), module.by_word.get(name, ())
-    helper = "HeldByRank0" if is_read else "library_on_rank0"
-    last = last_import(module, {module.top_statement(use) for use in uses})
-    may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
-    code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
-    is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
-    return InsertAfter(last if last and is_above else node, code, BECAUSE, helpers=(helper,))
+    """A library that reports, by the name that an import gives it; one that may fail is held where it stands."""
+    helper = "HeldByRank0" if _is_read(module, name) else "library_on_rank0"
+    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())})
+    is_above = last is not None and last.lineno > node.lineno and module.parents[node] is module.tree
+    place = last if last and is_above else node
+    return InsertAfter(place, f"{name} = {helper}({name})", BECAUSE, helpers=(helper,))
 
 
 def _is_only_written(module: Module, use: ast.Name) -> bool:
@@ -186,22 +184,10 @@ def _is_only_written(module: Module, use: ast.Name) -> bool:
     if is_only_written(module, use) or isinstance(module.parents[use], ast.Compare):  # `wandb is None`
         return True
     statement = module.statement(use)
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return any(use in ast.walk(each) for each in statement.decorator_list)
     called = statement.value if isinstance(statement, ast.Expr) else None
     while isinstance(called, (ast.Call, ast.Attribute)):
         called = called.func if isinstance(called, ast.Call) else called.value
     return isinstance(called, ast.Name) and called.id == use.id
-
-
-def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
-    """Whether the name is there at the end of the imports, where those of the helpers come; behind `try`, too."""
-    around = module.enclosing(node, ast.stmt)
-    if not isinstance(around, ast.Try):
-        return around is None
-    handled = (each for handler in around.handlers for each in ast.walk(handler))
-    binds = (isinstance(each, ast.Name) and each.id == name for each in handled)
-    return module.parents[around] is module.tree and any(binds)
 
 
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
