@@ -8,7 +8,6 @@ time, everything that may be meant counts.
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Decorators that put nothing into a table.
-PLAIN = ("staticmethod", "classmethod", "property", "setter", "getter")
 # Functions of Python's that find any class of any module, things of the one that they are given, of the one that calls.
 FINDS_ANYTHING = (
     *("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"),
@@ -49,7 +46,6 @@ class Lookups:
 
     anything: tuple[str, ...] = ()  # functions of libraries that find any class of any module
     of_caller: tuple[str, ...] = ()  # that find things of the module that calls them
-    plain: tuple[str, ...] = ()  # libraries whose decorators put nothing into a table
 
 
 class Reach:
@@ -109,19 +105,8 @@ class Reach:
         return bool(bases or owner.keywords or owner.decorator_list)
 
     def _is_looked_up(self, module: Module, definition: Definition) -> bool:
-        """Whether a definition counts, whoever says its name."""
-        if self.everything or module in self.whole:
-            return True
-        return any(not self._is_plain(module, each) for each in definition.decorator_list)
-
-    def _is_plain(self, module: Module, decorator: ast.expr) -> bool:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = module.name(called) or ast.unparse(called)
-        home = name.partition(".")[0]
-        is_known = (
-            home in sys.stdlib_module_names or home == "builtins" or name.startswith(self.lookups.plain)
-        )
-        return is_known or name.rpartition(".")[2] in PLAIN
+        """Whether a definition counts, whoever says its name: a decorator may put it into a table."""
+        return self.everything or module in self.whole or bool(definition.decorator_list)
 
     def _names_that_are_said(self) -> set[str]:
         """The names that code which is reached says: what runs at once, and what of the program it names."""
