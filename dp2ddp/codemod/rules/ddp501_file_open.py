@@ -65,8 +65,6 @@ class FileOpen(Rule):
                   file.write(text)
             - opener = gzip.open if z else open
             + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
-              with opener(path, "wt") as file:
-                  file.write(text)
             - db = sqlite3.connect("runs.db")
             + db = make_on_rank0(sqlite3.connect, "runs.db")
               db.execute("insert into log values (1)")
@@ -85,12 +83,6 @@ class FileOpen(Rule):
             with h5py.File("cache.h5", "a") as f:
                 if "x" not in f:
                     f["x"] = compute()
-        """),
-        flags("""
-            # sqlite3.connect: one process alone can write what it opens
-            import sqlite3
-            import numpy as np
-            readers = {"db": sqlite3.connect, "npy": np.load}
         """),
         Untouched("""
             import lmdb, os, sqlite3

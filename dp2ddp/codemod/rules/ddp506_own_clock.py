@@ -94,16 +94,6 @@ class OwnClock(Rule):
             +     if ask_rank0(lambda: bar.n) % 100 == 0:
                       keep(net)
         """),
-        diff("""
-              import time
-              class Budget:
-            -     clock = time.monotonic
-            -     def __init__(self, now=time.time): ...
-            +     clock = staticmethod(lambda *args, **kwargs: ask_rank0(time.monotonic, *args, **kwargs))
-            +     def __init__(self, now=(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))): ...
-            - began = getattr(time, args.clock)()
-            + began = (lambda *args, **kwargs: ask_rank0(getattr(time, args.clock), *args, **kwargs))()
-        """),
         flags("""
             # has another order on each rank
             # hydra.main
@@ -169,12 +159,7 @@ class OwnClock(Rule):
 
 def _handed_on(module: Module) -> Iterator[ast.expr]:
     """`clock=time.time`; also `getattr(time, name)`, with a name that stands elsewhere."""
-    for node, name in handed_on(module, Does.CLOCK, Does.DIFFER, Does.CALENDAR):
-        row = what_is(name)
-        if row and (
-            row.does is not Does.CALENDAR or row.position is None
-        ):  # others are given a time to write down
-            yield node
+    yield from (node for node, _ in handed_on(module, Does.CLOCK, Does.DIFFER))
     for call in module.calls:
         is_lookup = call.name == "builtins.getattr" and module.name(call.argument(0)) == "time"
         if is_lookup and not module.name(call.node):

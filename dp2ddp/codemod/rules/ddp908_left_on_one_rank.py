@@ -92,21 +92,6 @@ class LeftOnOneRank(Rule):
             net = torch.nn.DataParallel(Net())
             print(mask.cache_info())
         """),
-        flags("""
-            # `os.environ['CALLS']` is set in a forward
-            # `wandb.log({'norm': grad_output[0].norm()})` in a backward
-            import os
-            import torch
-            import wandb
-            def count(module, args, output):
-                os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-            def report(module, grad_input, grad_output):
-                wandb.log({"norm": grad_output[0].norm()})
-            net = Net()
-            net.fc.register_forward_hook(count)
-            net.fc.register_full_backward_hook(report)
-            net = torch.nn.DataParallel(net)
-        """),
         Untouched("""
             import torch
             import wandb
