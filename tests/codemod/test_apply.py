@@ -64,7 +64,7 @@ def replaced(code: str, **holes: int) -> Make:
         ("f(\n)\n", "on_rank_zero(f\n)\n"),
         ("f (a)\n", "on_rank_zero(f, a)\n"),
         ("f(\n    a,  # why\n)\n", "on_rank_zero(f,\n    a,  # why\n)\n"),
-        ("f(  # why\n    a\n)\n", "on_rank_zero(f,   # why\n    a\n)\n"),
+        ("f(  # why\n    a\n)\n", "on_rank_zero(f,  # why\n    a\n)\n"),
         ("f(x for x in y)\n", "on_rank_zero(f, (x for x in y))\n"),
         ("f((x for x in y))\n", "on_rank_zero(f, (x for x in y))\n"),
         ("f(*a, **b)\n", "on_rank_zero(f, *a, **b)\n"),

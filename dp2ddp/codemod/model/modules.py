@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.model.nodes import (
@@ -47,21 +48,17 @@ class Call:
         for given in self.node.keywords:
             if keyword is not None and given.arg == keyword:
                 return given.value
-        positional = self.node.args[: self._starred()]
+        positional = [*takewhile(lambda each: not isinstance(each, ast.Starred), self.node.args)]
         return positional[position] if position is not None and position < len(positional) else None
 
     def keyword(self, name: str) -> ast.keyword | None:
         return next((given for given in self.node.keywords if given.arg == name), None)
 
-    def _starred(self) -> int:
-        """How many arguments stand before the first `*`."""
-        places = [place for place, each in enumerate(self.node.args) if isinstance(each, ast.Starred)]
-        return places[0] if places else len(self.node.args)
-
     @property
     def may_have_more(self) -> bool:
         """Whether `*args` or `**kwargs` may bring arguments that are not seen here."""
-        return self._starred() < len(self.node.args) or any(given.arg is None for given in self.node.keywords)
+        is_starred = any(isinstance(each, ast.Starred) for each in self.node.args)
+        return is_starred or any(given.arg is None for given in self.node.keywords)
 
     @property
     def is_bare(self) -> bool:

@@ -22,7 +22,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
-from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
+from dp2ddp.codemod.looks.uses import is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
 from dp2ddp.codemod.reasons import Reason
@@ -126,7 +126,7 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
     elif row is not None and kind in (Does.KEEP_STORE, Does.START_PROGRAM):
         yield _kept(module, call, row)
     elif kind is Does.OPEN and does(call.name) is None:
-        yield Hazard(call.node, DERIVED.of(name=call.name, base=base_in_library(module, call.name)))
+        yield Hazard(call.node, ONE_WRITER.of(name=call.name))
     elif kind is Does.OPEN or row is None and _opens_by_looks(module, call):
         yield call_by(call.node, "open_by_on_rank0", BECAUSE)
     elif row is None and _opens_path(module, call):
@@ -153,9 +153,6 @@ ONE_WRITER = Reason(
     "one-writer",
     "{name}: one process alone can write what it opens",
     "let rank 0 do it by ask_rank0(function), or open it to read only",
-)
-DERIVED = Reason(
-    "derived-opener", "{name} is derived from {base}, and may write", "open it by open(path, mode)"
 )
 HEARD = ("read", "readline", "readlines", "communicate")
 # What these return is no object of which the methods are called.
