@@ -5,8 +5,8 @@
 Ranks that download into one place at once tear what they load; behind rank 0 they find it there.
 
 A function or class of the program is left alone, what it does is converted there; but not where it hands
-`download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
-data set of torch_geometric: the library calls its `process`, and keeps the files.
+`download` on unsaid (`super().__init__(*args, **kwargs)`), or is looked up in a table, or has no `__init__` of the
+program's, or derives from a data set of torch_geometric: the library calls its `process`, and keeps the files.
 
 docs/semantics.md#downloads.
 """

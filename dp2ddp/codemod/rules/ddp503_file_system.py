@@ -87,7 +87,6 @@ class FileSystem(Rule):
             import os, sys
             os.path.splitext(os.path.basename(__file__))[0]
             print("usage:", sys.argv[0])
-            name = os.path.basename(sys.modules["__main__"].__file__)
         """),
         Untouched("""
             import json
@@ -121,13 +120,9 @@ class FileSystem(Rule):
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:
-    """`__file__` of what is started (`__main__`), and `sys.argv[0]`; not where a folder is asked for."""
-    is_started = module is module.program.entry
-    nodes: list[ast.expr] = [
-        each
-        for each in module.by_word.get("__file__", ())
-        if (module.name(each.value) == "__main__" if isinstance(each, ast.Attribute) else is_started)
-    ]
+    """`__file__` of what is started, and `sys.argv[0]`; not where a folder is asked for."""
+    names = module.by_word.get("__file__", ()) if module is module.program.entry else ()
+    nodes: list[ast.expr] = [each for each in names if isinstance(each, ast.Name)]
     for each in module.all(ast.Subscript):
         is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
         nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []
