@@ -41,6 +41,7 @@ LEFT_ALONE = {
     "a bar": "from tqdm import tqdm\nbar = tqdm([1, 2])\nbar.set_postfix(loss=1)",
     "text for a file that is open": "import csv, json\njson.dump({}, file)\ncsv.writer(file).writerow([1])",
     "a table of memory": "import pandas as pd\nframe = pd.DataFrame(x).rename(columns=y)\nframe = frame.replace(1, 2)",
+    "a table that is changed in place": "frame.replace('?', 0, inplace=True)\nframe.rename(x, inplace=True)",
     "a text of a table": "text = frame.to_json(orient='records')\nhtml = frame.to_html()",
     "a name for a dimension": "x = torch.ones(2, names=('a',)).rename('b')",
     "a file that nobody sees": "import tempfile\nwith tempfile.NamedTemporaryFile() as file: file.write(b'a')",

@@ -12,6 +12,7 @@ class MethodDoes(Enum):
     WRITE = auto()  # a file, whatever it is given
     MAY_WRITE = auto()  # a file, if nobody asks what comes back
     WRITE_PATH = auto()  # to the path that it is a method of
+    CHANGE_PATH = auto()  # the same, where it is one: tables and tensors have methods of that name
     OPEN = auto()
     TRACK = auto()  # makes an object that writes
     SEED = auto()  # a generator, from the operating system where no seed is given
@@ -40,7 +41,7 @@ _DRAWS = words(
 _BY_NAME = {
     **dict.fromkeys(_WRITES_NONE),
     **dict.fromkeys(_OF_PATHS, MethodDoes.WRITE_PATH),
-    **dict.fromkeys(_OF_PATHS_AND_OTHERS, MethodDoes.MAY_WRITE),
+    **dict.fromkeys(_OF_PATHS_AND_OTHERS, MethodDoes.CHANGE_PATH),
     **dict.fromkeys(_DRAWS, MethodDoes.DRAW),
     **dict.fromkeys(["SummaryWriter"], MethodDoes.TRACK),
     **dict.fromkeys(["seed"], MethodDoes.SEED),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Set
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
+from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
@@ -80,6 +81,29 @@ def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
     if name is not None:
         return not name.startswith("builtins.") and not module.program.is_local(name)
     return is_foreign(module, made.func.value if isinstance(made.func, ast.Attribute) else made.func, depth)
+
+
+_GIVE_PATHS = words("joinpath with_suffix with_name with_stem absolute resolve expanduser relative_to")
+
+
+def is_path(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
+    """Whether an object surely is a pathlib.Path: `Path(x)`, `folder / "x"`, `path.parent`, or a name for one."""
+    return bool(depth) and any(_is_made_a_path(module, each, depth - 1) for each in module.values(node))
+
+
+def _is_made_a_path(module: Module, made: ast.AST, depth: int) -> bool:
+    match made:
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _GIVE_PATHS:
+            return is_path(module, owner, depth)
+        case ast.Call(func=func):
+            return (module.name(func) or "").startswith("pathlib.")
+        case ast.BinOp(op=ast.Div(), right=ast.JoinedStr() | ast.Constant(value=str())):
+            return True
+        case ast.BinOp(op=ast.Div(), left=left):
+            return is_path(module, left, depth)
+        case ast.Attribute(value=owner, attr="parent"):
+            return is_path(module, owner, depth)
+    return False
 
 
 def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.expr]]:

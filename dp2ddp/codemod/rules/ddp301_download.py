@@ -5,8 +5,8 @@
 Ranks that download into one place at once tear what they load; behind rank 0 they find it there.
 
 A function or class of the program is left alone, what it does is converted there; but not where it hands
-`download` on unsaid (`super().__init__(*args, **kwargs)`), or is looked up in a table, or has no `__init__` of the
-program's, or derives from a data set of torch_geometric: the library calls its `process`, and keeps the files.
+`download` on unsaid (`super().__init__(*args, **kwargs)`), or has no `__init__` of the program's, or derives from a
+data set of torch_geometric: the library calls its `process`, and keeps the files.
 
 docs/semantics.md#downloads.
 """
@@ -75,18 +75,30 @@ def _downloads(module: Module, call: Call) -> bool:
         return row.does is Does.DOWNLOAD
     if any(each.startswith(GRAPHS) for each in (call.name or "", *bases_in_libraries(module, call.name))):
         return True
-    if _is_own(module, call.name):
+    if _is_own(module, call):
         return False
     given = call.keyword("download")
     may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
     return may_download or call.method == "from_pretrained"
 
 
-def _is_own(module: Module, name: str | None) -> bool:
-    """Whether the program's own code downloads: that is changed, once, and not each place that calls it.
+def _is_own(module: Module, call: Call) -> bool:
+    """Whether the program's own code downloads: that is changed, once, and not each place that calls it."""
+    called = call.node.func
+    if not isinstance(called, ast.Subscript):
+        return _downloads_itself(module, call.name)
+    tables = module.program.flow.origins(module, called.value)  # `SETS[name](root, download=True)`
+    made = [
+        (home, home.name(each))
+        for home, table in tables
+        if isinstance(table, ast.Dict)
+        for each in table.values
+    ]
+    return bool(made) and all(_downloads_itself(*each) for each in made)
 
-    A function, or a class that says what making an object does, or is made of one that does.
-    """
+
+def _downloads_itself(module: Module, name: str | None) -> bool:
+    """A function of the program, or a class that says what making an object does, or is made of one that does."""
     home, made = module.program.definition(name) or (module, None)
     if not isinstance(made, ast.ClassDef):
         return module.program.is_local(name) and not (made and _hands_on(home, made))

@@ -21,7 +21,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
-from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_used
+from dp2ddp.codemod.looks.uses import is_foreign, is_harmless, is_path, is_used
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
@@ -72,9 +72,10 @@ class FileSystem(Rule):
             + run_on_rank0(logging.basicConfig, filename="run.log")
             - folder.mkdir()
             + write_on_rank0(folder.mkdir)
+              path = folder / "images"
             - path.rename("old")
             + write_on_rank0(path.rename, "old")
-              frame = frame.rename("loss")
+              frame.rename("loss", inplace=True)
         """),
         flags("""
             # may write a file
@@ -161,6 +162,8 @@ def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
         case MethodDoes.MAY_WRITE if not call.is_bare and not is_used(module, call):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
         case MethodDoes.WRITE_PATH if call.name is None:
+            yield call_by(call.node, "write_on_rank0", BECAUSE)
+        case MethodDoes.CHANGE_PATH if is_path(module, owner):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
 
 
