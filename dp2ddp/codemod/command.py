@@ -54,7 +54,7 @@ class ConvertDataParallel(CodemodCommand):
         """The converted file; SkipFile for one that does not change. Other files are written here, together."""
         name = self.context.filename
         if name is None:
-            return self._converted(Project(SourceFile(None, tree.code, newline=tree.default_newline)), tree)
+            return self._converted(Project(SourceFile(None, tree.code)), tree)
         path = Path(name)
         with alone_in(path.absolute().parent):
             return self._converted(read_project(path), tree)

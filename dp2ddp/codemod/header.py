@@ -71,7 +71,7 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
     module, taken = each.module, set(each.renamed)
     meant = {line.bound: line.dotted for line in lifted.imports}
     for name in lifted.global_names:
-        bound = {_in_typing(binding.dotted) for binding in module.top.bindings.get(name, ())}
+        bound = {binding.dotted for binding in module.top.bindings.get(name, ())}
         if not _is_here(module, name) and bound - {meant.get(name)}:
             taken.add(name)
     if taken:
@@ -79,8 +79,3 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
             f"{module.source.name}: has its own {', '.join(sorted(taken))}, and so have the helpers; they cannot be "
             "pasted into it: let them lie in a file beside it, or use --import"
         )
-
-
-def _in_typing(dotted: str) -> str:
-    """`typing.Iterator` of `collections.abc.Iterator`, which is the same to those who annotate."""
-    return dotted.replace("collections.abc.", "typing.")

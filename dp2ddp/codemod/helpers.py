@@ -96,13 +96,8 @@ def _helper_module(
 def _renewed(place: SourceFile, there: Template, helpers: Set[str], library: Library) -> HelperModule:
     """What its owner changed in it cannot be told from what another version wrote: all that goes is named."""
     after = module_text(helpers, library)
-    new = Template(place.name, after)
-    texts = {name: new.segment(definition.node) for name, definition in new.definitions.items()}
-    dropped = sorted(
-        name
-        for name, definition in there.definitions.items()
-        if texts.get(name) != there.segment(definition.node)
-    )
+    new = Template(place.name, after).texts
+    dropped = sorted(name for name, text in there.texts.items() if new.get(name) != text)
     added = sorted(helpers - there.definitions.keys())
     return HelperModule(place, after, tuple(added), dropped=tuple(dropped), is_renewed=True)
 
@@ -129,9 +124,8 @@ def _is_of_this_edition(place: SourceFile) -> bool:
 
 def _with_missing(place: SourceFile, there: Template, lifted: Lifted) -> HelperModule:
     """A module that is not as dp2ddp writes it: what it lacks is added at its end, nothing else changes."""
-    texts = {name: there.segment(definition.node) for name, definition in there.definitions.items()}
-    missing = {name: text for name, text in lifted.by_name.items() if name not in texts}
-    kept = tuple(sorted(name for name, text in lifted.by_name.items() if texts.get(name, text) != text))
+    missing = {name: text for name, text in lifted.by_name.items() if name not in there.texts}
+    kept = tuple(sorted(name for name, text in lifted.by_name.items() if there.texts.get(name, text) != text))
     if not missing:
         return HelperModule(place, place.text, kept=kept)
     had = {line for lines in there.imports.values() for line in lines}

@@ -120,6 +120,11 @@ class Template:
             first -= 1
         return self.text[starts[first] : self.positions.span(node).end]
 
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Of each definition, by its name."""
+        return {name: self.segment(each.node) for name, each in self.definitions.items()}
+
     def global_names(self, node: ast.stmt) -> set[str]:
         """Names that a definition reads from the module around it, or from builtins, and those that it defines."""
         names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))

@@ -19,9 +19,7 @@ from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
 
 # What libraries find by names that the text of a program does not tell.
-LOOKUPS = Lookups(
-    anything=HYDRA, of_caller=("fire.Fire",), plain=("torch.", "numba.", "click.", "numpy.", "tqdm.")
-)
+LOOKUPS = Lookups(anything=HYDRA, of_caller=("fire.Fire",))
 
 
 def read_program(project: Project) -> Program:

@@ -20,7 +20,6 @@ from dp2ddp.styles import STYLES
 
 # Where the rules of each style are: a rule exists by being a file there.
 PACKAGES = {"exact": "dp2ddp.codemod.rules", "idiomatic": "dp2ddp.codemod.idiomatic"}
-PARTIALS = ("functools.partial", "functools.partialmethod")
 HEADINGS = ("What it does", "Why", "Safety", "References")
 
 
@@ -203,18 +202,10 @@ def call_by(node: ast.Call, helper: str, because: str) -> PassTo:
 def hand_on(module: Module, node: ast.expr, helper: str, because: str) -> Replace:
     """A function that is handed on is called by the helper, whoever calls it."""
     code = "(lambda *args, **kwargs: {helper}({{it}}, *args, **kwargs))"
-    match module.parents[node]:
-        case ast.Call(func=func, args=[first, *_]) if first is node and module.name(func) in PARTIALS:
-            code = "{helper}, {{it}}"
-        case ast.Assign() | ast.AnnAssign() as kept if _is_of_class(module, kept):
-            code = f"staticmethod{code}"  # else it would be a method, and get `self`
+    kept = module.parents[node]
+    if isinstance(kept, (ast.Assign, ast.AnnAssign)) and isinstance(module.parents[kept], ast.ClassDef):
+        code = f"staticmethod{code}"  # else it would be a method, and get `self`
     return Replace(node, code.format(helper=helper), because, {"it": node}, helpers=(helper,))
-
-
-def _is_of_class(module: Module, kept: ast.stmt) -> bool:
-    """Whether a variable is read of the class: of one with a decorator (`dataclass`), each object has it for itself."""
-    owner = module.parents[kept]
-    return isinstance(owner, ast.ClassDef) and not (isinstance(kept, ast.AnnAssign) and owner.decorator_list)
 
 
 def code_of(example: str) -> str:

@@ -43,24 +43,23 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _given(nodes: Iterable[ast.Call | ast.Assign]) -> dict[str, set[str]]:
-    """Name -> texts that it is given: by an assignment, by a keyword, as the default of an option."""
+    """Name -> texts that it is given."""
     given: dict[str, set[str]] = {}
-    for node in nodes:
-        if isinstance(node, ast.Assign):
-            texts = {text for each in ast.walk(node.value) for text in _constant(each)}
-            for target in node.targets:
-                given.setdefault(last_name(target), set()).update(texts)
-            continue
-        for keyword in node.keywords:
-            given.setdefault(keyword.arg or "", set()).update(_constant(keyword.value))
-        if _OPTION.search(last_name(node.func)):
-            for option in (text for argument in node.args for text in _constant(argument)):
-                for keyword in node.keywords:
-                    name = option.lstrip("-").replace("-", "_")
-                    given.setdefault(name, set()).update(
-                        _constant(keyword.value) if keyword.arg == "default" else ()
-                    )
+    for name, value in (pair for node in nodes for pair in _pairs(node)):
+        given.setdefault(name, set()).update(text for each in ast.walk(value) for text in _constant(each))
     return given
+
+
+def _pairs(node: ast.Call | ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+    """What names are given: by an assignment, by a keyword, as the default of an option."""
+    if isinstance(node, ast.Assign):
+        yield from ((last_name(target), node.value) for target in node.targets)
+        return
+    yield from ((keyword.arg or "", keyword.value) for keyword in node.keywords)
+    if _OPTION.search(last_name(node.func)):
+        options = [text for argument in node.args for text in _constant(argument)]
+        defaults = (keyword.value for keyword in node.keywords if keyword.arg == "default")
+        yield from ((each.lstrip("-").replace("-", "_"), value) for value in defaults for each in options)
 
 
 def _texts(node: ast.AST, given: dict[str, set[str]]) -> Iterator[str]:

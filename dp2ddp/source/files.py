@@ -23,7 +23,6 @@ class SourceFile:
     path: Path | None  # None: standard input
     text: str
     encoding: str = "utf-8"
-    newline: str = "\n"  # what new lines are written with: the ending the file uses most
     bom: bool = False
     cells: Cells | None = None  # of a notebook, whose text as a script this is
 
@@ -79,7 +78,7 @@ def decode_source(data: bytes, path: Path | None) -> SourceFile:
         text = data[len(BOM) if bom else 0 :].decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise SourceError(f"{name}: not readable as text ({error})") from error
-    return SourceFile(path, text, encoding, dominant_newline(text), bom)
+    return SourceFile(path, text, encoding, bom)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.source.files import SourceFile, dominant_newline
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import LocalModule, Project
 
 
 def module_of(text: str) -> Module:
     """One file, as it is."""
-    project = Project(SourceFile(None, text, newline=dominant_newline(text)))
+    project = Project(SourceFile(None, text))
     return Program(project, canonical, knows).entry
 
 

@@ -136,10 +136,8 @@ def test_any_script_is_converted_without_touching_other_lines_and_only_once(
     except SyntaxError:
         return
 
-    first = convert(Project(SourceFile(None, text, newline=newline)), Options(helpers=HelperPlace.PACKAGE))
-    second = convert(
-        Project(SourceFile(None, first.after, newline=newline)), Options(helpers=HelperPlace.PACKAGE)
-    )
+    first = convert(Project(SourceFile(None, text)), Options(helpers=HelperPlace.PACKAGE))
+    second = convert(Project(SourceFile(None, first.after)), Options(helpers=HelperPlace.PACKAGE))
 
     assert first.changed
     assert textwrap.dedent(first.after.replace(newline, "")).count("\n") == 0

@@ -209,5 +209,22 @@ net = torch.nn.DataParallel(net)
 """
 
 
+HOOKED = """
+import os, torch, wandb
+def count(module, args, output):
+    os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+def report(module, grad_input, grad_output):
+    wandb.log({"norm": grad_output[0].norm()})
+net = Net()
+net.fc.register_forward_hook(count)
+net.fc.register_full_backward_hook(report)
+net = torch.nn.DataParallel(net)
+"""
+
+
+def test_what_hooks_set_and_report_is_looked_at() -> None:
+    assert said(converted(HOOKED)) == ["hazard DDP908:4", "hazard DDP908:6"]
+
+
 def test_what_a_hook_calls_in_backward_is_looked_at() -> None:
     assert said(converted(KEPT)) == ["hazard DDP908:7", "hazard DDP908:10"]

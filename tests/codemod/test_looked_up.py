@@ -39,6 +39,10 @@ class Library:
         'functools.partial(operator.methodcaller("DataParallel", net), nn)',
         'functools.reduce(getattr, "nn.DataParallel".split("."), torch)',
         '[*map(eval, ["nn.DataParallel"])][0]',
+        'operator.attrgetter("nn.DataParallel")(torch)',
+        'nn.__getattribute__("DataParallel")',
+        'nn.parallel.__dict__.get("DataParallel")',
+        'vars(nn).get("DataParallel", nn.Identity)',
         "Library.layers.DataParallel",
         "pkgutil.resolve_name('torch.nn:DataParallel')",
     ],
@@ -52,10 +56,6 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
 @pytest.mark.parametrize(
     "wrap",
     [
-        'operator.attrgetter("nn.DataParallel")(torch)',
-        'nn.__getattribute__("DataParallel")',
-        'nn.parallel.__dict__.get("DataParallel")',
-        'vars(nn).get("DataParallel", nn.Identity)',
         "library.DataParallel",
         "torch.optim.torch.nn.DataParallel",
         "F.torch.nn.DataParallel",

@@ -54,18 +54,10 @@ def test_what_is_looked_up_by_a_name_that_the_text_does_not_tell_may_run(entry: 
     assert runs(entry, MODELS, "unused")
 
 
-@pytest.mark.parametrize(
-    ("decorator", "does"),
-    [
-        ("register", True),
-        ("torch.no_grad()", False),
-        ("functools.lru_cache", False),
-        ("library.register", True),
-    ],
-)
-def test_a_decorator_may_put_what_it_decorates_into_a_table(decorator: str, does: bool) -> None:
-    text = f"import functools, library, torch\ndef register(f):\n    return f\n@{decorator}\ndef build():\n    pass\n"
-    assert runs("import models\n", text, "build") is does
+@pytest.mark.parametrize("decorator", ["register", "library.register"])
+def test_a_decorator_may_put_what_it_decorates_into_a_table(decorator: str) -> None:
+    text = f"import library\ndef register(f):\n    return f\n@{decorator}\ndef build():\n    pass\n"
+    assert runs("import models\n", text, "build")
 
 
 def test_methods_that_a_library_may_call_run() -> None:

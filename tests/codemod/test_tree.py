@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
 
     after = edit_text(script, [InsertBefore(script.tree.body[-1], "new()", "")])
 
-    newline = script.source.newline
+    newline = re.findall("\r\n|\r|\n", text)[0]
     assert after == text + f"{newline}new(){newline}{newline}last()\n"
 
 

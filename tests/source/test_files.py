@@ -31,10 +31,6 @@ def test_what_is_read_is_written_back(data: bytes) -> None:
     assert source.encoded(source.text) == data
 
 
-def test_new_lines_end_as_most_lines_do() -> None:
-    assert decode_source(b"a\r\nb\r\nc\n", None).newline == "\r\n"
-
-
 def test_a_letter_outside_of_the_encoding_is_refused() -> None:
     source = decode_source(b"# coding: ascii\n", None)
 

@@ -71,7 +71,6 @@ class TestCells:
         source = read(tmp_path, "a = 1\r\nb = 2\r\n%time c = 3\r\nd = 4")
 
         assert "a = 1\r\nb = 2\r\nc = 3  # %time c = 3\r\nd = 4\r\n" in source.text
-        assert source.newline == "\r\n"
 
     def test_a_coding_comment_in_a_cell_means_nothing(self, tmp_path: Path) -> None:
         source = read(tmp_path, "# -*- coding: latin-1 -*-\nname = 'é'")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places, table_of
+from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS, defaults, places
 from dp2ddp.codemod.model.scopes import Binding, Binds, settings
 
 if TYPE_CHECKING:
@@ -95,12 +95,14 @@ class Flow:
 
 
 def _table_of(function: ast.expr) -> ast.expr | None:
-    """`models` of `getattr(models, name)` and of `models.__dict__[name]`."""
+    """`models` of `getattr(models, name)`, `models.__dict__[name]` and `vars(models)[name]`."""
     match function:
-        case ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
+        case (
+            ast.Call(func=ast.Name(id="getattr"), args=[owner, *_])
+            | ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"))
+            | ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]))
+        ):
             return owner
-        case ast.Subscript(value=table):
-            return table_of(table)
     return None
 
 

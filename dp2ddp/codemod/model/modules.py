@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.model.nodes import (
@@ -18,7 +19,6 @@ from dp2ddp.codemod.model.nodes import (
     is_static,
     last_name,
     places,
-    table_of,
 )
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 Seen = frozenset[tuple[str, str, int]]  # of a name that is being followed: no circle is followed twice
 IMPORTING = ("importlib.import_module", "builtins.__import__")
-
-
-def _may_look_up(function: ast.expr) -> bool:
-    """Whether this may be called to get a thing by its name."""
-    match function:
-        case ast.Name(id="getattr") | ast.Attribute(attr="get" | "__getattribute__") | ast.Call():
-            return True
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,21 +48,17 @@ class Call:
         for given in self.node.keywords:
             if keyword is not None and given.arg == keyword:
                 return given.value
-        positional = self.node.args[: self._starred()]
+        positional = [*takewhile(lambda each: not isinstance(each, ast.Starred), self.node.args)]
         return positional[position] if position is not None and position < len(positional) else None
 
     def keyword(self, name: str) -> ast.keyword | None:
         return next((given for given in self.node.keywords if given.arg == name), None)
 
-    def _starred(self) -> int:
-        """How many arguments stand before the first `*`."""
-        places = [place for place, each in enumerate(self.node.args) if isinstance(each, ast.Starred)]
-        return places[0] if places else len(self.node.args)
-
     @property
     def may_have_more(self) -> bool:
         """Whether `*args` or `**kwargs` may bring arguments that are not seen here."""
-        return self._starred() < len(self.node.args) or any(given.arg is None for given in self.node.keywords)
+        is_starred = any(isinstance(each, ast.Starred) for each in self.node.args)
+        return is_starred or any(given.arg is None for given in self.node.keywords)
 
     @property
     def is_bare(self) -> bool:
@@ -129,9 +117,9 @@ class Module:
     @cached_property
     def mentions(self) -> dict[str, list[ast.expr]]:
         """By dotted name, expressions that mean a thing itself (by `getattr`, too), not a variable that holds it."""
-        calls = (call for call in self.all(ast.Call) if _may_look_up(call.func))
         mentions: dict[str, list[ast.expr]] = {}
-        for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls, *self.all(ast.Subscript)):
+        nodes = (*self.all(ast.Name), *self.all(ast.Attribute), *self.all(ast.Call), *self.all(ast.Subscript))
+        for node in nodes:
             is_use = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
             if is_use and (name := self.name(node, follow=False)):
                 mentions.setdefault(name, []).append(node)
@@ -319,9 +307,13 @@ class Module:
     def _find_name(self, node: ast.AST | None, follow: bool, seen: Seen) -> str | None:
         if isinstance(node, ast.Name):
             return self._name_of(node, node.id, follow, seen)
-        if part := self._part(node, follow, seen):
-            owner = self.name(part[0], seen=seen)
-            return self.program.canonical(f"{owner}.{part[1]}", seen) if owner else None
+        match node:
+            case (
+                ast.Attribute(value=whole, attr=part)
+                | ast.Call(func=ast.Name(id="getattr"), args=[whole, ast.Constant(value=str(part)), *_])
+            ):
+                owner = self.name(whole, seen=seen)
+                return self.program.canonical(f"{owner}.{part}", seen) if owner else None
         key = self.module_key(node, follow, seen)
         texts = [*self.texts(key)] if key is not None else []
         return texts[0] if len(texts) == 1 else None
@@ -338,31 +330,6 @@ class Module:
                 return key if self.name(table, follow=follow, seen=seen) == "sys.modules" else None
             case ast.Call(func=func) if self.name(func, follow=follow, seen=seen) in IMPORTING:
                 return Call(node, None).argument(0, "name")
-        return None
-
-    def _part(self, node: ast.AST | None, follow: bool, seen: Seen) -> tuple[ast.expr, str] | None:
-        """`nn` and "Linear", of `nn.Linear` and of all that fetches it by that name: `getattr(nn, "Linear")`."""
-        match node:
-            case (
-                ast.Attribute(value=owner, attr=attr)
-                | ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(attr)), *_])
-                | ast.Call(
-                    func=ast.Attribute(value=owner, attr="__getattribute__"),
-                    args=[ast.Constant(value=str(attr)), *_],
-                )
-            ):
-                return owner, attr
-            case (
-                ast.Subscript(value=table, slice=ast.Constant(value=str(attr)))
-                | ast.Call(
-                    func=ast.Attribute(value=table, attr="get"), args=[ast.Constant(value=str(attr)), *_]
-                )
-            ) if (home := table_of(table)) is not None:
-                return home, attr
-            case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str(attr))]), args=[owner]) if (
-                self.name(getter, follow=follow, seen=seen) == "operator.attrgetter"
-            ):
-                return owner, attr
         return None
 
     def _name_of(self, node: ast.Name, name: str, follow: bool, seen: Seen) -> str | None:

@@ -47,14 +47,6 @@ def last_name(node: ast.AST | None) -> str:
     return ""
 
 
-def table_of(node: ast.AST) -> ast.expr | None:
-    """`nn` of `vars(nn)` and of `nn.__dict__`: the owner of a table of names."""
-    match node:
-        case ast.Call(func=ast.Name(id="vars"), args=[owner]) | ast.Attribute(value=owner, attr="__dict__"):
-            return owner
-    return None
-
-
 def places(function: ast.AST) -> list[ast.arg]:
     """The parameters of a function that arguments come in by, one after the other."""
     given = getattr(function, "args", None)

@@ -8,7 +8,6 @@ time, everything that may be meant counts.
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Decorators that put nothing into a table.
-PLAIN = ("staticmethod", "classmethod", "property", "setter", "getter")
 # Functions of Python's that find any class of any module, things of the one that they are given, of the one that calls.
 FINDS_ANYTHING = (
     *("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"),
@@ -32,7 +29,15 @@ FINDS_ANYTHING = (
 FINDS_IN_MODULE = ("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")
 FINDS_IN_CALLER = ("builtins.globals", "builtins.locals")
 FINDS_CLASSES = {"__subclasses__", "__init_subclass__", "modules"}  # `modules` of sys
-FINDS_METHODS = {"__getattribute__", "attrgetter", "methodcaller"}
+FINDS_METHODS = {
+    "getattr",
+    "dir",
+    "getmembers",
+    "getattr_static",
+    "__getattribute__",
+    "attrgetter",
+    "methodcaller",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,6 @@ class Lookups:
 
     anything: tuple[str, ...] = ()  # functions of libraries that find any class of any module
     of_caller: tuple[str, ...] = ()  # that find things of the module that calls them
-    plain: tuple[str, ...] = ()  # libraries whose decorators put nothing into a table
 
 
 class Reach:
@@ -96,28 +100,13 @@ class Reach:
         )
 
     def _may_override(self, module: Module, owner: ast.ClassDef) -> bool:
-        """Whether a base of a class, or a keyword of it, is not the program's own: that may call what it knows."""
-        for home, kind in self.program.lineage(module, owner):
-            own = [home.definition(base) for base in kind.bases if home.name(base) != "builtins.object"]
-            are_own = all(each and isinstance(each[1], ast.ClassDef) and each[1] is not kind for each in own)
-            if kind.keywords or kind.decorator_list or not are_own:
-                return True
-        return False
+        """Whether a class is derived from anything, or has a keyword or a decorator: that may call what it knows."""
+        bases = [each for each in owner.bases if module.name(each) != "builtins.object"]
+        return bool(bases or owner.keywords or owner.decorator_list)
 
     def _is_looked_up(self, module: Module, definition: Definition) -> bool:
-        """Whether a definition counts, whoever says its name."""
-        if self.everything or module in self.whole:
-            return True
-        return any(not self._is_plain(module, each) for each in definition.decorator_list)
-
-    def _is_plain(self, module: Module, decorator: ast.expr) -> bool:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = module.name(called) or ast.unparse(called)
-        home = name.partition(".")[0]
-        is_known = (
-            home in sys.stdlib_module_names or home == "builtins" or name.startswith(self.lookups.plain)
-        )
-        return is_known or name.rpartition(".")[2] in PLAIN
+        """Whether a definition counts, whoever says its name: a decorator may put it into a table."""
+        return self.everything or module in self.whole or bool(definition.decorator_list)
 
     def _names_that_are_said(self) -> set[str]:
         """The names that code which is reached says: what runs at once, and what of the program it names."""
@@ -146,16 +135,9 @@ class Reach:
 
     @cached_property
     def _finds_methods(self) -> bool:
-        """Whether something asks objects for attributes whose names the text does not tell."""
-        asks = ("builtins.getattr", "builtins.dir", "inspect.getmembers", "inspect.getattr_static")
-        for module in self.program.modules:
-            if not FINDS_METHODS.isdisjoint(module.by_word):
-                return True
-            for call in module.calls:
-                name = call.argument(1)
-                if call.name in asks and (name is None or not any(module.texts(name))):
-                    return True
-        return self.everything
+        """Whether something may ask objects for attributes whose names the text does not tell."""
+        said = (module.by_word for module in self.program.modules)
+        return self.everything or not all(map(FINDS_METHODS.isdisjoint, said))
 
     def _finds_anything(self, module: Module) -> bool:
         if any(

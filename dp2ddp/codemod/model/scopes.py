@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS, DEFINITIONS, FUNCTIONS, SCOPES
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS, DEFINITIONS, SCOPES
 
 _WORDS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 _BINDING = {  # kinds of nodes that may bind a name
@@ -99,6 +99,9 @@ class Reader:
             node, scope = pending.pop()
             self.nodes.append(node)
             self.scope_of[node] = scope
+            if isinstance(node, (ast.Global, ast.Nonlocal)) and scope is not self.top:
+                # Python wants it above all that it is about
+                scope.declared.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
             if type(node) in _BINDING:
                 for name, binding in self._bound_by(node):
                     scope.bind(name, binding)
@@ -108,19 +111,13 @@ class Reader:
                 self.parents[child] = node
             children.reverse()
             if isinstance(node, SCOPES):
-                inner, outside = self._inner(node, scope), set(_outside(node))
+                inner, outside = Scope(node, scope), set(_outside(node))
                 pending += [(child, scope if child in outside else inner) for child in children]
             elif isinstance(node, ast.arguments) and scope.outer is not None:
                 defaults = {*node.defaults, *node.kw_defaults}  # made where the function is, before it runs
                 pending += [(child, scope.outer if child in defaults else scope) for child in children]
             else:
                 pending += [(child, scope) for child in children]
-
-    def _inner(self, node: ast.AST, scope: Scope) -> Scope:
-        inner = Scope(node, scope)
-        for statement in _declarations(node):
-            inner.declared.update(dict.fromkeys(statement.names, isinstance(statement, ast.Global)))
-        return inner
 
     def _bound_by(self, node: ast.AST) -> Iterator[tuple[str, Binding]]:
         match node:
@@ -203,14 +200,7 @@ def _part_of(given: Binding) -> Binding:
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node, without words like `Load` and `Add`: these are one for all trees."""
-    children: list[ast.AST] = []
-    for field_name in node._fields:
-        value = getattr(node, field_name, None)
-        if isinstance(value, list):
-            children += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, _WORDS)]
-        elif isinstance(value, ast.AST) and not isinstance(value, _WORDS):
-            children.append(value)
-    return children
+    return [each for each in ast.iter_child_nodes(node) if not isinstance(each, _WORDS)]
 
 
 def _outside(node: ast.AST) -> Iterator[ast.AST]:
@@ -221,18 +211,3 @@ def _outside(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.bases, *node.keywords)
     elif isinstance(node, COMPREHENSIONS):
         yield node.generators[0].iter
-
-
-def _declarations(node: ast.AST) -> Iterator[ast.Global | ast.Nonlocal]:
-    """`global` and `nonlocal` of a function, not those of functions inside it."""
-    pending = list(getattr(node, "body", ())) if not isinstance(node, ast.Lambda) else []
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, (ast.Global, ast.Nonlocal)):
-            yield statement
-        elif not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            pending += [
-                child
-                for child in ast.iter_child_nodes(statement)
-                if isinstance(child, (ast.stmt, ast.ExceptHandler))
-            ]

@@ -144,36 +144,20 @@ def _may_write_unseen(module: Module) -> bool:
 
 def _is_looked_up(module: Module, call: Call) -> bool:
     """`getattr(torch, name)`, with a name that is no text of the script's."""
-    if (
-        call.name != "builtins.getattr"
-        or len(call.node.args) < 2
-        or isinstance(call.node.args[1], ast.Constant)
-    ):
+    if call.name != "builtins.getattr" or module.name(call.node):
         return False
-    home = module.name(call.node.args[0])
+    home = module.name(call.argument(0))
     return home is not None and not home.startswith(WRITES_NOTHING) and not module.program.is_local(home)
 
 
 def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
     """Devices that the script chooses in a way that cannot be read."""
-    wraps = find_wraps(module.program)
-    visible = devices_set(module)
-    if (
-        visible is not None
-        and not join.late
-        and largest_count(wraps) is None
-        and visible_text(module) is None
-    ):
+    wraps, visible = find_wraps(module.program), devices_set(module)
+    is_read = largest_count(wraps) is not None or visible_text(module) is not None
+    if visible is not None and not join.late and not is_read:
         yield Note(visible, UNREAD_VISIBLE)
-    for wrap in wraps:
-        given = wrap.device_ids
-        if (
-            wrap.module is module
-            and given is not None
-            and wrap.count is None
-            and not _counts_all(module, given)
-        ):
-            yield Note(given, UNREAD_IDS)
+    given = (wrap.device_ids for wrap in wraps if wrap.module is module and wrap.count is None)
+    yield from (Note(each, UNREAD_IDS) for each in given if each and not _counts_all(module, each))
 
 
 def _counts_all(module: Module, given: ast.expr) -> bool:

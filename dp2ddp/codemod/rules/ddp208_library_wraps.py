@@ -99,10 +99,9 @@ class LibraryWraps(Rule):
         classes = {wrap.own_class for wrap in hidden_wraps(module.program) if wrap.own_class}
         for _, definition in (each for each in classes if each[0] is module):
             yield from _overrides(definition)
-        for given in module.all(ast.keyword) if library_wraps(module.program) else ():
-            if given.arg == "device_map" and not (
-                isinstance(given.value, ast.Constant) and not given.value.value
-            ):
+        placed = [each for each in module.all(ast.keyword) if each.arg == "device_map"]
+        for given in placed if library_wraps(module.program) else ():
+            if not isinstance(given.value, ast.Constant) or given.value.value:
                 yield Note(given, PLACED)
 
 

@@ -19,7 +19,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.uses import DEPTH
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
@@ -86,7 +86,7 @@ class UnseededGenerator(Rule):
                 yield Hazard(call.node, BY_SYSTEM.of(name=call.name))
             elif call.name == "builtins.open" and getattr(call.argument(0, "file"), "value", None) in NOISE:
                 yield Hazard(call.node, FROM_FILE)
-            elif row is None and _seeds_generator(module, call):
+            elif call.name is None and method(call.method) is MethodDoes.SEED and call.is_bare:
                 yield Hazard(call.node, OWN_SEED.of(code=module.text(call.node)))
         for node, name in handed_on(module, Does.DRAW_BY_SYSTEM):
             yield Hazard(node, BY_SYSTEM.of(name=name))
@@ -95,14 +95,6 @@ class UnseededGenerator(Rule):
             yield from (
                 hand_on(module, node, helper, "all ranks draw what rank 0 draws") for node, _ in given_on
             )
-
-
-def _seeds_generator(module: Module, call: Call) -> bool:
-    """`torch.Generator().seed()`, directly or by a name."""
-    if call.name is not None or method(call.method) is not MethodDoes.SEED or not call.is_bare:
-        return False
-    makers = module.program.flow.makers(module, call.node.func.value)  # type: ignore[attr-defined]  # a method has one
-    return any(home.name(maker) == "torch.Generator" for home, maker in makers)
 
 
 def _may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:

@@ -22,7 +22,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, FunctionRow, does, what_is
 from dp2ddp.codemod.knowledge.methods import WRITING_MODE, MethodDoes, method
 from dp2ddp.codemod.looks.mentions import handed_on
-from dp2ddp.codemod.looks.uses import base_in_library, is_harmless, is_only_read, is_only_written, row_of
+from dp2ddp.codemod.looks.uses import is_harmless, is_only_read, is_only_written, row_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import SCOPES
 from dp2ddp.codemod.reasons import Reason
@@ -65,8 +65,6 @@ class FileOpen(Rule):
                   file.write(text)
             - opener = gzip.open if z else open
             + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
-              with opener(path, "wt") as file:
-                  file.write(text)
             - db = sqlite3.connect("runs.db")
             + db = make_on_rank0(sqlite3.connect, "runs.db")
               db.execute("insert into log values (1)")
@@ -85,12 +83,6 @@ class FileOpen(Rule):
             with h5py.File("cache.h5", "a") as f:
                 if "x" not in f:
                     f["x"] = compute()
-        """),
-        flags("""
-            # sqlite3.connect: one process alone can write what it opens
-            import sqlite3
-            import numpy as np
-            readers = {"db": sqlite3.connect, "npy": np.load}
         """),
         Untouched("""
             import lmdb, os, sqlite3
@@ -134,7 +126,7 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
     elif row is not None and kind in (Does.KEEP_STORE, Does.START_PROGRAM):
         yield _kept(module, call, row)
     elif kind is Does.OPEN and does(call.name) is None:
-        yield Hazard(call.node, DERIVED.of(name=call.name, base=base_in_library(module, call.name)))
+        yield Hazard(call.node, ONE_WRITER.of(name=call.name))
     elif kind is Does.OPEN or row is None and _opens_by_looks(module, call):
         yield call_by(call.node, "open_by_on_rank0", BECAUSE)
     elif row is None and _opens_path(module, call):
@@ -162,9 +154,6 @@ ONE_WRITER = Reason(
     "{name}: one process alone can write what it opens",
     "let rank 0 do it by ask_rank0(function), or open it to read only",
 )
-DERIVED = Reason(
-    "derived-opener", "{name} is derived from {base}, and may write", "open it by open(path, mode)"
-)
 HEARD = ("read", "readline", "readlines", "communicate")
 # What these return is no object of which the methods are called.
 NO_OBJECTS = ("os.open", "tempfile.mkstemp", "tempfile.NamedTemporaryFile", "argparse.FileType")
@@ -187,30 +176,22 @@ def _opens_by_looks(module: Module, call: Call) -> bool:
     """`lib.open_store(path, "w")`, of a library that nobody has heard of."""
     name = call.name or ""
     last = name.rpartition(".")[2]
-    mode = call.argument(1, "mode")
-    writes = (
-        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and WRITING_MODE.fullmatch(mode.value)
-    )
-    is_of_library = (
-        "." in name and not name.startswith(("builtins.", "torch.")) and not module.program.is_local(name)
-    )
-    return bool(writes) and is_of_library and (last.startswith("open") or last[:1].isupper())
+    is_known = name.startswith(("builtins.", "torch.")) or module.program.is_local(name)
+    opens = "." in name and not is_known and (last.startswith("open") or last[:1].isupper())
+    return opens and _writes(call.argument(1, "mode"))
 
 
 def _opens_path(module: Module, call: Call) -> bool:
     """`path.open("w")`, `path.open(mode)`; not `archive.open(name)`, nor `Image.open(path)`."""
-    if (
-        call.name is not None
-        or method(call.method) is not MethodDoes.OPEN
-        or call.method in module.program.methods
-    ):
+    is_method = call.name is None and method(call.method) is MethodDoes.OPEN
+    if not is_method or call.method in module.program.methods:
         return False
     mode = call.argument(0, "mode")
-    if isinstance(mode, ast.Constant):
-        return isinstance(mode.value, str) and bool(WRITING_MODE.fullmatch(mode.value))
-    return (
-        call.may_have_more
-        or mode is not None
-        and len(call.node.args) < 2
-        and not PATH_NAME.search(module.text(mode))
-    )
+    if call.may_have_more or mode is None or isinstance(mode, ast.Constant):
+        return call.may_have_more or _writes(mode)
+    return len(call.node.args) < 2 and not PATH_NAME.search(module.text(mode))
+
+
+def _writes(mode: ast.expr | None) -> bool:
+    text = mode.value if isinstance(mode, ast.Constant) else None
+    return isinstance(text, str) and WRITING_MODE.fullmatch(text) is not None

@@ -14,6 +14,7 @@ docs/semantics.md#folders, docs/semantics.md#clocks.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
@@ -29,7 +30,7 @@ from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, 
 BECAUSE = "rank 0 does it, once for all ranks"
 STANDARD = ("builtins", "sys", "os", "typing", "logging", "warnings", "tempfile")
 QUIET = tuple(f"{name}." for name in ("torch", *STANDARD, *TRACKING))
-KEEP_PATHS = ("os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path", "builtins.str")
+OF_FOLDER = re.compile(r"dirname|parent|pardir|\.\.")
 
 
 OTHER_NAME = Reason(
@@ -64,9 +65,7 @@ class FileSystem(Rule):
             + with TemporaryFolderOnRank0() as folder:
                   pass
             - save = functools.partial(np.save, "a.npy")
-            + save = functools.partial(run_on_rank0, np.save, "a.npy")
-            - writers = {"npy": np.save}
-            + writers = {"npy": (lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs))}
+            + save = functools.partial((lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs)), "a.npy")
             - name = field(default_factory=uuid.uuid4)
             + name = field(default_factory=(lambda *args, **kwargs: ask_rank0(uuid.uuid4, *args, **kwargs)))
             - logging.basicConfig(filename="run.log")
@@ -76,7 +75,7 @@ class FileSystem(Rule):
               path = folder / "images"
             - path.rename("old")
             + write_on_rank0(path.rename, "old")
-              frame.rename("loss")
+              frame.rename("loss", inplace=True)
         """),
         flags("""
             # may write a file
@@ -89,7 +88,6 @@ class FileSystem(Rule):
             import os, sys
             os.path.splitext(os.path.basename(__file__))[0]
             print("usage:", sys.argv[0])
-            name = os.path.basename(sys.modules["__main__"].__file__)
         """),
         Untouched("""
             import json
@@ -123,33 +121,14 @@ class FileSystem(Rule):
 
 
 def _names_of_script(module: Module) -> Iterator[ast.expr]:
-    """`__file__` of what is started (`__main__`), and `sys.argv[0]`; not where only its folder is asked for."""
-    is_started = module is module.program.entry
-    nodes: list[ast.expr] = [
-        each
-        for each in module.by_word.get("__file__", ())
-        if (module.name(each.value) == "__main__" if isinstance(each, ast.Attribute) else is_started)
-    ]
+    """`__file__` of what is started, and `sys.argv[0]`; not where a folder is asked for."""
+    names = module.by_word.get("__file__", ()) if module is module.program.entry else ()
+    nodes: list[ast.expr] = [each for each in names if isinstance(each, ast.Name)]
     for each in module.all(ast.Subscript):
         is_first = isinstance(each.slice, ast.Constant) and each.slice.value == 0
         nodes += [each] if is_first and module.name(each.value) == "sys.argv" else []
-    return (node for node in nodes if isinstance(node.ctx, ast.Load) and not _is_folder(module, node))  # type: ignore[attr-defined]
-
-
-def _is_folder(module: Module, node: ast.AST) -> bool:
-    """`os.path.dirname(os.path.abspath(__file__))`, `Path(__file__).resolve().parents[1]`."""
-    for parent in module.around(node):
-        match parent:
-            case ast.Attribute(attr="parent" | "parents"):
-                return True
-            case ast.Call(func=func) if (name := module.name(func)) in ("os.path.dirname", "os.path.join"):
-                return name == "os.path.dirname" or any("par" in ast.unparse(each) for each in parent.args)
-            case ast.Call(func=ast.Attribute(attr="resolve" | "absolute")) | ast.Attribute():
-                continue
-            case ast.Call(func=func) if module.name(func) in KEEP_PATHS:
-                continue
-        return False
-    return False
+    loads = (each for each in nodes if isinstance(each.ctx, ast.Load))  # type: ignore[attr-defined]
+    return (each for each in loads if not OF_FOLDER.search(module.text(module.statement(each))))
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

@@ -2,10 +2,9 @@
 
 `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
 `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
-(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. `import_module("wandb")` and
-`sys.modules["wandb"]` are put into one of both; where the name is found out at run time, `held_if_it_reports` asks the
-module. The same for log files of `logging`, classes of the program that are derived from such, and writers of
-libraries (`cv2.VideoWriter`).
+(`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. So it is where a module is fetched by
+its name, or by one that is found out at run time (`held_if_it_reports(import_module(name))`). The same for log files
+of `logging`, classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
 
 Every rank would report a run of its own.
 
@@ -34,7 +33,6 @@ from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
-SETS_UP = ("logging.basicConfig", "logging.config.dictConfig", "logging.config.fileConfig")
 BECAUSE = "one run has one log: rank 0's"
 
 
@@ -42,10 +40,10 @@ STARTS = Reason(
     "starts-training", "{name} starts the training itself", "start each run by a command of its own"
 )
 STARRED = Reason("tracker-starred", "`import *` says nothing of what {home} reports", "import it by its name")
-OUTSIDE = "do it outside of the class"
-OF_ONE = Reason("object-of-rank0", "{name} in a method of {owner}, which rank 0 alone has", OUTSIDE)
-OF_LEVELS = Reason(
-    "levels-of-rank0", "{name} in a method of {owner}, and rank 0 alone has the levels of its logs", OUTSIDE
+OF_ONE = Reason(
+    "object-of-rank0",
+    "{name} in a method of {owner}, which rank 0 alone may have, or call by its levels",
+    "do it outside of the class",
 )
 
 
@@ -70,20 +68,14 @@ class Tracker(Rule):
             + logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
             + logger.addHandler(make_handler_on_rank0(Log, "run.log"))
               run = wandb.init(config=args)
-            - logs = [importlib.import_module(name) for name in ("wandb", "json")]
             - sys.modules["wandb"].log({"loss": 1.0})
-            + logs = [held_if_it_reports(importlib.import_module(name)) for name in ("wandb", "json")]
-            + library_on_rank0(sys.modules["wandb"]).log({"loss": 1.0})
+            + held_if_it_reports(sys.modules["wandb"]).log({"loss": 1.0})
         """),
         diff("""
-              from functools import partial
-              from logging import FileHandler
               from torch.utils.tensorboard import SummaryWriter
               Board = SummaryWriter
             - writers = {"board": Board, "none": None}
             + writers = {"board": (lambda *args, **kwargs: make_on_rank0(Board, *args, **kwargs)), "none": None}
-            - logs = partial(FileHandler, mode="w")
-            + logs = partial(make_handler_on_rank0, FileHandler, mode="w")
               def log(writer: Optional[SummaryWriter]): ...
         """),
         diff("""
@@ -96,8 +88,7 @@ class Tracker(Rule):
         flags("""
             # wandb.agent starts the training itself
             # says nothing of what wandb reports
-            # in a method of Log, which rank 0 alone has
-            # in a method of Last, and rank 0 alone has the levels
+            # in a method of Log, which rank 0 alone may have
             import logging
             import wandb
             from wandb import *
@@ -105,13 +96,7 @@ class Tracker(Rule):
                 def emit(self, record):
                     with open("last.txt", "w") as file:
                         file.write(record.getMessage())
-            class Last(logging.Handler):
-                def emit(self, record):
-                    with open("last.txt", "w") as file:
-                        file.write(record.getMessage())
-            logging.basicConfig(filename="all.txt", level=logging.INFO)
             logging.getLogger().addHandler(Log("all.txt"))
-            logging.getLogger().addHandler(Last())
             wandb.agent('sweep', function=train)
         """),
         Untouched(
@@ -168,20 +153,8 @@ def _fetched(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Finding
     key = module.module_key(node) if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else None
     reports = [_reports(module, text) for text in module_names(module, key)] if key is not None else [False]
     if any(reports) or not reports and _are_named(module.program):
-        helper = _helper_of(module, node) if reports and all(reports) else "held_if_it_reports"
-        yield Replace(node, f"{helper}({{it}})", BECAUSE, {"it": node}, helpers=(helper,))
-
-
-def _helper_of(module: Module, node: ast.expr) -> str:
-    whole: ast.AST = node
-    while isinstance(parent := module.parents[whole], ast.Attribute):
-        whole = parent
-    match parent:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            is_read = _is_read(module, name)
-        case _:
-            is_read = not is_only_written(module, node)
-    return "HeldByRank0" if is_read else "library_on_rank0"
+        code, helpers = "held_if_it_reports({it})", ("held_if_it_reports",)
+        yield Replace(node, code, BECAUSE, {"it": node}, helpers=helpers)
 
 
 @lru_cache(maxsize=1)
@@ -198,14 +171,12 @@ def _is_read(module: Module, name: str) -> bool:
 
 
 def _tracked(module: Module, name: str, node: ast.stmt) -> Finding:
-    """A library that reports, by the name that an import gives it."""
-    is_read, uses = _is_read(module, name), module.by_word.get(name, ())
-    helper = "HeldByRank0" if is_read else "library_on_rank0"
-    last = last_import(module, {module.top_statement(use) for use in uses})
-    may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
-    code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
-    is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
-    return InsertAfter(last if last and is_above else node, code, BECAUSE, helpers=(helper,))
+    """A library that reports, by the name that an import gives it; one that may fail is held where it stands."""
+    helper = "HeldByRank0" if _is_read(module, name) else "library_on_rank0"
+    last = last_import(module, {module.top_statement(use) for use in module.by_word.get(name, ())})
+    is_above = last is not None and last.lineno > node.lineno and module.parents[node] is module.tree
+    place = last if last and is_above else node
+    return InsertAfter(place, f"{name} = {helper}({name})", BECAUSE, helpers=(helper,))
 
 
 def _is_only_written(module: Module, use: ast.Name) -> bool:
@@ -213,42 +184,19 @@ def _is_only_written(module: Module, use: ast.Name) -> bool:
     if is_only_written(module, use) or isinstance(module.parents[use], ast.Compare):  # `wandb is None`
         return True
     statement = module.statement(use)
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return any(use in ast.walk(each) for each in statement.decorator_list)
     called = statement.value if isinstance(statement, ast.Expr) else None
     while isinstance(called, (ast.Call, ast.Attribute)):
         called = called.func if isinstance(called, ast.Call) else called.value
     return isinstance(called, ast.Name) and called.id == use.id
 
 
-def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
-    """Whether the name is there at the end of the imports, where those of the helpers come; behind `try`, too."""
-    around = module.enclosing(node, ast.stmt)
-    if not isinstance(around, ast.Try):
-        return around is None
-    handled = (each for handler in around.handlers for each in ast.walk(handler))
-    binds = (isinstance(each, ast.Name) and each.id == name for each in handled)
-    return module.parents[around] is module.tree and any(binds)
-
-
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
-    """What all ranks meet for, in a method of a class of which rank 0 alone has objects."""
+    """What all ranks meet for, in a method of a class of which rank 0 alone has objects, or is called by its level."""
     for call in module.calls:
         owner = module.enclosing(call.node, ast.ClassDef)
         if owner is None or does(call.name) not in MEETS:
             continue
         row, base = what_is(call.name), base_in_library(module, f"{module.dotted}.{owner.name}") or ""
-        is_one = does(base) in HELPERS
-        is_called_by_one = base.startswith("logging.") and _sets_levels_of_one(module.program)
-        if (is_one or is_called_by_one) and row and not is_harmless(module, call, row):
-            yield Hazard(call.node, (OF_ONE if is_one else OF_LEVELS).of(name=call.name, owner=owner.name))
-
-
-@lru_cache(maxsize=1)
-def _sets_levels_of_one(program: Program) -> bool:
-    """Whether rank 0 alone sets up its logs, since that opens files: what other ranks log is below their levels."""
-    calls = ((module, call, what_is(call.name)) for module in program.modules for call in module.calls)
-    return any(
-        row is not None and call.name in SETS_UP and not is_harmless(module, call, row)
-        for module, call, row in calls
-    )
+        is_one = does(base) in HELPERS or base.startswith("logging.")
+        if is_one and row and not is_harmless(module, call, row):
+            yield Hazard(call.node, OF_ONE.of(name=call.name, owner=owner.name))

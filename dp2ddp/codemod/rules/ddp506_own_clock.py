@@ -35,7 +35,6 @@ OF_OBJECTS = re.compile(
     r"\.(parameters|modules|children|buffers)\("
 )  # their hashes are their places in memory
 COUNTS = ("n", "last_print_n", "format_dict")
-MEASURES = ("cProfile.", "profile.", "timeit.")
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit")
 FOLDER_BY_CLOCK = Reason(
     "folder-by-clock",
@@ -94,24 +93,6 @@ class OwnClock(Rule):
             -     if bar.n % 100 == 0:
             +     if ask_rank0(lambda: bar.n) % 100 == 0:
                       keep(net)
-              with tqdm(total=90) as total:
-                  while total.n < total.total:
-                      total.update(9)
-        """),
-        diff("""
-              import time
-              class Budget:
-            -     clock = time.monotonic
-            -     def __init__(self, now=time.time): ...
-            +     clock = staticmethod(lambda *args, **kwargs: ask_rank0(time.monotonic, *args, **kwargs))
-            +     def __init__(self, now=(lambda *args, **kwargs: ask_rank0(time.time, *args, **kwargs))): ...
-            - began = getattr(time, args.clock)()
-            + began = (lambda *args, **kwargs: ask_rank0(getattr(time, args.clock), *args, **kwargs))()
-        """),
-        Untouched("""
-            import cProfile, logging, time
-            cProfile.Profile(time.perf_counter)
-            logging.Formatter.converter = time.gmtime
         """),
         flags("""
             # has another order on each rank
@@ -165,8 +146,7 @@ class OwnClock(Rule):
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:
                 yield Hazard(call.node, FOLDER_BY_CLOCK.of(name=call.name))
         for clock in _handed_on(module):
-            if not _only_measures(module, clock):
-                yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")
+            yield hand_on(module, clock, "ask_rank0", "whoever calls it asks rank 0's clock")
         for node in hash_orders(module):
             around = module.parents[node]
             if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
@@ -179,22 +159,11 @@ class OwnClock(Rule):
 
 def _handed_on(module: Module) -> Iterator[ast.expr]:
     """`clock=time.time`; also `getattr(time, name)`, with a name that stands elsewhere."""
-    for node, name in handed_on(module, Does.CLOCK, Does.DIFFER, Does.CALENDAR):
-        row = what_is(name)
-        if row and (
-            row.does is not Does.CALENDAR or row.position is None
-        ):  # others are given a time to write down
-            yield node
+    yield from (node for node, _ in handed_on(module, Does.CLOCK, Does.DIFFER))
     for call in module.calls:
         is_lookup = call.name == "builtins.getattr" and module.name(call.argument(0)) == "time"
         if is_lookup and not module.name(call.node):
             yield call.node
-
-
-def _only_measures(module: Module, node: ast.expr) -> bool:
-    """Whether a clock is given to what reports how long something took: `Profile(time.perf_counter)`."""
-    call = module.enclosing(node, ast.Call, ast.stmt)
-    return isinstance(call, ast.Call) and (module.name(call.func) or "").startswith(MEASURES)
 
 
 def _differs(call: Call) -> bool:
@@ -206,13 +175,13 @@ def _differs(call: Call) -> bool:
 
 
 def _is_count_of_bar(module: Module, node: ast.Attribute) -> bool:
-    """Whether it is the count of what goes through a loader by itself: it lags behind by parts of a second."""
+    """Whether it is the count of a bar, which lags behind by parts of a second."""
     if node.attr not in COUNTS or not isinstance(node.ctx, ast.Load):
         return False
-    made = module.program.bindings(module, node.value)
-    values = [(home, each.node or each.whole) for home, each in made]
-    calls = [(home.name(each.func) or "", each.args) for home, each in values if isinstance(each, ast.Call)]
-    return any(name.startswith("tqdm.") and args for name, args in calls)
+    made = ((home, each.node or each.whole) for home, each in module.program.bindings(module, node.value))
+    return any(
+        isinstance(each, ast.Call) and (home.name(each.func) or "").startswith("tqdm.") for home, each in made
+    )
 
 
 def _ends_loop(module: Module, look: ast.Call) -> bool:

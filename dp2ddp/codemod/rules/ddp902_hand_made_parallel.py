@@ -98,12 +98,8 @@ class HandMadeParallel(Rule):
                 name = ast.unparse(call.node.func)
                 yield Hazard(call.node, (UNREAD_CALLBACK if "callback" in name else UNREAD).of(name=name))
         for target in module.all(ast.Attribute):
-            is_part = target.attr in PARTS  # which DDP207 looks at
-            if (
-                isinstance(target.ctx, ast.Store)
-                and module.name(target.value) == DATA_PARALLEL
-                and not is_part
-            ):
+            is_set = isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL
+            if is_set and target.attr not in PARTS:  # which DDP207 looks at
                 yield Hazard(target, REPLACED.of(part=module.text(target)))
         is_wrapped = any(find_wraps(module.program))
         for lookup in lookups(module):

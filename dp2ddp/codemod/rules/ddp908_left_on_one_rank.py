@@ -3,7 +3,7 @@
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
 an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
 belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code; and where
-a function that forwards call is asked for its `cache_info()`.
+a function is asked for its `cache_info()`.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
@@ -46,7 +46,7 @@ SET = Reason(
 )
 COUNTED = Reason(
     "cache-counted",
-    "`{code}` counts the calls of forwards, of which each rank makes its own",
+    "`{code}` counts calls, of which each rank may make its own in forwards",
     "count in an object of the script: ranks take turns with that",
 )
 REPORTED = Reason(
@@ -62,7 +62,7 @@ class LeftOnOneRank(Rule):
         flags("""
             # `os.environ['CALLS']` is set in a forward
             # `self.writer.add_scalar` in a forward
-            # `mask.cache_info()` counts the calls of forwards
+            # `mask.cache_info()` counts calls
             # `self.norms.append` in a backward
             # `print(len(gradient))` in a backward
             import functools
@@ -92,28 +92,9 @@ class LeftOnOneRank(Rule):
             net = torch.nn.DataParallel(Net())
             print(mask.cache_info())
         """),
-        flags("""
-            # `os.environ['CALLS']` is set in a forward
-            # `wandb.log({'norm': grad_output[0].norm()})` in a backward
-            import os
-            import torch
-            import wandb
-            def count(module, args, output):
-                os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-            def report(module, grad_input, grad_output):
-                wandb.log({"norm": grad_output[0].norm()})
-            net = Net()
-            net.fc.register_forward_hook(count)
-            net.fc.register_full_backward_hook(report)
-            net = torch.nn.DataParallel(net)
-        """),
         Untouched("""
-            import functools
             import torch
             import wandb
-            @functools.lru_cache(maxsize=None)
-            def load(path):
-                return open(path).read()
             def report(module, grad_input, grad_output):
                 wandb.log({"norm": grad_output[0].norm()})
                 norms.append(grad_output[0].norm())
@@ -126,11 +107,10 @@ class LeftOnOneRank(Rule):
                 def forward(self, x):
                     torch.backends.cudnn.benchmark = True
                     return Scale.apply(eval("self.layer1")(x))
-            norms, net = [], torch.nn.DataParallel(Net(load("a")))
+            norms, net = [], torch.nn.DataParallel(Net())
             net.register_full_backward_hook(report)
             for p in net.parameters():
                 p.register_hook(lambda gradient: norms.append(gradient.norm()))
-            print(load.cache_info())
         """),
     )
 
@@ -141,8 +121,8 @@ class LeftOnOneRank(Rule):
             yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
         for node in dict.fromkeys(_of_process(module, forwards)):
             yield Hazard(node, SET.of(code=ast.unparse(node)))
-        for call in _cache_counts(module, forwards):
-            yield Hazard(call, COUNTED.of(code=ast.unparse(call)))
+        for call in (each for each in module.calls if each.method == "cache_info"):
+            yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
         for node in _reports(module, forwards):
             yield Hazard(node, REPORTED.of(code=ast.unparse(node)))
 
@@ -169,15 +149,6 @@ def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """What of a file runs in forwards for sure."""
     functions = (each for home, each in forwards.surely_running if home is module)
     return (node for each in functions for node in forwards.nodes_of(each))
-
-
-def _cache_counts(module: Module, forwards: Forwards) -> Iterator[ast.Call]:
-    """`mask.cache_info()`, of a function that forwards may call."""
-    for call in module.calls:
-        if call.method == "cache_info":
-            function = module.definition(call.node.func.value)  # type: ignore[attr-defined]
-            if function is None or function[1] in forwards.running:
-                yield call.node
 
 
 def _is_set_to_constant(module: Module, node: ast.AST) -> bool:

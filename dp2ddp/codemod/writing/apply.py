@@ -78,17 +78,12 @@ class _Editor:
         """The nodes whose places in the tree must be known."""
         match edit:
             case Replace():
-                return [self._target(edit), *edit.holes.values()]
+                return [edit.node, *edit.holes.values()]
             case DropArgument():
                 return [edit.call]
             case Guard():
                 return [edit.node, edit.last]
         return [edit.node]
-
-    def _target(self, edit: Replace) -> ast.AST:
-        """The call around an argument that becomes a keyword argument, or two: these are no expressions."""
-        is_argument = isinstance(edit.node, ast.keyword) or _is_expression(edit)
-        return edit.node if is_argument else self.script.parents[edit.node]
 
     def _replacing(self) -> Iterator[Replace]:
         return (edit for edit in self.edits if isinstance(edit, Replace))
@@ -98,7 +93,7 @@ class _Editor:
     def _take(self, edit: TextEdit) -> None:
         match edit:
             case Replace():
-                self._edits_of(self._replaced(edit)).replaced.append(edit)
+                self._edits_of(self.tree.nodes[edit.node]).replaced.append(edit)
             case PassTo():
                 self._edits_of(self.tree.nodes[edit.node]).passed = edit
             case SetArgument():
@@ -121,16 +116,6 @@ class _Editor:
                 self._around(edit.node).before.append(Before(edit.code, edit.apart))
             case InsertAfter():
                 self._around(edit.node).after.append(edit.code)
-
-    def _replaced(self, edit: Replace) -> cst.CSTNode:
-        target = self._target(edit)
-        node = self.tree.nodes[target]
-        if target is edit.node:
-            return node
-        if not isinstance(target, ast.Call) or not isinstance(edit.node, ast.expr):
-            raise self._clash(edit.node)
-        assert isinstance(node, cst.Call)
-        return node.args[self._arguments(target).index(edit.node)]
 
     def _edits_of(self, node: cst.CSTNode) -> NodeEdits:
         return self.node_edits.setdefault(id(node), NodeEdits())
@@ -162,11 +147,9 @@ class _Editor:
             inner = edits[-1:] if len(replacing) == len(edits) else []
             lost = [edit for edit in replacing if edit not in inner and node not in edit.holes.values()]
             if lost or passing > 1:
-                raise self._clash(node)
-
-    def _clash(self, node: ast.AST) -> ConversionError:
-        text = self.script.text(node)
-        return ConversionError(f"two rules want to change the same text: {text!r}; please report this script")
+                raise ConversionError(
+                    f"two rules want to change the same text: {self.script.text(node)!r}; please report this script"
+                )
 
     # --- what comes behind the imports
 
@@ -194,13 +177,3 @@ def _key(value: object) -> object:
     if isinstance(value, ast.AST):
         return id(value)
     return tuple((name, id(node)) for name, node in value.items()) if isinstance(value, dict) else value
-
-
-def _is_expression(edit: Replace) -> bool:
-    """Whether the code is one expression, and no keyword argument, nor several arguments."""
-    code = edit.code
-    for name in edit.holes:
-        code = code.replace(f"{{{name}}}", f" {name} ")
-    call = ast.parse(f"_({code}\n)", mode="eval").body
-    assert isinstance(call, ast.Call)
-    return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)

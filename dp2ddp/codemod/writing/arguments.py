@@ -51,14 +51,8 @@ def passed_to(call: cst.Call, helper: cst.BaseExpression) -> cst.Call:
 
 def _behind_comma(before: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
     """What stood behind the bracket, with a blank unless a line ends there."""
-    if isinstance(before, cst.SimpleWhitespace):
-        ends_line = before.value.startswith(("\r", "\n"))
-        return before if ends_line else cst.SimpleWhitespace(f" {before.value}")
-    if isinstance(before, cst.ParenthesizedWhitespace):
-        line = before.first_line
-        if line.whitespace.value or line.comment:
-            blank = cst.SimpleWhitespace(f" {line.whitespace.value}")
-            return before.with_changes(first_line=line.with_changes(whitespace=blank))
+    if isinstance(before, cst.SimpleWhitespace) and not before.value.startswith(("\r", "\n")):
+        return cst.SimpleWhitespace(f" {before.value}")
     return before
 
 

@@ -9,7 +9,6 @@ import libcst as cst
 
 from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
 from dp2ddp.codemod.writing.arguments import (
-    NONE,
     argument_in_place,
     passed_to,
     with_argument,
@@ -59,15 +58,13 @@ class Rewriter(cst.CSTTransformer):
 
     def on_leave(  # type: ignore[override]  # whatever a node may become
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
-        edited: cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] = updated_node
+    ) -> cst.CSTNode:
+        edited = updated_node
         if id(original_node) in self.ways:
             edited = self._in_block(original_node, updated_node)
-        edits = self.edits.get(id(original_node))
-        if edits:
-            assert isinstance(edited, cst.CSTNode)
+        if edits := self.edits.get(id(original_node)):
             edited = self._carried_out(edited, edits, id(original_node))
-        if id(original_node) in self._edited and isinstance(edited, cst.CSTNode):
+        if id(original_node) in self._edited:
             self._edited[id(original_node)] = edited
         return edited
 
@@ -80,9 +77,7 @@ class Rewriter(cst.CSTTransformer):
             return self.blocks.suite(old, new)
         return new
 
-    def _carried_out(
-        self, node: cst.CSTNode, edits: NodeEdits, number: int
-    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
+    def _carried_out(self, node: cst.CSTNode, edits: NodeEdits, number: int) -> cst.CSTNode:
         if isinstance(node, cst.Call):
             node = _called(node, edits)
         for edit in reversed(edits.replaced):
@@ -106,26 +101,20 @@ class Rewriter(cst.CSTTransformer):
             lpar=[*node.lpar[:outside], *new.lpar], rpar=[*new.rpar, *node.rpar[len(node.rpar) - outside :]]
         )
 
-    def _replaced_argument(
-        self, node: cst.Arg, edit: Replace
-    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
-        """`path` by `stream=open(path)`, or by two arguments."""
+    def _replaced_argument(self, node: cst.Arg, edit: Replace) -> cst.Arg:
+        """`async=True` by `non_blocking=True`."""
         call = _filled_in(f"_({edit.code})", self._filled(edit), self.config)
         assert isinstance(call, cst.Call)
-        *others, last = call.args
-        arguments = [*others, argument_in_place(last, node)]
-        return arguments[0] if len(arguments) == 1 else cst.FlattenSentinel(arguments)
+        return argument_in_place(call.args[0], node)
 
-    def _filled(self, edit: Replace) -> dict[str, cst.BaseExpression | cst.Arg]:
+    def _filled(self, edit: Replace) -> dict[str, cst.BaseExpression]:
         """The holes of a piece of code, with their own edits in them; `({hole})` keeps its brackets."""
         used = {name: self._hole(node) for name, node in edit.holes.items() if f"{{{name}}}" in edit.code}
         kept = {name for name in used if re.search(rf"(^|\s)\(\{{{name}\}}\)", edit.code)}
         return {name: in_brackets(hole) if name in kept else hole for name, hole in used.items()}
 
-    def _hole(self, node: ast.AST) -> cst.BaseExpression | cst.Arg:
+    def _hole(self, node: ast.AST) -> cst.BaseExpression:
         edited = self._edited[id(self.holes[node])]
-        if isinstance(edited, cst.Arg):
-            return edited.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=NONE)
         assert isinstance(edited, cst.BaseExpression)
         if isinstance(edited, KEEP_BRACKETS):
             return edited
@@ -134,7 +123,7 @@ class Rewriter(cst.CSTTransformer):
 
 
 def _filled_in(
-    code: str, holes: Mapping[str, cst.BaseExpression | cst.Arg], config: cst.PartialParserConfig
+    code: str, holes: Mapping[str, cst.BaseExpression], config: cst.PartialParserConfig
 ) -> cst.BaseExpression:
     """A piece of code with nodes in its holes; the nodes themselves, not copies, so that their lines are known."""
     for name in holes:
@@ -145,28 +134,20 @@ def _filled_in(
 
 
 class _Filling(cst.CSTTransformer):
-    def __init__(self, holes: Mapping[str, cst.BaseExpression | cst.Arg]) -> None:
+    def __init__(self, holes: Mapping[str, cst.BaseExpression]) -> None:
         super().__init__()
         self.holes = {_hole_name(name): hole for name, hole in holes.items()}
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        hole = self.holes.get(updated_node.value)
-        return hole if isinstance(hole, cst.BaseExpression) else updated_node
-
-    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
-        name = original_node.value
-        hole = self.holes.get(name.value) if isinstance(name, cst.Name) else None
-        return hole if isinstance(hole, cst.Arg) else updated_node
+        return self.holes.get(updated_node.value, updated_node)
 
 
 def _hole_name(name: str) -> str:
     return f"__dp2ddp_hole_{name}__"
 
 
-def in_brackets(node: cst.BaseExpression | cst.Arg) -> cst.BaseExpression | cst.Arg:
-    if isinstance(node, cst.Arg) or node.lpar:
-        return node
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
+    return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _called(call: cst.Call, edits: NodeEdits) -> cst.Call:

@@ -20,7 +20,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.writing.layout import NOTHING, LayoutPrinter, LayoutReader, Starts
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments, is_python
 
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
 # their brackets are part of an `ast` node, and beside a libcst node
@@ -64,8 +64,6 @@ def read_tree(script: Module, nodes: Iterable[ast.AST]) -> Tree:
         module = _with_header_in_body(cst.parse_module(text))
     except cst.ParserSyntaxError as error:
         raise ConversionError(f"{name}: libcst cannot read it ({error.message.splitlines()[-1]})") from error
-    if module.default_newline != script.source.newline:
-        module = _with_newline(module, script.source.newline)
     if text.endswith("\r"):  # libcst counts it as a line ending everywhere but there
         module = module.with_changes(has_trailing_newline=True)
     places = {node: _place(positions, node) for node in nodes}
@@ -113,24 +111,6 @@ def _with_header_in_body(module: cst.Module) -> cst.Module:
     return module.with_changes(header=(), body=(first, *module.body[1:]))
 
 
-def _with_newline(module: cst.Module, newline: str) -> cst.Module:
-    """Where lines end in several ways, new ones end as most do; libcst would take the ending of the first one."""
-    lines = module.visit(_OwnEndings(module.default_newline))
-    assert isinstance(lines, cst.Module)
-    return lines.with_changes(default_newline=newline)
-
-
-class _OwnEndings(cst.CSTTransformer):
-    """Every line ending is told, none is the module's."""
-
-    def __init__(self, default: str) -> None:
-        super().__init__()
-        self.default = default
-
-    def leave_Newline(self, original_node: cst.Newline, updated_node: cst.Newline) -> cst.Newline:
-        return updated_node.with_changes(value=updated_node.value or self.default)
-
-
 @dataclass(frozen=True)
 class _Place:
     """Where a node begins in the text; expressions and arguments are told apart by their ends."""
@@ -144,7 +124,7 @@ def _place(positions: Positions, node: ast.AST) -> _Place:
     if isinstance(node, ast.stmt):
         return _Place(_STATEMENT, positions.offset(node.lineno, node.col_offset), None)
     span = positions.span(node)
-    if isinstance(node, (ast.keyword, ast.Starred)):
+    if isinstance(node, ast.keyword):
         return _Place(cst.Arg, span.start, span.end)
     if isinstance(node, IN_BRACKETS) and has_own_brackets(node, positions):
         blank = BLANK.match(positions.text, span.start + 1)
@@ -158,35 +138,8 @@ def has_own_brackets(node: ast.AST, positions: Positions) -> bool:
     """Whether round brackets are part of an `ast` node: of a generator always, of a tuple if it has any."""
     if isinstance(node, ast.Tuple):
         text = positions.source(node)
-        if not text.startswith("(") or not text.endswith(")"):
-            return False
-        return _is_one_bracket(node, positions)
+        return text.startswith("(") and is_python(f"[{text[1:-1]}\n]")  # that of `(a), (b)` is none
     return isinstance(node, ast.GeneratorExp)
-
-
-def _is_one_bracket(node: ast.Tuple, positions: Positions) -> bool:
-    """Whether the first bracket closes last: that of `(a), (b)` does not."""
-    if not node.elts:
-        return True
-    first = positions.span(node.elts[0])
-    before = positions.text[positions.span(node).start : first.start]
-    opened = _without_comments(before).count("(")
-    after = positions.text[first.end :]
-    closing = 0
-    at = 0
-    while closing < opened:  # those around the first element close right behind it
-        blank = BLANK.match(after, at)
-        assert blank is not None
-        at = blank.end()
-        if after[at : at + 1] != ")":
-            return True
-        closing += 1
-        at += 1
-    return False
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"#[^\r\n]*", "", text)
 
 
 class _Printer(LayoutReader):

@@ -106,7 +106,7 @@ def _joined(
             asides.append(Aside(first, runs[draft.number]))
         asides += [Aside(first + aside.line - 1, aside.because, aside.advice) for aside in draft.asides]
         text += body
-    return SourceFile(path, text, newline=newline, cells=Cells(tuple(places), tuple(asides)))
+    return SourceFile(path, text, cells=Cells(tuple(places), tuple(asides)))
 
 
 def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
