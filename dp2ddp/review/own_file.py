@@ -20,11 +20,8 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     functions_of,
     handed,
-    inside,
-    is_static,
     last_name,
     places,
-    root_name,
 )
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
@@ -82,16 +79,6 @@ class OwnFile:
         is_changed = any(isinstance(self.module.parents[each], ast.AugAssign) for each in stores)
         are_seen = not is_changed and all(each.how in GIVEN for each in bindings)
         return [each for each in self.origins(node) if are_seen and each is not node]
-
-    def results(self, node: ast.AST) -> list[ast.expr | None]:
-        """What the function of this file gives that a call runs, or a property of `self`; nothing of a generator."""
-        function: ast.AST | None = self.callee(node) if isinstance(node, ast.Call) else None
-        if isinstance(node, ast.Attribute) and root_name(node) == "self":
-            named = (each for _, each in self.module.program.methods_named.get(node.attr, ()))
-            function = next((each for each in named if is_static(each, "property", "cached_property")), None)
-        if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
-            return []
-        return [each.value for each in inside(function, ast.Return) if self.function_of(each) is function]
 
     def origins(self, node: ast.AST | None) -> list[ast.expr]:
         """The same, with the names that nobody gives a value."""

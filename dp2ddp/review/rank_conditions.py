@@ -161,14 +161,12 @@ class RankConditions:
                 literal(count) is None
             ):  # `rank % gpus_of_node`
                 return self.is_rank(inner)
-        values = self.file.all_values(node) or self.file.results(node)
+        values = self.file.all_values(node)
         others = [each for each in values if literal(each) not in NO_RANK]
-        if others and all(each is not None and self.is_rank(each) for each in others):
+        if others and all(map(self.is_rank, others)):
             return True
-        is_number = any(isinstance(literal(each), int) for each in others)  # `rank = 8`, of a matrix
         word, key = last_name(node), self._key(node)
-        names_rank = RANK.search(word or key) or RANK_VARIABLE.search(key)
-        return names_rank is not None and not is_number
+        return (RANK.search(word or key) or RANK_VARIABLE.search(key)) is not None
 
     def _key(self, node: ast.AST) -> str:
         """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
@@ -253,10 +251,8 @@ class RankConditions:
                 return rank == 0
         if node is not None and self.is_rank(node):
             return rank
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):  # `saves = rank == 0`
-            values = [
-                self._value(each, rank) for each in self.file.all_values(node) or self.file.results(node)
-            ]
+        if isinstance(node, Mention):  # `saves = rank == 0`
+            values = [self._value(each, rank) for each in self.file.all_values(node)]
             return values[0] if values and all(each == values[0] for each in values) else None
         return _number(literal(node))
 

@@ -160,25 +160,10 @@ RIGHT = {
                     self.epoch += 1
     """,
     "all ranks end, or leave a loop, at once": """
-        import sys
         for epoch in range(3):
             model(x).mean().backward()
             if dist.get_world_size() == 1 and epoch:
                 break
-            if epoch == 2:
-                sys.exit()
-        if dist.get_rank() == 0:
-            sys.exit()
-    """,
-    "one rank ends with an error, which ends all": """
-        import sys
-        for x in batches:
-            loss = model(x).mean()
-            loss.backward()
-            if loss.isnan() and dist.get_rank() == 0:
-                sys.exit(1)
-            if loss.isnan() and dist.get_rank() == 0:
-                sys.exit("the loss is nan")
     """,
     "files that are dealt out by their numbers": """
         for i, name in enumerate(names):
@@ -186,10 +171,6 @@ RIGHT = {
                 continue
             with model.join():
                 model(read(name)).mean().backward()
-    """,
-    "questions about a device, and a flag beside it": """
-        print(torch.cuda.memory_allocated(device=0), torch.cuda.get_device_name(0), dist.get_rank())
-        x = x.cuda(True)
     """,
     "a model in parts on two devices": """
         first.to("cuda:0")
@@ -619,13 +600,6 @@ RIGHT = {
                 optimizer.zero_grad()
         kept = [optimizer.step() for rank in (2, 4)]
     """,
-    "a rank of a matrix, as a number": """
-        def compress(optimizer):
-            rank = 8
-            if rank == 0:
-                optimizer.step()
-        compress(torch.optim.SGD(model.parameters(), lr=0.1))
-    """,
     "a probe that all ranks make, and one trains": """
         probe = torch.nn.Linear(8, 2)
         optimizer = torch.optim.SGD(probe.parameters(), lr=0.1)
@@ -636,16 +610,6 @@ RIGHT = {
                 probe(features(x)).mean().backward()
                 optimizer.step()
             scheduler.step()
-    """,
-    "one rank trains a copy, and clips its gradients": """
-        import copy
-        if dist.get_rank() == 0:
-            twin = copy.deepcopy(model.module)
-            optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
-            for x in batches:
-                twin(x).mean().backward()
-                torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
-                optimizer.step()
     """,
     "the other ranks step, too": """
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -688,12 +652,6 @@ RIGHT = {
             model.module.load_state_dict(torch.load("best.pt", map_location="cpu"))
             with torch.no_grad():
                 test(model.module)
-    """,
-    "every rank evaluates all of the held-out data": """
-        loader = DataLoader(held_out, sampler=DistributedSampler(held_out, num_replicas=1, rank=0))
-        with torch.no_grad():
-            for x, y in loader:
-                hits += (model(x).argmax(1) == y).sum().item()
     """,
     "a hook that one rank has": """
         class Saver:
@@ -794,13 +752,6 @@ RIGHT = {
             losses.append(loss.item())
         scheduler.step(total + sum(losses))
     """,
-    "split alike, and drawn by rank": """
-        split = torch.Generator().manual_seed(args.seed)
-        train, held_out = torch.utils.data.random_split(data, [9, 1], generator=split)
-        own = torch.Generator().manual_seed(local_rank)
-        for x in DataLoader(train, sampler=DistributedSampler(train, shuffle=False), generator=own):
-            model(x).mean().backward()
-    """,
     "all ranks go through a function that one rank saves in": """
         def save(path):
             if dist.get_rank() == 0:
@@ -820,76 +771,6 @@ def found(body: str) -> set[str]:
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
 def test_nothing_is_said_of_right_code(body: str) -> None:
     assert found(body) == set()
-
-
-WRONG = {  # the same, with the one thing that makes it right taken away
-    "DDP608": """
-        if dist.get_rank() == 0:
-            dist.broadcast(x, src=0)
-    """,
-    "DDP604": """
-        class Trainer:
-            def save(self, path):
-                torch.save(self.model.state_dict(), path)
-            def train(self):
-                for epoch in range(3):
-                    self.run(epoch)
-                    self.save("last.pt")
-        Trainer().train()
-    """,
-    "DDP605": """
-        for epoch in range(3):
-            print(epoch)
-    """,
-    "DDP602": """
-        loader = DataLoader(data, sampler=DistributedSampler(data))
-        with torch.no_grad():
-            for x, y in loader:
-                hits += (model(x).argmax(1) == y).sum().item()
-        loader = DataLoader(held_out)
-    """,
-    "DDP601": """
-        loader = DataLoader(data, sampler=DistributedSampler(data))
-        def step(x):
-            model(x).mean().backward()
-        for epoch in range(3):
-            for x in loader:
-                step(x)
-    """,
-    "DDP614": """
-        for x in batches:
-            loss = -model.module(generator(x)).mean()
-            loss.backward()
-    """,
-    "DDP609": """
-        for epoch in range(3):
-            if dist.get_rank() == 0:
-                out = model(x)
-    """,
-    "DDP625": """
-        for x in batches:
-            loss = model(x).mean()
-            with model.no_sync():
-                loss.backward()
-    """,
-    "DDP617": """
-        if dist.get_rank() == 0:
-            model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
-    """,
-    "DDP630": """
-        work = dist.all_reduce(x)
-        work.wait()
-    """,
-    "DDP606": """
-        from torch.utils.tensorboard import SummaryWriter
-        writer = SummaryWriter("runs")
-    """,
-}
-
-
-@pytest.mark.parametrize(("code", "body"), WRONG.items(), ids=WRONG)
-def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
-    assert found(body) == {code}
 
 
 ONE_RANK = [

@@ -35,13 +35,8 @@ wandb.init(project="a")
 """
 ON_DEVICE = "model = DistributedDataParallel(net.cuda())\n"
 SEARCHES = """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.one = torch.nn.Linear(2, 2)
-    def forward(self, x):
-        return self.one(x)
-model = DistributedDataParallel(Net(), find_unused_parameters=True)
+from torchvision.models import resnet50
+model = DistributedDataParallel(resnet50(), find_unused_parameters=True)
 """
 ATTRIBUTE = "model = DistributedDataParallel(net)\nout = model.features(x)\n"
 MOVES = "class Net(torch.nn.Module):\n    pass\nmodel = DistributedDataParallel(Net()).cuda()\n"
@@ -103,11 +98,10 @@ ASKED = {
     ),
     "DDP613": (
         PLAIN_HEAD + SEARCHES,
-        "requires_grad model.module.one",
+        "requires_grad",
         [
             "weight.requires_grad = False",
             "net.requires_grad_(False)",
-            "head = model.module.one",
             'setattr(weight, "requires_grad", False)',
         ],
     ),
