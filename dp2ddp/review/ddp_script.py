@@ -41,7 +41,6 @@ SETS_UP = re.compile(
     re.IGNORECASE,
 )
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
-STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 # Packages whose functions set no ranks up, and bring nothing of theirs together.
 KNOWN = {
     *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
@@ -137,13 +136,12 @@ class Loader:
 
     @property
     def certain_sampler(self) -> Call | None:
-        """The one that it is given in every run: made in its call, or under no condition, and named once."""
-        file, given, sampler = self.flow.file, self.call.argument(3, "sampler"), self.sampler
-        if sampler is None or sampler.node is given:
+        """The one that it is given in every run: made in its call, or the one value of a name, under no condition."""
+        sampler, module = self.sampler, self.flow.module
+        if sampler is None or sampler.node is self.call.argument(3, "sampler"):
             return sampler
-        is_beside = file.function_of(sampler.node) is file.function_of(self.call.node)
-        is_choice = any(file.around(sampler.node, ast.If)) or file.all_values(given) != [sampler.node]
-        return sampler if is_beside and not is_choice and isinstance(given, ast.Name) else None
+        is_value = module.value(self.call.argument(3, "sampler") or sampler.node) is sampler.node
+        return sampler if is_value and not any(self.flow.file.around(sampler.node, ast.If)) else None
 
     @cached_property
     def loops(self) -> list[Loop]:
@@ -367,11 +365,6 @@ class DDPScript:
 
     def _certain_helpers(self, names: Collection[str]) -> tuple[Call, ...]:
         """Calls of helpers, where no other way of training on ranks is in sight: with it they may stand aside."""
-        if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.module.calls)):
+        if self.wraps or self.groups or self.has_framework:
             return ()
         return tuple(call for call, name in self.helper_calls.items() if name in names)
-
-    def _starts_ranks(self, call: Call) -> bool:
-        """Whether a function of another file, not of our helpers, may make a process group."""
-        is_foreign = self.is_foreign(call.name) and call not in self.helper_calls
-        return is_foreign and STARTS_RANKS.search(call.name or "") is not None

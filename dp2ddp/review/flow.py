@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, inside, last_name
+from dp2ddp.codemod.model.nodes import (
+    FUNCTIONS,
+    LOOPS,
+    NAMED_FUNCTIONS,
+    all_from,
+    inside,
+    last_name,
+    stored_names,
+)
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile
 from dp2ddp.review.rank_conditions import Condition, RankConditions
 
@@ -238,9 +246,7 @@ class Flow:
         for loop in self.file.around(node, ast.For) if isinstance(node, ast.Name) else ():
             match loop.iter:
                 case ast.Call(func=ast.Attribute(value=whole, attr=listed)) if LISTS.fullmatch(listed):
-                    if any(
-                        getattr(each, "id", None) == getattr(node, "id", "") for each in ast.walk(loop.target)
-                    ):
+                    if last_name(node) in stored_names(loop.target):
                         return whole
         return None
 

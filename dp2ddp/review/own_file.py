@@ -274,16 +274,9 @@ class OwnFile:
 
     @cached_property
     def spawned_ranks(self) -> set[Variable]:
-        """The first parameters of functions that `mp.spawn` runs, which counts its processes there."""
-        counting = (each for each in self.spawns if not (each.name or "").endswith("Process"))
-        given = (each.argument(0, "fn") for each in counting)
-        functions = filter(None, (self.definition(each) for each in given if each is not None))
-        ranks = ((function, each) for function in functions for each in places(function)[:1])
-        return {
-            (function, each.arg)
-            for function, each in ranks
-            if len(self.module.scope_of[each].bindings[each.arg]) == 1  # nothing else is assigned to it
-        }
+        """The first parameters of functions that processes run: `mp.spawn` counts its processes there."""
+        started = filter(self.is_started, self.module.all(ast.FunctionDef))
+        return {(function, each.arg) for function in started for each in places(function)[:1]}
 
 
 def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:

@@ -103,18 +103,6 @@ RIGHT = {
                 if seen():
                     break
     """,
-    "all ranks leave, each by a branch of its own": """
-        for x in batches:
-            model(x).mean().backward()
-            if dist.get_rank() == 0:
-                dist.broadcast(stops, 0)
-                if stops.item():
-                    break
-            else:
-                dist.broadcast(stops, 0)
-                if stops.item():
-                    break
-    """,
     "one rank skips what comes behind the step": """
         for x in batches:
             model(x).mean().backward()
@@ -146,19 +134,6 @@ RIGHT = {
                 if self.first():
                     dist.barrier()
     """,
-    "an epoch that is counted": """
-        class Trainer:
-            def __init__(self, data):
-                self.epoch = 0
-                self.sampler = DistributedSampler(data)
-                self.loader = DataLoader(data, sampler=self.sampler)
-            def fit(self):
-                while self.epoch < 3:
-                    self.sampler.set_epoch(self.epoch)
-                    for x in self.loader:
-                        model(x).mean().backward()
-                    self.epoch += 1
-    """,
     "all ranks end, or leave a loop, at once": """
         for epoch in range(3):
             model(x).mean().backward()
@@ -179,16 +154,6 @@ RIGHT = {
     "a device that a launcher chooses": """
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]
         x = x.to("cuda:0")
-    """,
-    "the first epoch by hand, and the others": """
-        sampler = DistributedSampler(data)
-        loader = DataLoader(data, sampler=sampler)
-        sampler.set_epoch(0)
-        for epoch in range(3):
-            if epoch:
-                sampler.set_epoch(epoch)
-            for x in loader:
-                model(x).mean().backward()
     """,
     "samplers that go to a loader by other ways": """
         class Data:
@@ -294,46 +259,11 @@ RIGHT = {
                 total += loss(model, x, y).item()
             scheduler.step(total)
     """,
-    "the reducer may be told otherwise": """
-        model._set_static_graph()
-        model.require_backward_grad_sync = False
-        with model.join():
-            pass
-    """,
     "weights that one rank loads, and sends": """
         if dist.get_rank() == 0:
             model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
         for p in model.parameters():
             dist.broadcast(p, 0)
-    """,
-    "a command in words": """
-        def usage():
-            \"\"\"Start it with python -m torch.distributed.launch.\"\"\"
-            raise SystemExit("python -m torch.distributed.launch train.py")
-    """,
-    "a handle": """
-        work = dist.all_reduce(x, async_op=True)
-        work.wait()
-        ignored = dist.all_reduce(x)
-    """,
-    "unused parameters that may be there": """
-        class Net(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.one = torch.nn.Linear(2, 2)
-                self.two = torch.nn.Linear(2, 2)
-            def forward(self, x):
-                return self.one(x)
-        other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
-    """,
-    "parameters that some forwards do not use": """
-        class Net(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.one = torch.nn.Linear(2, 2)
-            def forward(self, x):
-                return self.one(x) if self.training else x
-        other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
     """,
     "weights that somebody else saved": """
         net.load_state_dict(torch.load("resnet50.pth"))
@@ -403,14 +333,6 @@ RIGHT = {
                 dist.barrier()
             download()
             if gpu == 0:
-                dist.barrier()
-        mp.spawn(main_worker, nprocs=2, args=(args,))
-    """,
-    "a number that is no longer the one it was spawned with": """
-        import torch.multiprocessing as mp
-        def main_worker(which, args):
-            which = args.tasks[which]
-            if which == 0:
                 dist.barrier()
         mp.spawn(main_worker, nprocs=2, args=(args,))
     """,
@@ -554,12 +476,6 @@ RIGHT = {
         {OWN_TOTAL}
             scheduler.step(mean_over_ranks(total))
     """,
-    "a loss that another file brings together, assigned": f"""
-        from utils import sync
-        {OWN_TOTAL}
-            total = sync(total)
-            scheduler.step(total)
-    """,
     "a loss that an object of another file brings together, in a method": f"""
         from utils import Comm
         comm = Comm()
@@ -600,17 +516,6 @@ RIGHT = {
                 optimizer.zero_grad()
         kept = [optimizer.step() for rank in (2, 4)]
     """,
-    "a probe that all ranks make, and one trains": """
-        probe = torch.nn.Linear(8, 2)
-        optimizer = torch.optim.SGD(probe.parameters(), lr=0.1)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-        if dist.get_rank() == 0:
-            for x in batches:
-                optimizer.zero_grad()
-                probe(features(x)).mean().backward()
-                optimizer.step()
-            scheduler.step()
-    """,
     "the other ranks step, too": """
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         if dist.get_rank() == 0:
@@ -618,15 +523,6 @@ RIGHT = {
             optimizer.step()
         else:
             optimizer.step()
-    """,
-    "the other ranks step, too, and return": """
-        def end(optimizer):
-            if dist.get_rank() != 0:
-                optimizer.step()
-                return
-            print("save")
-            optimizer.step()
-        end(torch.optim.SGD(model.parameters(), lr=0.1))
     """,
     "what was shuffled is sent to all ranks": """
         import random
@@ -701,16 +597,6 @@ RIGHT = {
             loader = DataLoader(data, sampler=DistributedSampler(data, seed=epoch))
             for x in loader:
                 model(x).mean().backward()
-    """,
-    "unfrozen, and wrapped anew": """
-        def train(part, flag):
-            for p in part.parameters():
-                p.requires_grad = flag
-        train(net.body, False)
-        other = DistributedDataParallel(net)
-        other(x).mean().backward()
-        train(net.body, True)
-        other = DistributedDataParallel(net)
     """,
     "a step by the norm of all ranks' gradients, a loss that may be missing": """
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -5,7 +5,7 @@ import ast
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, values_of
 
-REPLACES_PRINT = {"redirect_stdout", "stdout"}
+REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
 TRACKERS = words(
     "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
 )
@@ -86,9 +86,8 @@ class PrintOnEveryRank(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:
-            return
-        if script.file.names_module("builtins") or script.file.words & REPLACES_PRINT:
+        is_replaced = script.sets_up_elsewhere or script.file.words & REPLACES_PRINT
+        if not script.trains_on_ranks or not script.groups or is_replaced:
             return
         prints = [
             call.node

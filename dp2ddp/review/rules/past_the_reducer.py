@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import last_name, stored_names
+from dp2ddp.codemod.model.nodes import stored_names
 from dp2ddp.review.check_rule import (
     CheckRule,
     CheckWarning,
@@ -216,19 +216,11 @@ def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
-    """The wrapper of a model that something behind it is a part of, and that no later wrapper wraps anew."""
-    for whole in script.flow.wholes(part):
-        if wrap := script.wrap_around(whole) or script.wrap_of(whole):
-            same = {script.file.text_of(each) for each in (wrap.model, whole) if each is not None}
-            later = (
-                each for each in script.wraps if each is not wrap and each.call.node.lineno > part.lineno
-            )
-            models = [unmoved(each.model) for each in later if each.model]
-            again = any(
-                last_name(each) == "module" or script.file.text_of(each) in same for each in models if each
-            )
-            return None if again else wrap
-    return None
+    """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
+    wraps = (script.wrap_around(whole) or script.wrap_of(whole) for whole in script.flow.wholes(part))
+    wrap = next(filter(None, wraps), None)
+    others = (each.call.node for each in script.wraps if each is not wrap)
+    return None if any(other.lineno > part.lineno for other in others) else wrap
 
 
 def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:

@@ -153,7 +153,7 @@ class TotalBatchOnEachRank(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         arguments = (call for call in script.module.calls if call.method == "add_argument")
-        total = {_name_of(call) for call in arguments if _is_total(call)}
+        total = {name for call in arguments if _is_total(call) for name in _names_of(call)}
         for loader in script.loaders if total and not script.sets_up_elsewhere else ():
             match loader.size:
                 case ast.Attribute(attr=name) as size if name in total and loader.sampler:
@@ -166,12 +166,10 @@ def _is_total(call: Call) -> bool:
     return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
 
 
-def _name_of(call: Call) -> str:
-    """What argparse calls the value."""
-    given = literal(call.argument(None, "dest"))
-    options = [value for value in map(literal, call.node.args) if isinstance(value, str)]
-    long = next((option for option in options if option.startswith("--")), options[0] if options else "")
-    return given if isinstance(given, str) else long.lstrip("-").replace("-", "_")
+def _names_of(call: Call) -> set[str]:
+    """What argparse may call the value."""
+    given = (*call.node.args, call.argument(None, "dest"))
+    return {str(literal(each)).lstrip("-").replace("-", "_") for each in given}
 
 
 def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:

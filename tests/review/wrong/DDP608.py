@@ -80,10 +80,6 @@ dist.get_rank() == 0 and dist.barrier()
 # ---
 x = dist.all_reduce(x) if local_rank == 0 else None
 # ---
-def save():
-    assert dist.get_rank() == 0
-    dist.barrier()
-# ---
 rank, gpu = dist.get_rank(), int(os.environ["LOCAL_RANK"])
 if gpu == 0:
     dist.barrier()
