@@ -170,8 +170,7 @@ class Loader:
                 is_method = getattr(function, "attr", "") in file.module.program.methods_named
                 return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
             case ast.Attribute(attr=name):
-                is_told = getattr(file.module.parents[parent], "attr", "") == "set_epoch"
-                return name in ("dataset", "batch_size") or name == "sampler" and is_told
+                return name in ("dataset", "batch_size")
         return isinstance(parent, (ast.For, ast.comprehension))
 
 

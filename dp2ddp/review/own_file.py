@@ -220,16 +220,13 @@ class OwnFile:
         """The function of this file that a call runs for certain: by its name, of a class `__init__`, of `x.step` the
         method where `x` is `self`, or is made here.
         """
-        match call.func:
-            case ast.Attribute(value=ast.Name(id="self") as owner, attr=name):
-                kinds: list[ast.AST | None] = [self.module.enclosing(owner, ast.ClassDef)]
-            case ast.Attribute(value=owner, attr=name):
-                kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
-            case function:
-                found, name = self.definition(function), "__init__"
-                if isinstance(found, NAMED_FUNCTIONS):
-                    return found
-                kinds = [found]
+        called = self.module.program.called(self.module, call.func)
+        if called or not isinstance(call.func, ast.Attribute):
+            return called[1] if called and isinstance(called[1], NAMED_FUNCTIONS) else None
+        owner, name = call.func.value, call.func.attr
+        kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
+        if last_name(owner) == "self":
+            kinds = [self.module.enclosing(owner, ast.ClassDef)]
         lineage = self.module.program.lineage(self.module, kinds[0] if len(set(kinds)) == 1 else None)
         methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
         return next(methods, None)

@@ -120,20 +120,12 @@ class WrapperOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for wrap in script.all_wraps:
             for mention in script.flow.not_handed(wrap.mentions):
-                call, where = script.file.part_of(mention), script.ranks.at(mention)
-                runs = (
-                    run for each in (mention, *script.flow.received(mention)) if (run := _run(script, each))
-                )
-                run = next(runs, None) if isinstance(call, ast.Call) else None
+                where, handed = script.ranks.at(mention), {mention, *script.flow.received(mention)}
+                run = next((each.node for each in script.module.calls if each.node.func in handed), None)
+                call = script.file.part_of(mention)  # of the wrapper, or of a function that runs it
                 waits = run and where.are_one and _waits(script, wrap, where.test, run)
                 if call and waits and not _do_others_too(script, call):
                     yield self.problem(call, name=script.file.text_of(mention))
-
-
-def _run(script: DDPScript, wrapper: ast.AST) -> ast.Call | None:
-    """`model(x)`."""
-    call = script.module.parents[wrapper]
-    return call if isinstance(call, ast.Call) and call.func is wrapper else None
 
 
 def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool:
