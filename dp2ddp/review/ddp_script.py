@@ -16,7 +16,7 @@ from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import all_from, last_name, values_of
 from dp2ddp.codemod.plans.acceptance import Comments
-from dp2ddp.review.flow import Flow
+from dp2ddp.review.flow import Flow, Loop
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
@@ -97,16 +97,6 @@ class Wrap:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
-    """A loop over a loader: its own, or of a function that gets the loader."""
-
-    node: ast.For
-    site: ast.AST | None  # the call of its function that hands the loader to it
-    trains: bool
-    repeats: bool  # whether it stands in another loop
-
-
-@dataclass(frozen=True, eq=False)
 class Loader:
     """A DataLoader, and the DistributedSampler that it may be given, directly or by a name."""
 
@@ -145,8 +135,7 @@ class Loader:
 
     @cached_property
     def loops(self) -> list[Loop]:
-        loops = self.flow.loops_over(self.call.node)
-        return [Loop(node, site, self.flow.trains_in(node), repeats) for node, site, repeats in loops]
+        return [*self.flow.loops_over(self.call.node)]
 
     @property
     def trains(self) -> bool:
@@ -197,8 +186,8 @@ class DDPScript:
         return tuple(self.file.calls_of(MAKES_GROUP))
 
     @cached_property
-    def has_nccl(self) -> bool:
-        return any(literal(group.argument(0, "backend")) == "nccl" for group in self.groups)
+    def backends(self) -> set[object]:
+        return {literal(group.argument(0, "backend")) for group in self.groups}
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside
-from dp2ddp.review.ddp_script import DDPScript, Loop
+from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.flow import Loop
 from dp2ddp.review.made import Made, owner_of
 
 BRINGS_TOGETHER = re.compile(r"reduce|gather|metric|broadcast|sync|across|ranks|world", re.IGNORECASE)

@@ -129,7 +129,7 @@ class NoSetDevice(CheckRule):
         if named := next(_named(script, used), None):
             yield self.problem(named[0], what=NAMED.format(number=named[1]), how=NAME_OWN)
         current = [node for node, devices in used if "cuda" in devices]
-        is_set = script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE) or not script.has_nccl
+        is_set = script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE) or "nccl" not in script.backends
         if current and not is_set and all(devices <= {"cuda", "cpu"} for _, devices in used):
             yield self.problem(current[0], what=CURRENT, how=SET)
 
@@ -137,8 +137,7 @@ class NoSetDevice(CheckRule):
 def _named(script: DDPScript, used: Sequence[Use]) -> Iterator[tuple[ast.expr, int]]:
     """Where every rank uses a device by its number, which is the only one in the file."""
     numbers = {each for _, devices in used for each in devices if type(each) is int}
-    is_gloo = any(literal(each.argument(0, "backend")) == "gloo" for each in script.groups)
-    for node, devices in used if len(numbers) == 1 and not is_gloo else ():
+    for node, devices in used if len(numbers) == 1 and "gloo" not in script.backends else ():
         if devices - {"cpu"} == numbers and script.ranks.at(node).are_all:
             yield node, min(numbers)
 

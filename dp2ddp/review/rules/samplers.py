@@ -212,7 +212,7 @@ class UnevenShards(CheckWarning):
             match node.slice:
                 case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
                     loops = script.flow.loops_over(node) if script.ranks.is_rank(first) else ()
-                    if any(script.flow.trains_in(loop) for loop, _, _ in loops):
+                    if any(loop.trains for loop in loops):
                         yield self.problem(part)
 
 
