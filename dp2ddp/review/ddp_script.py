@@ -302,19 +302,17 @@ class DDPScript:
         return {literal(value)} if number is None else self.devices(number)
 
     def is_optimizer(self, node: ast.AST | None) -> bool:
-        """Whether it may be an optimizer or a scheduler of torch's for what all ranks train."""
+        """Whether it may be torch's optimizer, or a scheduler, for a wrapped model: what it is made of has such a name.
+
+        What one rank alone makes is none.
+        """
         made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
         own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
-        return any(not self.ranks.at(each).are_one and self.is_of_wrapped(each) for each in own)
-
-    def is_of_wrapped(self, call: ast.Call) -> bool:
-        """Whether a call is given something of a wrapped model, by its names or by what these stand for.
-
-        What one rank alone makes is none of it.
-        """
-        given: list[ast.AST] = [*values_of(call)]
-        words = (last_name(part) for each in all_from(given, self._behind) for part in ast.walk(each))
-        return not self._wrapped_words.isdisjoint(words)
+        given: list[ast.AST] = [
+            value for each in own if not self.ranks.at(each).are_one for value in values_of(each)
+        ]
+        parts = (each for value in all_from(given, self._behind) for each in ast.walk(value))
+        return not self._wrapped_words.isdisjoint(map(last_name, parts))
 
     def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
         behind = (made for each in ast.walk(value) for made in self.file.values(each))
