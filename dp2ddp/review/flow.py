@@ -111,9 +111,7 @@ class Flow:
         for store in self.stores(use):
             other, home = self.module.statement(store), self._class_of(use)
             is_loop = isinstance(other, ast.For) and other in self.module.around(use)
-            is_of_class = (
-                isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
-            )
+            is_of_class = home is not maker and self._class_of(store) is home
             is_before = other is own or other.lineno < own.lineno <= use.lineno
             if is_of_class or not is_before and (is_loop or self.is_same(store, use)):
                 return False
@@ -141,23 +139,15 @@ class Flow:
         if not self._comes_behind(node, maker):
             return False
         function, end = self.file.function_of(maker), self.module.statement(maker).lineno
-        unmet, is_choice = self._unmet(maker)
-        stores = [each for each in self.stores(node) if unmet.isdisjoint(self.module.around(each))]
-        if is_choice and len(stores) < len(self.stores(node)):
-            return False  # one of several wrappers
+        others = {
+            each for place, _, _ in self._choices(maker) for each in self.file.other_branch(place, maker)
+        }
+        stores = [each for each in self.stores(node) if others.isdisjoint(self.module.around(each))]
         if self.file.function_of(node) is function:
             is_same = self._stays(node, maker, stores)
         else:
             is_same = all(self.file.function_of(each) is function and each.lineno <= end for each in stores)
         return is_same and self._holds_where(node, maker)
-
-    def _unmet(self, maker: ast.AST) -> tuple[set[ast.AST], bool]:
-        """What runs where the conditions around a node do not hold, and whether one of these asks for no rank."""
-        choices = self._choices(maker)
-        unmet: set[ast.AST] = {
-            each for place, _, _ in choices for each in self.file.other_branch(place, maker)
-        }
-        return unmet, not all(self.ranks.may_ask(test) for _, test, _ in choices)
 
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a node is reached only behind another one, where it stands or where its function is called.
@@ -175,7 +165,7 @@ class Flow:
 
     def _above(self, node: ast.AST) -> set[ast.stmt]:
         """The statements above a node in its block, and in the blocks around."""
-        around = (each for each in (node, *self.module.around(node)) if isinstance(each, ast.stmt))
+        around = (node, *self.module.around(node))
         return {above for each in around for above in self.file.block_before(each)}
 
     def _levels(self, maker: ast.AST) -> list[ast.stmt]:

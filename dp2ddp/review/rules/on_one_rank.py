@@ -272,15 +272,10 @@ class LoadOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if script.sends_weights:
             return
-        for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
-            where = script.ranks.at(call.node)
-            if (
-                call.method != "load_state_dict"
-                or not where.are_one
-                or not isinstance(call.node.func, ast.Attribute)
-            ):
+        for call in script.module.calls if script.all_wraps else ():
+            owner, where = getattr(call.node.func, "value", None), script.ranks.at(call.node)
+            if call.method != "load_state_dict" or owner is None or not where.are_one:
                 continue
-            owner = call.node.func.value
             is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
             asks = script.wraps or script.ranks.asks_now(where.test)
             if is_of_all and asks and not script.is_over(call.node):
