@@ -46,7 +46,6 @@ KNOWN = {
     *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
     *words("tqdm wandb mlflow neptune loguru rich matplotlib pandas scipy sklearn tensorboardX"),
 }
-TAKE_A_LOADER = ("builtins.", "tqdm.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +111,6 @@ class Loader:
     def shuffle(self) -> ast.expr | None:
         return self.call.argument(2, "shuffle")
 
-    @property
-    def has_sampler(self) -> bool:
-        """Whether it is given one of any kind, or may be."""
-        return self.call.may_have_more or any(map(self.call.keyword, ("sampler", "batch_sampler")))
-
     @cached_property
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
@@ -145,22 +139,6 @@ class Loader:
     def shares(self) -> list[Loop]:
         """The loops in which each rank sees its share alone."""
         return self.loops if self.sampler else []
-
-    @property
-    def stays_here(self) -> bool:
-        """Whether it is iterated, measured, or given to what does no more than that: no one else sets the epoch."""
-        return all(map(self._is_only_read, self.flow.uses(self.call.node)))
-
-    def _is_only_read(self, use: ast.AST) -> bool:
-        file, parent = self.flow.file, self.flow.module.parents[use]
-        match parent:
-            case ast.Call(func=function, args=args) if use in args:
-                is_library = (file.module.name(function) or "").startswith(TAKE_A_LOADER)
-                is_method = getattr(function, "attr", "") in file.module.program.methods_named
-                return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
-            case ast.Attribute(attr=name):
-                return name in ("dataset", "batch_size")
-        return isinstance(parent, (ast.For, ast.comprehension))
 
 
 class DDPScript:

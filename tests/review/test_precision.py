@@ -211,6 +211,10 @@ RIGHT = {
             with torch.no_grad():
                 for x in loader:
                     dist.all_reduce(model(x))
+        loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+        for epoch in range(3):
+            for x in loader:
+                model(x).mean().backward()
     """,
     "the critic of a GAN, past its wrapper, for the generator's step": """
         for x in batches:
@@ -349,8 +353,7 @@ RIGHT = {
     """,
     "a seed of each rank for what is drawn, and one for the shares": """
         torch.manual_seed(args.seed + local_rank)
-        split = torch.Generator().manual_seed(args.seed)
-        train, held_out = torch.utils.data.random_split(data, [9, 1], generator=split)
+        train, held_out = torch.utils.data.random_split(data, [9, 1], generator=torch.Generator().manual_seed(42))
         sampler = DistributedSampler(train, seed=args.seed)
         loader = DataLoader(train, sampler=sampler)
         for epoch in range(3):

@@ -47,8 +47,7 @@ class NoSetEpoch(CheckRule):
     The sampler draws its order from `seed + epoch`, and `epoch` stays 0 until somebody sets it. So all epochs have one
     order, and a rank sees the same share of the data again and again, in the same batches.
 
-    Silent where the sampler or its loader leaves the file (returned, handed to a function of another file), where it is
-    made anew with a seed in each round, and where a framework owns the loop.
+    Silent where it is made anew with a seed in each round, and where a framework owns the loop.
 
     https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
     """
@@ -76,7 +75,7 @@ class NoSetEpoch(CheckRule):
                 continue
             shuffle, seed = loader.sampler.argument(3, "shuffle"), loader.sampler.argument(4, "seed")
             is_made_anew = seed is not None and script.file.loop_around(loader.sampler.node) is not None
-            if loader.stays_here and not is_made_anew and (shuffle is None or literal(shuffle) is True):
+            if not is_made_anew and (shuffle is None or literal(shuffle) is True):
                 yield self.problem(loader.sampler.node)
 
 
@@ -264,7 +263,7 @@ class NoDistributedSampler(CheckWarning):
             return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
-            if data is None or script.ranks.may_ask(data) or loader.has_sampler:
+            if data is None or script.ranks.may_ask(data):
                 continue
             if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
                 continue
