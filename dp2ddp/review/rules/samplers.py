@@ -47,7 +47,7 @@ class NoSetEpoch(CheckRule):
     The sampler draws its order from `seed + epoch`, and `epoch` stays 0 until somebody sets it. So all epochs have one
     order, and a rank sees the same share of the data again and again, in the same batches.
 
-    Silent where it is made anew with a seed in each round, and where a framework owns the loop.
+    Silent where the sampler is made anew with a seed in each round, and where a framework owns the loop.
 
     https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
     """
