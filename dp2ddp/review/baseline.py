@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dp2ddp.errors import SourceError
 from dp2ddp.review.checking import CheckResult
@@ -27,20 +28,16 @@ def known_as(problem: PlacedProblem) -> Known:
 
 def read_baseline(path: Path) -> Counter[Known]:
     """How often each problem is known; SourceError where the file is no baseline."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        entries = [(entry["file"], entry["code"], entry["line"]) for entry in document["problems"]]
-        version = document["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = (
-            "no such file"
-            if isinstance(error, FileNotFoundError)
-            else f"not a baseline of dp2ddp check ({error})"
+    if not path.exists():
+        raise SourceError(f"{path}: no such file; --write-baseline writes one")
+    document = _document(path)
+    if document is None:
+        raise SourceError(f"{path}: not a baseline of dp2ddp check; --write-baseline writes one")
+    if document["version"] != VERSION:
+        raise SourceError(
+            f"{path}: a baseline of version {document['version']}, this reads {VERSION}; write it anew"
         )
-        raise SourceError(f"{path}: {why}; --write-baseline writes one") from error
-    if version != VERSION:
-        raise SourceError(f"{path}: a baseline of version {version}, this reads {VERSION}; write it anew")
-    return Counter(entries)
+    return Counter((entry["file"], entry["code"], entry["line"]) for entry in document["problems"])
 
 
 def write_baseline(path: Path, problems: Iterable[PlacedProblem]) -> None:
@@ -53,27 +50,23 @@ def write_baseline(path: Path, problems: Iterable[PlacedProblem]) -> None:
 
 def refuse_foreign(path: Path) -> None:
     """A SourceError if something lies there that is no baseline of any version: it would be lost."""
-    try:
-        content = path.read_bytes() if path.is_file() else b""
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
-    if content and not _is_baseline(content):
+    if path.is_file() and path.stat().st_size and _document(path) is None:
         raise SourceError(
             f"{path}: exists, and is no baseline of dp2ddp check; name another file by --baseline, or remove this one"
         )
 
 
-def _is_baseline(content: bytes) -> bool:
+def _document(path: Path) -> dict[str, Any] | None:
+    """What a file says, if it is a baseline of any version."""
     try:
-        document = json.loads(content)
-    except ValueError:
-        return False
-    if not isinstance(document, dict) or document.keys() != {"version", "problems"}:
-        return False
-    problems = document["problems"]
-    return isinstance(problems, list) and all(
-        isinstance(entry, dict) and entry.keys() == set(ENTRY) for entry in problems
-    )
+        document = json.loads(path.read_bytes())
+        is_baseline = document.keys() == {"version", "problems"}
+        is_whole = is_baseline and all(entry.keys() == {*ENTRY} for entry in document["problems"])
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return document if is_whole else None
 
 
 def without_known(result: CheckResult, known: Counter[Known]) -> CheckResult:

@@ -16,11 +16,11 @@ from dp2ddp.codemod.model.nodes import inside, values_of
 from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, code_of, diff
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.codemod.rule import flags as wrong
-from dp2ddp.review.ddp_script import DDPScript, Loader, Loop, Wrap
+from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
 from dp2ddp.review.own_file import literal, unmoved
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Loop", "Wrap"]
+__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
 __all__ += ["corrected", "inside", "literal", "mended", "right", "unmoved", "values_of", "wrong"]
 
 # What the scripts of examples begin with.

@@ -14,11 +14,11 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import all_from, defaults, inside, last_name, values_of
+from dp2ddp.codemod.model.nodes import all_from, last_name, values_of
 from dp2ddp.codemod.plans.acceptance import Comments
-from dp2ddp.review.flow import Flow
+from dp2ddp.review.flow import Flow, Loop
 from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
-from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved, walk_without
+from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -41,15 +41,11 @@ SETS_UP = re.compile(
     re.IGNORECASE,
 )
 SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
-WEIGHTS = re.compile(r"param|buffer|weight|state_dict|\.data\b")
-OPTIMIZERS = re.compile(r"torch\.optim\.|torch\.(cuda\.)?amp\.(\w+\.)*GradScaler$")
-STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 # Packages whose functions set no ranks up, and bring nothing of theirs together.
 KNOWN = {
     *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
     *words("tqdm wandb mlflow neptune loguru rich matplotlib pandas scipy sklearn tensorboardX"),
 }
-TAKE_A_LOADER = ("builtins.", "tqdm.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +96,6 @@ class Wrap:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
-    """A loop over a loader: its own, or of a function that gets the loader."""
-
-    node: ast.For
-    site: ast.AST | None  # the call of its function that hands the loader to it
-    trains: bool
-    repeats: bool  # whether it stands in another loop
-
-
-@dataclass(frozen=True, eq=False)
 class Loader:
     """A DataLoader, and the DistributedSampler that it may be given, directly or by a name."""
 
@@ -125,11 +111,6 @@ class Loader:
     def shuffle(self) -> ast.expr | None:
         return self.call.argument(2, "shuffle")
 
-    @property
-    def has_sampler(self) -> bool:
-        """Whether it is given one of any kind, or may be."""
-        return self.call.may_have_more or any(map(self.call.keyword, ("sampler", "batch_sampler")))
-
     @cached_property
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
@@ -139,18 +120,16 @@ class Loader:
 
     @property
     def certain_sampler(self) -> Call | None:
-        """The one that it is given in every run: made in its call, or under no condition, and named once."""
-        file, given, sampler = self.flow.file, self.call.argument(3, "sampler"), self.sampler
-        if sampler is None or sampler.node is given:
+        """The one that it is given in every run: made in its call, or the one value of a name, under no condition."""
+        sampler, module = self.sampler, self.flow.module
+        if sampler is None or sampler.node is self.call.argument(3, "sampler"):
             return sampler
-        is_beside = file.function_of(sampler.node) is file.function_of(self.call.node)
-        is_choice = any(file.around(sampler.node, ast.If)) or file.all_values(given) != [sampler.node]
-        return sampler if is_beside and not is_choice and isinstance(given, ast.Name) else None
+        is_value = module.value(self.call.argument(3, "sampler") or sampler.node) is sampler.node
+        return sampler if is_value and not any(self.flow.file.around(sampler.node, ast.If)) else None
 
     @cached_property
     def loops(self) -> list[Loop]:
-        loops = self.flow.loops_over(self.call.node)
-        return [Loop(node, site, self.flow.trains_in(node), repeats) for node, site, repeats in loops]
+        return [*self.flow.loops_over(self.call.node)]
 
     @property
     def trains(self) -> bool:
@@ -159,25 +138,7 @@ class Loader:
     @property
     def shares(self) -> list[Loop]:
         """The loops in which each rank sees its share alone."""
-        count = self.sampler.argument(1, "num_replicas") if self.sampler else ast.Constant(1)
-        return self.loops if 1 not in map(literal, self.flow.file.values(count)) else []
-
-    @property
-    def stays_here(self) -> bool:
-        """Whether it is iterated, measured, or given to what does no more than that: no one else sets the epoch."""
-        return all(map(self._is_only_read, self.flow.uses(self.call.node)))
-
-    def _is_only_read(self, use: ast.AST) -> bool:
-        file, parent = self.flow.file, self.flow.module.parents[use]
-        match parent:
-            case ast.Call(func=function, args=args) if use in args:
-                is_library = (file.module.name(function) or "").startswith(TAKE_A_LOADER)
-                is_method = getattr(function, "attr", "") in file.module.program.methods_named
-                return is_library or is_method or isinstance(file.definition(function), ast.FunctionDef)
-            case ast.Attribute(attr=name):
-                is_told = getattr(file.module.parents[parent], "attr", "") == "set_epoch"
-                return name in ("dataset", "batch_size") or name == "sampler" and is_told
-        return isinstance(parent, (ast.For, ast.comprehension))
+        return self.loops if self.sampler else []
 
 
 class DDPScript:
@@ -203,8 +164,8 @@ class DDPScript:
         return tuple(self.file.calls_of(MAKES_GROUP))
 
     @cached_property
-    def has_nccl(self) -> bool:
-        return any(literal(group.argument(0, "backend")) == "nccl" for group in self.groups)
+    def backends(self) -> set[object]:
+        return {literal(group.argument(0, "backend")) for group in self.groups}
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
@@ -241,21 +202,8 @@ class DDPScript:
 
     @cached_property
     def sends_weights(self) -> bool:
-        """Whether anything in the file may send one rank's weights: what is broadcast is of a model, or unknown."""
-        mentions = (
-            each for word, found in self.module.by_word.items() if SENDS.search(word) for each in found
-        )
-        return any(map(self._may_send_weights, mentions))
-
-    def _may_send_weights(self, function: ast.AST) -> bool:
-        call = self.module.parents[function]
-        given = values_of(call) if isinstance(call, ast.Call) else []
-        return not given or any(map(self._may_be_weights, given))
-
-    def _may_be_weights(self, value: ast.expr) -> bool:
-        values = self.file.values(value)
-        is_model = not self._wrapped_words.isdisjoint(map(last_name, ast.walk(value)))
-        return not values or is_model or any(WEIGHTS.search(self.file.text_of(each)) for each in values)
+        """Whether anything in the file may send one rank's weights, by its name."""
+        return self.file.says(SENDS)
 
     @cached_property
     def has_framework(self) -> bool:
@@ -292,15 +240,10 @@ class DDPScript:
         return next((wrap for wrap in self.all_wraps if node in wrap.inside), None)
 
     def is_over(self, node: ast.AST) -> bool:
-        """Whether the training is over at a node: no model is run behind it, but by the one rank that comes to it."""
-        models = {each for wrap in self.all_wraps for each in (*wrap.mentions, *wrap.inside)}
-        parts = all_from(self.flow.later(node), self._run_by_several)
-        later = (each for part in parts for each in ast.walk(part) if each in models)
-        return self.flow.trains_in(self.module.tree) and all(self.ranks.at(each).are_one for each in later)
-
-    def _run_by_several(self, part: ast.AST) -> Iterator[ast.AST]:
-        calls = (each for each in inside(part, ast.Call) if not self.ranks.at(each).are_one)
-        return filter(None, map(self.file.callee, calls))
+        """Whether the training is over at a node: nothing behind it trains."""
+        return self.flow.trains_in(self.module.tree) and not any(
+            map(self.flow.trains_in, self.flow.later(node))
+        )
 
     @cached_property
     def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
@@ -322,12 +265,8 @@ class DDPScript:
         function = self.file.function_of(told[0])
         for call in self.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
             given = dict(self.file.given(call, self.file.callee(call)))
-            default = defaults(function).get(last_name(told[1]), told[1])
-            told_here = given.get(self.file.variable(told[1]), default)
-            owners = [given[each] for each in wholes & given.keys()]
-            if isinstance(call.func, ast.Attribute) and (function, "self") in wholes:
-                owners += [call.func.value] if self.file.callee(call) is function else []
-            yield from ((owner, told_here) for owner in owners)
+            told_here = given.get(self.file.variable(told[1]), told[1])
+            yield from ((given[each], told_here) for each in wholes & given.keys())
 
     def devices(self, node: ast.AST | None) -> set[object]:
         """The devices that an expression may name: numbers, "cuda" for the current one, "cpu"; None: nobody knows."""
@@ -340,30 +279,21 @@ class DDPScript:
         number = index_in_text(value) if isinstance(value, ast.expr) else None
         return {literal(value)} if number is None else self.devices(number)
 
-    def is_optimizer(self, node: ast.AST) -> bool:
-        """Whether it may be an optimizer, scheduler or scaler of torch's, which every rank has, for what all train."""
-        made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
-        own = (each for each in made if OPTIMIZERS.match(self.module.name(each.func) or ""))
-        return any(not self.ranks.at(each).are_one and self._is_used_by_all(each) for each in own)
+    def is_optimizer(self, node: ast.AST | None) -> bool:
+        """Whether it may be torch's optimizer, or a scheduler, for a wrapped model: what it is made of has such a name.
 
-    def _is_used_by_all(self, maker: ast.Call) -> bool:
-        """Whether an optimizer has to do with a wrapper, or is used where more than one rank comes by."""
-        makers = {call.node for call in self.module.calls if OPTIMIZERS.match(call.name or "")}  # schedulers
-        uses = (each for each in self.flow.uses(maker) if self.file.part_of(each) not in makers)
-        return self.is_of_wrapped(maker) or any(not self.ranks.at(each).are_one for each in uses)
-
-    def is_of_wrapped(self, call: ast.Call) -> bool:
-        """Whether a call is given something of a wrapped model, by its names or by what these stand for.
-
-        A copy is none of it, and neither is what one rank alone makes.
+        What one rank alone makes is none.
         """
-        given: list[ast.AST] = [*values_of(call)]
-        asked = all_from(given, self._behind)
-        words = (last_name(each) for value in asked for each in walk_without(value, _is_copied))
-        return not self._wrapped_words.isdisjoint(words)
+        made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
+        own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
+        given: list[ast.AST] = [
+            value for each in own if not self.ranks.at(each).are_one for value in values_of(each)
+        ]
+        parts = (each for value in all_from(given, self._behind) for each in ast.walk(value))
+        return not self._wrapped_words.isdisjoint(map(last_name, parts))
 
     def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
-        behind = (made for each in walk_without(value, _is_copied) for made in self.file.values(each))
+        behind = (made for each in ast.walk(value) for made in self.file.values(each))
         return (each for each in behind if not self.ranks.at(each).are_one)
 
     @cached_property
@@ -399,15 +329,6 @@ class DDPScript:
 
     def _certain_helpers(self, names: Collection[str]) -> tuple[Call, ...]:
         """Calls of helpers, where no other way of training on ranks is in sight: with it they may stand aside."""
-        if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.module.calls)):
+        if self.wraps or self.groups or self.has_framework:
             return ()
         return tuple(call for call, name in self.helper_calls.items() if name in names)
-
-    def _starts_ranks(self, call: Call) -> bool:
-        """Whether a function of another file, not of our helpers, may make a process group."""
-        is_foreign = self.is_foreign(call.name) and call not in self.helper_calls
-        return is_foreign and STARTS_RANKS.search(call.name or "") is not None
-
-
-def _is_copied(part: ast.AST, whole: ast.AST) -> bool:
-    return isinstance(whole, ast.Call) and last_name(whole.func) == "deepcopy"

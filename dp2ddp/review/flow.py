@@ -5,16 +5,35 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, NAMED_FUNCTIONS, all_from, inside, last_name
+from dp2ddp.codemod.model.nodes import (
+    FUNCTIONS,
+    LOOPS,
+    NAMED_FUNCTIONS,
+    all_from,
+    inside,
+    last_name,
+    stored_names,
+)
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile
 from dp2ddp.review.rank_conditions import Condition, RankConditions
 
 UNDER_NO_GRAD = ("torch.no_grad", "torch.inference_mode")
 LISTS = re.compile("(?:named_)?(?:parameters|modules|children)")
 OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop over a loader: its own, or of a function that gets the loader."""
+
+    node: ast.For
+    site: ast.AST | None  # the call of its function that hands the loader to it
+    trains: bool
+    repeats: bool  # whether it stands in another loop
 
 
 class Flow:
@@ -92,9 +111,7 @@ class Flow:
         for store in self.stores(use):
             other, home = self.module.statement(store), self._class_of(use)
             is_loop = isinstance(other, ast.For) and other in self.module.around(use)
-            is_of_class = (
-                isinstance(use, ast.Attribute) and home is not maker and self._class_of(store) is home
-            )
+            is_of_class = home is not maker and self._class_of(store) is home
             is_before = other is own or other.lineno < own.lineno <= use.lineno
             if is_of_class or not is_before and (is_loop or self.is_same(store, use)):
                 return False
@@ -119,38 +136,36 @@ class Flow:
 
         A condition around that node is taken to hold, as `if distributed:` does on ranks.
         """
-        if not (self._comes_behind(node, maker) or self._is_set_by_init(node, maker)):
+        if not self._comes_behind(node, maker):
             return False
         function, end = self.file.function_of(maker), self.module.statement(maker).lineno
-        unmet, is_choice = self._unmet(maker)
-        stores = [each for each in self.stores(node) if unmet.isdisjoint(self.module.around(each))]
-        if is_choice and len(stores) < len(self.stores(node)):
-            return False  # one of several wrappers
+        others = {
+            each for place, _, _ in self._choices(maker) for each in self.file.other_branch(place, maker)
+        }
+        stores = [each for each in self.stores(node) if others.isdisjoint(self.module.around(each))]
         if self.file.function_of(node) is function:
             is_same = self._stays(node, maker, stores)
         else:
             is_same = all(self.file.function_of(each) is function and each.lineno <= end for each in stores)
         return is_same and self._holds_where(node, maker)
 
-    def _unmet(self, maker: ast.AST) -> tuple[set[ast.AST], bool]:
-        """What runs where the conditions around a node do not hold, and whether one of these asks for no rank."""
-        choices = self._choices(maker)
-        unmet: set[ast.AST] = {
-            each for place, _, _ in choices for each in self.file.other_branch(place, maker)
-        }
-        return unmet, not all(self.ranks.may_ask(test) for _, test, _ in choices)
-
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
-        """Whether a node is reached only behind another one, where it stands or where its function is called."""
-        function = self.file.function_of(node)
-        if function is self.file.function_of(maker):
-            return not self._above(node).isdisjoint(self._levels(maker))
-        sites = [] if function in seen or self._class_of(node) else self.file.sites_of(function)
+        """Whether a node is reached only behind another one, where it stands or where its function is called.
+
+        Behind `self.model` of `__init__`, not in a loop or the like, come all other methods of its class.
+        """
+        function, own, levels = self.file.function_of(node), self._class_of(node), self._levels(maker)
+        if function is (first := self.file.function_of(maker)):
+            return not self._above(node).isdisjoint(levels)
+        if own is not None:
+            is_init = getattr(first, "name", "") == "__init__" and own is self._class_of(maker)
+            return is_init and not set(getattr(first, "body", ())).isdisjoint(levels)
+        sites = [] if function in seen else self.file.sites_of(function)
         return bool(sites) and all(self._comes_behind(each, maker, seen | {function}) for each in sites)
 
     def _above(self, node: ast.AST) -> set[ast.stmt]:
         """The statements above a node in its block, and in the blocks around."""
-        around = (each for each in (node, *self.module.around(node)) if isinstance(each, ast.stmt))
+        around = (node, *self.module.around(node))
         return {above for each in around for above in self.file.block_before(each)}
 
     def _levels(self, maker: ast.AST) -> list[ast.stmt]:
@@ -158,19 +173,6 @@ class Flow:
         statement = self.module.statement(maker)
         around = takewhile(lambda each: isinstance(each, (ast.If, ast.With)), self.module.around(statement))
         return [statement, *around]  # type: ignore[list-item]
-
-    def _is_set_by_init(self, node: ast.AST, maker: ast.AST) -> bool:
-        """Whether `self.model` is set by `__init__`, in the class of the node, and not in a loop or the like."""
-        init, own = self.file.function_of(maker), self._class_of(maker)
-        return (
-            isinstance(node, ast.Attribute)
-            and isinstance(init, NAMED_FUNCTIONS)
-            and init.name == "__init__"
-            and own is not None
-            and own is self._class_of(node)
-            and self.file.function_of(node) is not init
-            and not set(init.body).isdisjoint(self._levels(maker))
-        )
 
     def _choices(self, node: ast.AST) -> list[Condition]:
         return [each for each in self.ranks.conditions(node) if each[2] is not None]
@@ -238,19 +240,14 @@ class Flow:
         for loop in self.file.around(node, ast.For) if isinstance(node, ast.Name) else ():
             match loop.iter:
                 case ast.Call(func=ast.Attribute(value=whole, attr=listed)) if LISTS.fullmatch(listed):
-                    if any(
-                        getattr(each, "id", None) == getattr(node, "id", "") for each in ast.walk(loop.target)
-                    ):
+                    if last_name(node) in stored_names(loop.target):
                         return whole
         return None
 
     # --- loops
 
-    def loops_over(self, value: ast.AST) -> Iterator[tuple[ast.For, ast.AST | None, bool]]:
-        """The loops that run through a value, by whatever name, or in functions that get it.
-
-        With each the call that hands it to the loop's function, and whether that loop stands in another one.
-        """
+    def loops_over(self, value: ast.AST) -> Iterator[Loop]:
+        """The loops that run through a value, by whatever name, or in functions that get it."""
         pending: list[tuple[ast.AST, ast.AST | None, bool]] = [(value, None, False)]
         seen: set[ast.AST] = set()
         while pending:
@@ -261,7 +258,7 @@ class Flow:
             whole, is_repeated = self._iterated(use), is_repeated or self._repeats(use)
             loop = self.module.parents[whole]
             if isinstance(loop, ast.For) and whole is loop.iter:
-                yield loop, site, is_repeated
+                yield Loop(loop, site, self.trains_in(loop), is_repeated)
             pending += [(each, site, is_repeated) for each in self.read(self.target(whole), whole)]
             sites = self.file.sites_of(self.file.function_of(loop)) if isinstance(loop, ast.Return) else []
             pending += [(self.module.parents[each], site, is_repeated) for each in sites]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import all_from, last_name, root_name, values_of
+from dp2ddp.codemod.model.nodes import all_from, last_name, values_of
 from dp2ddp.codemod.model.scopes import settings
 from dp2ddp.review.ddp_script import DDPScript
 
@@ -57,18 +57,13 @@ class Made:
             case ast.expr():
                 named = parent.target if isinstance(parent, ast.NamedExpr) else None
                 return [parent, *self.flow.read(named, parent)]
-            case ast.AugAssign(target=target):
-                return self.flow.read(target, parent)
-            case ast.Assign() | ast.AnnAssign() | ast.For() | ast.comprehension() | ast.withitem():
-                statement = self.module.statement(node)
-                return [use for target, _ in settings(parent) for use in self.flow.read(target, statement)]
-        return []
+        set_here = settings(parent) if parent else ()
+        return [use for target, _ in set_here for use in self.flow.read(target, self.module.statement(node))]
 
     def _next_to_call(self, call: ast.Call, given: ast.AST) -> Iterable[ast.AST]:
         """Parameters of a function here; else its result, or the thing whose method takes it: `losses.append(loss)`."""
         function = self.file.callee(call)
-        is_here = isinstance(call.func, ast.Name) or root_name(call.func) == "self"
-        if function and function.name != "__init__" and is_here:
+        if function and function.name != "__init__":
             return self.flow.received(given)
         is_gradient = any(
             self.script.is_optimizer(each) or "parameters(" in self.file.text_of(each)

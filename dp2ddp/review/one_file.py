@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -40,14 +39,8 @@ def _found_by(rule: CheckRule, read: DDPScript) -> Iterator[Problem]:
     for problem in rule.find(read):
         lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
         ignored = any(comments.ignoring(rule.code, line) for line in lines)
-        if not ignored and not module.never_runs(problem.node) and not _is_expected(read.file, problem.node):
+        if not ignored and not module.never_runs(problem.node):
             yield problem
-
-
-def _is_expected(file: OwnFile, node: ast.AST) -> bool:
-    """Whether a test stands around it that wants it to fail: `with pytest.raises(RuntimeError):`."""
-    calls = (item.context_expr for block in file.around(node, ast.With) for item in block.items)
-    return any("raises" in file.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
 
 
 def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> Answer:

@@ -20,11 +20,8 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     functions_of,
     handed,
-    inside,
-    is_static,
     last_name,
     places,
-    root_name,
 )
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
@@ -82,16 +79,6 @@ class OwnFile:
         is_changed = any(isinstance(self.module.parents[each], ast.AugAssign) for each in stores)
         are_seen = not is_changed and all(each.how in GIVEN for each in bindings)
         return [each for each in self.origins(node) if are_seen and each is not node]
-
-    def results(self, node: ast.AST) -> list[ast.expr | None]:
-        """What the function of this file gives that a call runs, or a property of `self`; nothing of a generator."""
-        function: ast.AST | None = self.callee(node) if isinstance(node, ast.Call) else None
-        if isinstance(node, ast.Attribute) and root_name(node) == "self":
-            named = (each for _, each in self.module.program.methods_named.get(node.attr, ()))
-            function = next((each for each in named if is_static(each, "property", "cached_property")), None)
-        if not isinstance(function, ast.FunctionDef) or function.name == "__init__":
-            return []
-        return [each.value for each in inside(function, ast.Return) if self.function_of(each) is function]
 
     def origins(self, node: ast.AST | None) -> list[ast.expr]:
         """The same, with the names that nobody gives a value."""
@@ -233,16 +220,13 @@ class OwnFile:
         """The function of this file that a call runs for certain: by its name, of a class `__init__`, of `x.step` the
         method where `x` is `self`, or is made here.
         """
-        match call.func:
-            case ast.Attribute(value=ast.Name(id="self") as owner, attr=name):
-                kinds: list[ast.AST | None] = [self.module.enclosing(owner, ast.ClassDef)]
-            case ast.Attribute(value=owner, attr=name):
-                kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
-            case function:
-                found, name = self.definition(function), "__init__"
-                if isinstance(found, NAMED_FUNCTIONS):
-                    return found
-                kinds = [found]
+        called = self.module.program.called(self.module, call.func)
+        if called or not isinstance(call.func, ast.Attribute):
+            return called[1] if called and isinstance(called[1], NAMED_FUNCTIONS) else None
+        owner, name = call.func.value, call.func.attr
+        kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
+        if last_name(owner) == "self":
+            kinds = [self.module.enclosing(owner, ast.ClassDef)]
         lineage = self.module.program.lineage(self.module, kinds[0] if len(set(kinds)) == 1 else None)
         methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
         return next(methods, None)
@@ -287,16 +271,9 @@ class OwnFile:
 
     @cached_property
     def spawned_ranks(self) -> set[Variable]:
-        """The first parameters of functions that `mp.spawn` runs, which counts its processes there."""
-        counting = (each for each in self.spawns if not (each.name or "").endswith("Process"))
-        given = (each.argument(0, "fn") for each in counting)
-        functions = filter(None, (self.definition(each) for each in given if each is not None))
-        ranks = ((function, each) for function in functions for each in places(function)[:1])
-        return {
-            (function, each.arg)
-            for function, each in ranks
-            if len(self.module.scope_of[each].bindings[each.arg]) == 1  # nothing else is assigned to it
-        }
+        """The first parameters of functions that processes run: `mp.spawn` counts its processes there."""
+        started = filter(self.is_started, self.module.all(ast.FunctionDef))
+        return {(function, each.arg) for function in started for each in places(function)[:1]}
 
 
 def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:

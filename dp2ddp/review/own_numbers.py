@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside
-from dp2ddp.review.ddp_script import DDPScript, Loop
+from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.flow import Loop
 from dp2ddp.review.made import Made, owner_of
 
 BRINGS_TOGETHER = re.compile(r"reduce|gather|metric|broadcast|sync|across|ranks|world", re.IGNORECASE)
-COUNTERS = ("builtins.range", "itertools.count")
 
 
 class OwnNumbers(Made):
@@ -21,12 +20,8 @@ class OwnNumbers(Made):
 
     def __init__(self, script: DDPScript, loop: Loop) -> None:
         self.loop, flow = loop, script.flow
-        targets = (
-            each
-            for part in _data(script, loop.node.iter, loop.node.target)
-            for each in inside(part, ast.Name)
-        )
-        begin = [use for target in targets for use in flow.read(target, loop.node)]
+        data = _data(script, loop.node.iter, loop.node.target)
+        begin = [use for each in inside(data, ast.Name) for use in flow.read(each, loop.node)]
         super().__init__(script, begin, {script.file.function_of(loop.node): loop.site})
 
     @cached_property
@@ -70,19 +65,10 @@ class OwnNumbers(Made):
         return self.loop.node in self.module.around(call) or self.file.function_of(call) in bodies
 
 
-def _data(script: DDPScript, items: ast.expr, target: ast.expr) -> Iterator[ast.expr]:
-    """The part of a loop's target that gets data, and no counter: `x` in `for i, x in enumerate(loader)`."""
-
-    def calls(call: ast.AST, *names: str) -> bool:
-        return isinstance(call, ast.Call) and script.module.name(call.func) in names
-
-    for each in script.file.values(items) or [items]:
-        match each, target:
-            case ast.Call(args=args), ast.Tuple(elts=[_, data]) if calls(each, "builtins.enumerate"):
-                return (yield from _data(script, args[0], data))
-            case ast.Call(args=args), ast.Tuple(elts=parts) if calls(each, "builtins.zip"):
-                pairs = zip(args, parts, strict=False)
-                return (yield from (part for given, part in pairs if not calls(given, *COUNTERS)))
-            case ast.Call(args=[ast.Call() as inner, *_]), ast.Tuple():  # tqdm(enumerate(loader))
-                return (yield from _data(script, inner, target))
-    yield target
+def _data(script: DDPScript, items: ast.expr, target: ast.expr) -> ast.expr:
+    """The part of a loop's target that gets data, and no counter: `x` in `for i, x in tqdm(enumerate(loader))`."""
+    match items, target:
+        case ast.Call(func=function, args=[inner, *_]), ast.Tuple(elts=[_, data]):
+            is_counted = script.module.name(function) == "builtins.enumerate"
+            return data if is_counted else _data(script, inner, target)
+    return target

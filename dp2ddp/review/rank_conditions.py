@@ -12,7 +12,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, inside, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
@@ -128,14 +128,9 @@ class RankConditions:
                     yield from ((parent, each, isinstance(joins, ast.And)) for each in before)
                 case ast.With(items=items) | ast.AsyncWith(items=items):
                     yield from ((parent, each.context_expr, None) for each in items)
-                case ast.For(iter=values):
-                    yield from ((parent, each.test, None) for each in inside(values, ast.IfExp))
             for each in self.file.block_before(inner):
-                match each:
-                    case ast.If(test=test, body=[*_, last]) if isinstance(last, LEAVES):
-                        yield each, test, False
-                    case ast.Assert(test=test):
-                        yield each, test, True
+                if isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES):
+                    yield each, each.test, False
             if isinstance(parent, FUNCTIONS):
                 return
             inner = parent
@@ -161,14 +156,12 @@ class RankConditions:
                 literal(count) is None
             ):  # `rank % gpus_of_node`
                 return self.is_rank(inner)
-        values = self.file.all_values(node) or self.file.results(node)
+        values = self.file.all_values(node)
         others = [each for each in values if literal(each) not in NO_RANK]
-        if others and all(each is not None and self.is_rank(each) for each in others):
+        if others and all(map(self.is_rank, others)):
             return True
-        is_number = any(isinstance(literal(each), int) for each in others)  # `rank = 8`, of a matrix
         word, key = last_name(node), self._key(node)
-        names_rank = RANK.search(word or key) or RANK_VARIABLE.search(key)
-        return names_rank is not None and not is_number
+        return (RANK.search(word or key) or RANK_VARIABLE.search(key)) is not None
 
     def _key(self, node: ast.AST) -> str:
         """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
@@ -253,10 +246,8 @@ class RankConditions:
                 return rank == 0
         if node is not None and self.is_rank(node):
             return rank
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):  # `saves = rank == 0`
-            values = [
-                self._value(each, rank) for each in self.file.all_values(node) or self.file.results(node)
-            ]
+        if isinstance(node, Mention):  # `saves = rank == 0`
+            values = [self._value(each, rank) for each in self.file.all_values(node)]
             return values[0] if values and all(each == values[0] for each in values) else None
         return _number(literal(node))
 
@@ -315,9 +306,8 @@ class RankConditions:
         for word, value in chain(self._settings(), self._arguments(), self._results()):
             for node in walk_without(value, _says_where) if value else ():
                 made.setdefault(last_name(node) or _text(node), set()).add(word)
-        started = filter(self.file.is_started, self.module.all(ast.FunctionDef))
-        counted = {each.arg for function in started for each in function.args.args[:1]}
-        begin = (*filter(NAMES_RANK.search, made), *counted, *(name for _, name in self._given_as_rank))
+        ranks = (name for _, name in self._given_as_rank | self.file.spawned_ranks)
+        begin = (*filter(NAMES_RANK.search, made), *ranks)
         return set(all_from(begin, lambda word: made.get(word, set()) - {""})) - {""}
 
     def _settings(self) -> Iterator[tuple[str, ast.AST | None]]:

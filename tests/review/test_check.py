@@ -197,15 +197,6 @@ class TestWhatIsFound:
         ]  # fmt: skip
         assert "it has 2 modules" in document["problems"][0]["advice"]
 
-    def test_what_a_test_expects_to_fail_is_left_alone(self) -> None:
-        text = "import pytest\nimport torch.distributed as dist\n\n\ndef test(rank):\n    if rank == 0:\n"
-        Path("test_it.py").write_text(
-            f"{text}        with pytest.raises(RuntimeError):\n            dist.barrier()\n"
-        )
-        assert codes() == []
-        Path("test_it.py").write_text(f"{text}        dist.barrier()\n")
-        assert codes() == [("test_it.py", "DDP608", 7)]
-
     def test_a_notebook_has_cells(self) -> None:
         notebook(Path(), "import os\n", WRAPPED, name="a.ipynb")
 

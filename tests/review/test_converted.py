@@ -129,7 +129,6 @@ REFUSED = {  # by the wrapper: what a round of the loop does, or what comes behi
 }
 ALLOWED = {
     "a second forward without gradients": "with torch.no_grad():\n    net(x)\nnet(x).sum().backward()",
-    "a second forward that is detached": "loss = (net(x) - net(x).detach()).sum()",
     "a hook on an output": "net(x).register_hook(print)",
     "frozen, and trained again": "net.requires_grad_(False); net.requires_grad_(True)",
     "the weights": "copy.deepcopy(net.state_dict()); copy.deepcopy(net.module)",
@@ -203,8 +202,8 @@ PLANTED = {  # what in a converted script is replaced, by what, and what is foun
         {"DDP608"},
     ),
     "weights that one rank loads": (
-        END,
-        f"{ONE}model.load_state_dict(torch.load('last.pt'))\nmodel(x)\n",
+        r"(?=for epoch)",
+        f"{ONE}model.load_state_dict(torch.load('last.pt'))\n",
         {"DDP617"},
     ),
     "weights that one rank loads at the end": (

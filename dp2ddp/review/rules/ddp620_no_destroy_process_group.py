@@ -7,21 +7,20 @@ torch warns of it at the end of every run since 2.4. A rank that ends first take
 still use them, which shows as an error or a hang at the end of a training that went well.
 
 `--fix` puts the call behind `main()`, or at the end of the spawned function, where the process group is made in any
-case: nothing of the training comes after it. Silent where a function of another file may take it down, and with gloo,
-which needs no taking down.
+case: nothing of the training comes after it. Silent where anything may take it down by its name (`cleanup`,
+`shutdown`), and with gloo, which needs no taking down.
 
 https://github.com/pytorch/pytorch/issues/126275, https://github.com/pytorch/pytorch/pull/122358.
 """
 
 import ast
 import re
-import sys
 
 from dp2ddp.codemod.edits import InsertAfter
-from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
+from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.review.check_rule import Call, CheckWarning, DDPScript, Found, literal, mended, right
 
-TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
+TAKES_DOWN = re.compile(r"clean_?up|destroy_(dist|process_group)|shutdown|tear_?down", re.IGNORECASE)
 
 
 class NoDestroyProcessGroup(CheckWarning):
@@ -56,25 +55,12 @@ class NoDestroyProcessGroup(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         is_started = _guard(script) is not None or bool(script.file.spawns)
-        if script.has_framework or script.is_converted or not is_started or _may_take_down(script):
+        is_taken_down = script.has_framework or script.is_converted or script.file.says(TAKES_DOWN)
+        if is_taken_down or not is_started:
             return
         group = next((each for each in script.groups if literal(each.argument(0, "backend")) != "gloo"), None)
         if group is not None:
             yield self.problem(group.node, _fix(script, group))
-
-
-def _may_take_down(script: DDPScript) -> bool:
-    """Whether the file destroys a group, or a function out of sight is called, or handed on, that may."""
-    words = filter(TAKES_DOWN.search, script.module.by_word)
-    mentions = (mention for word in words for mention in script.module.by_word[word])
-    called = (
-        each
-        for each in mentions
-        if isinstance(script.module.parents[each], (ast.Call, *DEFINITIONS))
-        and not script.file.definition(each)
-    )
-    libraries = ((script.module.name(each) or "").split(".")[0] for each in called)
-    return "destroy_process_group" in script.file.words or not sys.stdlib_module_names.issuperset(libraries)
 
 
 def _guard(script: DDPScript) -> ast.If | None:

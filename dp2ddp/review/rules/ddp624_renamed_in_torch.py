@@ -1,7 +1,7 @@
 """torch has renamed this, or taken it away.
 
 Finds names of torch.distributed and torch.cuda.amp that current versions warn of, or no longer have; and
-`torch.distributed.launch` where code starts it, by a command or an import.
+`torch.distributed.launch` where code starts it.
 
 `reduce_op`, `_all_gather_base` and `torch.cuda.amp.autocast` warn in every run; `DistributedDataParallelCPU` and the
 `*_multigpu` collectives are gone: AttributeError. `torch.distributed.launch` warns, and since torch 2.0 it passes
@@ -87,19 +87,14 @@ class RenamedInTorch(CheckWarning):
 
 
 def _launches(script: DDPScript) -> Iterator[ast.AST]:
-    """Where `torch.distributed.launch` is imported, or part of a command: behind "-m", or in a call that runs it."""
-    for node in script.module.nodes(ast.Import, ast.ImportFrom, ast.Constant):
-        match node:
-            case ast.ImportFrom(module=module) if module == LAUNCH:
+    """Where `torch.distributed.launch` is part of a command: behind "-m", or in a call that runs it."""
+    for node in script.module.all(ast.Constant):
+        if isinstance(node.value, str) and LAUNCH in node.value:
+            parts = getattr(script.module.parents[node], "elts", ())
+            runners = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
+            is_run = any(each.startswith(("os.system", "subprocess.")) for each in runners)
+            if is_run or node.value == LAUNCH and "-m" in map(literal, parts):
                 yield node
-            case ast.Import(names=names) if LAUNCH in [each.name for each in names]:
-                yield node
-            case ast.Constant(value=str(text)) if LAUNCH in text:
-                parts = getattr(script.module.parents[node], "elts", ())
-                runners = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
-                is_run = any(each.startswith(("os.system", "subprocess.")) for each in runners)
-                if is_run or text == LAUNCH and "-m" in map(literal, parts):
-                    yield node
 
 
 def _is_used(script: DDPScript, node: ast.AST, name: str) -> bool:

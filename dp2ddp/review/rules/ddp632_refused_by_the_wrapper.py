@@ -17,7 +17,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, inside, literal, right, wrong
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, literal, right, wrong
 from dp2ddp.review.made import Made
 
 # What templates/ddp.py says.
@@ -103,11 +103,5 @@ def _run_twice(script: DDPScript, models: set[ast.AST]) -> Iterator[tuple[ast.AS
                 yield each.node, SECOND
             if literal(each.argument(None, "retain_graph")) is True and len(passes) > 1:
                 yield each.node, TWICE
-        is_detached = any(each.attr.startswith("detach") for each in inside(statement, ast.Attribute))
-        if (
-            passes
-            and isinstance(statement, ast.Assign)
-            and statements.count(statement) > 1
-            and not is_detached
-        ):
+        if passes and isinstance(statement, ast.Assign) and statements.count(statement) > 1:
             yield statement, TWICE

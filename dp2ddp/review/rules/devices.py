@@ -41,8 +41,8 @@ class LoadOntoOneDevice(CheckWarning):
     A tensor is loaded to where it was saved from: GPU 0. So all ranks of a node allocate there, some hundred MB each
     and all of the checkpoint, until it runs out of memory.
 
-    Silent where the file saves nothing: weights that somebody else saved may come from the CPU; where they are moved
-    there to be saved; where one rank alone loads, and where each has a file of its own.
+    Silent where the file saves nothing: weights that somebody else saved may come from the CPU; where one rank alone
+    loads, and where each has a file of its own.
 
     https://github.com/pytorch/pytorch/issues/23138, https://github.com/pytorch/examples/issues/1078.
     """
@@ -62,20 +62,13 @@ class LoadOntoOneDevice(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         on_gpu = any(wrap.call.argument(1, "device_ids") is not None for wrap in script.wraps)
-        saves = [call for call in script.file.calls_of("torch.save") if not _is_of_the_cpu(script, call)]
+        saves = any(script.file.calls_of("torch.save"))
         for call in script.file.calls_of("torch.load") if script.trains_on_ranks and on_gpu and saves else ():
             says_where = call.argument(1, "map_location") or any(not each.arg for each in call.node.keywords)
             if says_where or _has_alternative(script, call) or _is_own(script, call):
                 continue
             if _is_state(script, call):
                 yield self.problem(call.node)
-
-
-def _is_of_the_cpu(script: DDPScript, save: Call) -> bool:
-    """Whether the function that saves moves something to the CPU."""
-    function = script.file.function_of(save.node)
-    scope = save.node if isinstance(function, ast.Module) else function
-    return any(node.attr == "cpu" for node in inside(scope, ast.Attribute))
 
 
 def _is_own(script: DDPScript, load: Call) -> bool:
@@ -136,7 +129,7 @@ class NoSetDevice(CheckRule):
         if named := next(_named(script, used), None):
             yield self.problem(named[0], what=NAMED.format(number=named[1]), how=NAME_OWN)
         current = [node for node, devices in used if "cuda" in devices]
-        is_set = script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE) or not script.has_nccl
+        is_set = script.sets_up_elsewhere or script.file.says(NAMES_A_DEVICE) or "nccl" not in script.backends
         if current and not is_set and all(devices <= {"cuda", "cpu"} for _, devices in used):
             yield self.problem(current[0], what=CURRENT, how=SET)
 
@@ -144,8 +137,7 @@ class NoSetDevice(CheckRule):
 def _named(script: DDPScript, used: Sequence[Use]) -> Iterator[tuple[ast.expr, int]]:
     """Where every rank uses a device by its number, which is the only one in the file."""
     numbers = {each for _, devices in used for each in devices if type(each) is int}
-    is_gloo = any(literal(each.argument(0, "backend")) == "gloo" for each in script.groups)
-    for node, devices in used if len(numbers) == 1 and not is_gloo else ():
+    for node, devices in used if len(numbers) == 1 and "gloo" not in script.backends else ():
         if devices - {"cpu"} == numbers and script.ranks.at(node).are_all:
             yield node, min(numbers)
 
@@ -154,22 +146,13 @@ def _used(script: DDPScript) -> Iterator[Use]:
     """Where things are moved to a device, or made there, and what devices these may be."""
     for call in script.module.calls:
         given = call.argument(0, "device")
+        asks = (call.name or "").startswith("torch.cuda.")  # `torch.cuda.memory_allocated(device=0)`
         if call.method == "cuda" and given is None:
             yield call.node, {"cuda"}
-        elif (
-            call.method in ("to", "cuda")
-            or call.name in SETS
-            or call.keyword("device")
-            and not _only_asks(call)
-        ):
+        elif call.method in ("to", "cuda") or call.name in SETS or call.keyword("device") and not asks:
             yield call.node, script.devices(given)
     ids = (wrap.call.argument(1, "device_ids") for wrap in script.wraps)
     yield from ((each, script.devices(each)) for one in ids if isinstance(one, ast.List) for each in one.elts)
-
-
-def _only_asks(call: Call) -> bool:
-    """`torch.cuda.memory_allocated(device=0)`."""
-    return (call.name or "").startswith("torch.cuda.")
 
 
 class WrapBeforeMove(CheckRule):

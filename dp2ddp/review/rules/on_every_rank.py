@@ -5,7 +5,7 @@ import ast
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, values_of
 
-REPLACES_PRINT = {"redirect_stdout", "stdout"}
+REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
 TRACKERS = words(
     "wandb.init mlflow.start_run neptune.init_run torch.utils.tensorboard.SummaryWriter tensorboardX.SummaryWriter"
 )
@@ -42,7 +42,7 @@ class SaveOnEveryRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if not (script.trains_on_ranks or script.whole_batch_wraps) or _has_own_save(script):
+        if not (script.trains_on_ranks or script.whole_batch_wraps):
             return
         how = "on one rank: if dist.get_rank() == 0"
         if script.whole_batch_wraps:
@@ -51,12 +51,6 @@ class SaveOnEveryRank(CheckRule):
             path = call.argument(1, "f")
             if path is not None and not script.ranks.may_ask(path) and not _is_in_memory(script, path):
                 yield self.problem(call.node, how=how)
-
-
-def _has_own_save(script: DDPScript) -> bool:
-    """`torch.save = save_on_master`."""
-    stores = (each for each in script.module.by_word.get("save", ()) if isinstance(each.ctx, ast.Store))
-    return any(script.file.text_of(each) == "torch.save" for each in stores)
 
 
 def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
@@ -92,9 +86,8 @@ class PrintOnEveryRank(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if not script.trains_on_ranks or not script.groups or script.sets_up_elsewhere:
-            return
-        if script.file.names_module("builtins") or script.file.words & REPLACES_PRINT:
+        is_replaced = script.sets_up_elsewhere or script.file.words & REPLACES_PRINT
+        if not script.trains_on_ranks or not script.groups or is_replaced:
             return
         prints = [
             call.node

@@ -12,8 +12,6 @@ OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-ENDS = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")  # with 0; what fails ends all ranks
-CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
 LEAVES_ALONE = "not all ranks end, or skip a step: others wait, or sum another step's gradients"
@@ -122,22 +120,12 @@ class WrapperOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for wrap in script.all_wraps:
             for mention in script.flow.not_handed(wrap.mentions):
-                call, where = script.file.part_of(mention), script.ranks.at(mention)
-                runs = (
-                    run for each in (mention, *script.flow.received(mention)) if (run := _run(script, each))
-                )
-                run = next(runs, None) if isinstance(call, ast.Call) else None
-                if call and run and where.are_one and _waits(script, wrap, where.test, run):
-                    others = set(script.ranks.others(mention))
-                    same = script.file.mentions(script.file.variable(mention), ast.Load)
-                    if all(others.isdisjoint(script.module.around(each)) for each in same):
-                        yield self.problem(call, name=script.file.text_of(mention))
-
-
-def _run(script: DDPScript, wrapper: ast.AST) -> ast.Call | None:
-    """`model(x)`."""
-    call = script.module.parents[wrapper]
-    return call if isinstance(call, ast.Call) and call.func is wrapper else None
+                where, handed = script.ranks.at(mention), {mention, *script.flow.received(mention)}
+                run = next((each.node for each in script.module.calls if each.node.func in handed), None)
+                call = script.file.part_of(mention)  # of the wrapper, or of a function that runs it
+                waits = run and where.are_one and _waits(script, wrap, where.test, run)
+                if call and waits and not _do_others_too(script, call):
+                    yield self.problem(call, name=script.file.text_of(mention))
 
 
 def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool:
@@ -153,11 +141,10 @@ def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool
 class LocalDecision(CheckRule):
     """Ranks step differently: their rates and weights drift apart.
 
-    Finds `step()` and `zero_grad()` of an optimizer or a scheduler, and the clipping of gradients, where one rank alone
-    comes by; `break`, `return`, `continue` and `sys.exit()` that leave out what trains, where not all ranks do. And
-    what each rank decides by numbers of its own share of the data, in a loop over a loader with a `DistributedSampler`,
-    if these are nowhere reduced nor gathered: `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, `continue`
-    above the backward pass.
+    Finds `step()` and `zero_grad()` of an optimizer or a scheduler where one rank alone comes by; `break`, `return` and
+    `continue` that leave out what trains, where not all ranks do. And what each rank decides by numbers of its own
+    share of the data, in a loop over a loader with a `DistributedSampler`, if these are nowhere reduced nor gathered:
+    `ReduceLROnPlateau.step(loss)`, `if loss > limit: break`, `continue` above the backward pass.
 
     Gradients are the same on all ranks still. A rank that steps by another rate, or not at all, has other weights from
     then on, and nothing says so. One that leaves a backward pass out sums another step's gradients with the others from
@@ -165,8 +152,8 @@ class LocalDecision(CheckRule):
 
     Silent where such numbers are handed to a function of another file, which may reduce them, or to anything with
     `reduce`, `gather`, `metric`, `broadcast` or the like in its name, ReduceLROnPlateau itself aside; for an optimizer
-    that one rank alone uses, for another model; and for a step of one rank in a file that broadcasts weights, or what
-    nobody can read: they may be sent behind it.
+    that one rank alone makes, for another model; and for a step of one rank in a file that broadcasts something: it may
+    be the weights.
 
     https://github.com/rmchurch/disruptcnn/issues/3, https://github.com/lucidrains/DALLE-pytorch/issues/268.
     """
@@ -196,12 +183,7 @@ class LocalDecision(CheckRule):
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
             if is_alone and not script.sends_weights and not _do_others_too(script, call.node):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
-        ends = (
-            call.node
-            for call in script.file.calls_of(*ENDS)
-            if call.is_bare or literal(call.argument(0)) == 0
-        )
-        for leaving in (*script.module.nodes(ast.Break, ast.Continue, ast.Return), *ends):
+        for leaving in script.module.nodes(ast.Break, ast.Continue, ast.Return):
             if _leaves_alone(script, leaving) and not _do_others_too(script, leaving):
                 yield self.problem(leaving, what=LEAVES_ALONE, how=TELL)
         for loop in (loop for loader in script.loaders for loop in loader.shares):
@@ -214,11 +196,9 @@ class LocalDecision(CheckRule):
 
 
 def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
-    """`optimizer.step()`, `scaler.step(optimizer)`, `clip_grad_norm_(model.parameters(), 1)`."""
-    if call.method in ("step", "zero_grad", "update") and isinstance(call.node.func, ast.Attribute):
-        return any(map(script.is_optimizer, (call.node.func.value, *call.node.args)))
-    is_clip = (call.name or "").startswith("torch.nn.utils.") and (call.name or "").endswith(CLIPS)
-    return is_clip and script.is_of_wrapped(call.node)
+    """`optimizer.step()`, `scaler.step(optimizer)`."""
+    owner = getattr(call.node.func, "value", None)
+    return call.method in ("step", "zero_grad") and any(map(script.is_optimizer, (owner, *call.node.args)))
 
 
 def _leaves_alone(script: DDPScript, leaving: ast.AST) -> bool:
@@ -272,8 +252,8 @@ class LoadOnOneRank(CheckRule):
     The wrapper sends rank 0's parameters to the others once, when it is made, and an optimizer's state never. Whatever
     else is loaded stays where it was loaded, and the ranks train different models.
 
-    Silent where the file broadcasts or synchronizes weights, and where no other rank runs the model afterwards: the
-    best weights may be loaded at the end, to be tested by one rank.
+    Silent where the file broadcasts or synchronizes something, and where nothing trains afterwards: the best weights
+    may be loaded at the end, to be tested by one rank.
 
     https://github.com/Metta-AI/metta/pull/1882, https://github.com/pytorch/pytorch/issues/111138.
     """
@@ -292,15 +272,10 @@ class LoadOnOneRank(CheckRule):
     def find(self, script: DDPScript) -> Found:
         if script.sends_weights:
             return
-        for call in script.module.calls if script.wraps or script.whole_batch_wraps else ():
-            where = script.ranks.at(call.node)
-            if (
-                call.method != "load_state_dict"
-                or not where.are_one
-                or not isinstance(call.node.func, ast.Attribute)
-            ):
+        for call in script.module.calls if script.all_wraps else ():
+            owner, where = getattr(call.node.func, "value", None), script.ranks.at(call.node)
+            if call.method != "load_state_dict" or owner is None or not where.are_one:
                 continue
-            owner = call.node.func.value
             is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
             asks = script.wraps or script.ranks.asks_now(where.test)
             if is_of_all and asks and not script.is_over(call.node):

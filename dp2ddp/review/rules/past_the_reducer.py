@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import LOOPS, last_name, stored_names
+from dp2ddp.codemod.model.nodes import stored_names
 from dp2ddp.review.check_rule import (
     CheckRule,
     CheckWarning,
@@ -25,15 +25,12 @@ IN_FULL = re.compile(
     r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
 )
 FREEZES = re.compile("requires_grad")
-BRANCHES = (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.With, ast.comprehension, ast.Lambda, ast.Subscript)
-CUTS = ("detach", "data")
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
 OF_MODULES = re.compile(
     r"(named_)?(parameters|modules|children|buffers)|(load_)?state_dict|train|eval|to|cuda|cpu|zero_grad|apply"
     r"|requires_grad_|half|float|double|register_forward_hook"
 )
-ADDS = ("append", "extend", "insert", "add_module", "register_module", "register_parameter")
 HAS_PARAMETERS = re.compile(
     r"torch\.nn\.(?:\w+\.)*(?:\w*Linear|Conv\w+|\w+Norm\w*|Embedding\w*|Parameter|LSTM|GRU|PReLU)$"
 )
@@ -42,14 +39,12 @@ HAS_PARAMETERS = re.compile(
 class NeedlessSearchForUnused(CheckWarning):
     """`find_unused_parameters=True` searches for what cannot be there, in every step.
 
-    Finds it for models of torchvision that use all their parameters in every forward, and for classes of the file whose
-    forward runs straight through all their layers.
+    Finds it for models of torchvision that use all their parameters in every forward.
 
     Behind every forward the whole autograd graph is searched, and no gradient is sent before that; torch warns of it in
     the first step.
 
-    Silent where the file looks into `.module`, freezes parameters, or the forward has a branch, a loop, an index or a
-    `detach`.
+    Silent where the file freezes parameters, and for models of one's own: their forwards may leave a part out.
 
     https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/Samudra/issues/630.
     """
@@ -66,40 +61,14 @@ class NeedlessSearchForUnused(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if script.file.says(FREEZES) or _looks_inside(script):
-            return
-        for wrap in script.wraps:
+        for wrap in () if script.file.says(FREEZES) else script.wraps:
             given = wrap.call.keyword("find_unused_parameters")
             if given is None or literal(given.value) is not True or wrap.model is None:
                 continue
             makers = script.file.makers(wrap.model)
-            if makers and all(_uses_everything(script, maker) for maker in makers):
+            names = [script.module.name(getattr(maker, "func", None)) or "" for maker in makers]
+            if makers and all(map(IN_FULL.match, names)):
                 yield self.problem(given.value)
-
-
-def _looks_inside(script: DDPScript) -> bool:
-    """`model.module.head`: what is done to it there, nobody knows."""
-    mentions = (each for each in script.module.by_word.get("module", ()) if isinstance(each, ast.Attribute))
-    return any(isinstance(script.module.parents[each], ast.Attribute) for each in mentions)
-
-
-def _uses_everything(script: DDPScript, maker: ast.AST) -> bool:
-    made = maker.func if isinstance(maker, ast.Call) else maker
-    model = script.file.definition(made)
-    is_known = IN_FULL.match(script.module.name(made) or "") is not None
-    return is_known or isinstance(model, ast.ClassDef) and _runs_straight(script, model)
-
-
-def _runs_straight(script: DDPScript, model: ast.ClassDef) -> bool:
-    """Whether forward names every layer that the constructor makes, and nothing decides which of them run."""
-    methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
-    is_plain = [script.module.name(base) for base in model.bases] == ["torch.nn.Module"]
-    if not is_plain or methods.keys() != {"__init__", "forward"}:
-        return False
-    branches = (isinstance(node, BRANCHES) or last_name(node) in CUTS for node in ast.walk(model))
-    attributes = ([*inside(methods[name], ast.Attribute)] for name in ("__init__", "forward"))
-    made, named = ({each.attr for each in found if last_name(each.value) == "self"} for found in attributes)
-    return not any(branches) and bool(made) and made <= named
 
 
 class PastTheWrapper(CheckRule):
@@ -188,9 +157,9 @@ def _reduces(script: DDPScript) -> bool:
 class LayersAfterWrap(CheckRule):
     """The model gets layers after it was wrapped, or layers that were frozen are trained.
 
-    Finds `SyncBatchNorm.convert_sync_batchnorm` of a wrapper; `model.module.head = Linear(...)`, `add_module`, and
-    `blocks.append(...)`, of layers that have parameters; and `requires_grad = True` for parts of a model behind its
-    wrap, in a function of the file, too, where something was frozen before it.
+    Finds `SyncBatchNorm.convert_sync_batchnorm` of a wrapper; `model.module.head = Linear(...)` of a layer that has
+    parameters; and `requires_grad = True` for parts of a model behind its wrap, in a function of the file, too, where
+    something was frozen before it.
 
     The wrapper has listed the parameters that are trained, and the buffers, when it was made. It does not know the
     others: their gradients are not summed, and each rank trains its own layer, which may have begun with numbers of its
@@ -238,35 +207,20 @@ class LayersAfterWrap(CheckRule):
 
 
 def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Where a layer with parameters becomes a part: `net.fc = Linear(2, 2)`, `blocks.append(Linear(2, 2))`."""
-    for node in script.module.nodes(ast.Assign, ast.Call):
-        match node:
-            case ast.Assign(targets=[ast.Attribute(value=owner) | ast.Subscript(value=owner)], value=layer):
-                given = [layer]
-            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in ADDS:
-                given = values_of(node)
-            case ast.Call(func=ast.Name(id="setattr"), args=[owner, _, layer]):
-                given = [layer]
-            case _:
-                continue
-        if any(_makes_parameters(script, each) for each in given):
-            yield node, owner
+    """Where a layer with parameters becomes a part: `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`."""
+    for node in script.module.all(ast.Assign):
+        match node.targets:
+            case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
+                if _makes_parameters(script, node.value):
+                    yield node, owner
 
 
 def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
-    """The wrapper of a model that something behind it is a part of, and that no later wrapper wraps anew."""
-    for whole in script.flow.wholes(part):
-        if wrap := script.wrap_around(whole) or script.wrap_of(whole):
-            same = {script.file.text_of(each) for each in (wrap.model, whole) if each is not None}
-            later = (
-                each for each in script.wraps if each is not wrap and each.call.node.lineno > part.lineno
-            )
-            models = [unmoved(each.model) for each in later if each.model]
-            again = any(
-                last_name(each) == "module" or script.file.text_of(each) in same for each in models if each
-            )
-            return None if again else wrap
-    return None
+    """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
+    wraps = (script.wrap_around(whole) or script.wrap_of(whole) for whole in script.flow.wholes(part))
+    wrap = next(filter(None, wraps), None)
+    others = (each.call.node for each in script.wraps if each is not wrap)
+    return None if any(other.lineno > part.lineno for other in others) else wrap
 
 
 def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:

@@ -148,7 +148,7 @@ class ForkedRanks(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        spawns = script.file.spawns if script.has_nccl else ()
+        spawns = script.file.spawns if "nccl" in script.backends else ()
         sets = (call for call in script.module.calls if (call.name or "").endswith(".set_start_method"))
         methods = [*((each, each.argument(None, "start_method")) for each in spawns)]
         methods += ((each, each.argument(0, "method")) for each in sets if spawns)

@@ -39,22 +39,21 @@ TWICE = "the data are cut twice, by this sampler and by the wrapper"
 
 
 class NoSetEpoch(CheckRule):
-    """Every epoch has the same order: `set_epoch` is never called, or always with the same number.
+    """Every epoch has the same order: `set_epoch` is never called.
 
     Finds a `DistributedSampler` that shuffles, whose loader is iterated again and again to train, and no `set_epoch`
-    anywhere in it that is given anything but a constant.
+    anywhere.
 
     The sampler draws its order from `seed + epoch`, and `epoch` stays 0 until somebody sets it. So all epochs have one
     order, and a rank sees the same share of the data again and again, in the same batches.
 
-    Silent where the sampler or its loader leaves the file (returned, handed to a function of another file), where it is
-    made anew with a seed in each round, and where a framework owns the loop.
+    Silent where the sampler is made anew with a seed in each round, and where a framework owns the loop.
 
     https://github.com/pytorch/pytorch/issues/31771, https://github.com/yangkky/distributed_tutorial/issues/5.
     """
 
     code, name = "DDP601", "no-set-epoch"
-    message = "set_epoch() {what}, so every epoch has the order of the first"
+    message = "set_epoch() is never called, so every epoch has the order of the first"
     advice = "call sampler.set_epoch(epoch) at the start of each epoch"
     examples = corrected("""
         # set_epoch
@@ -69,19 +68,15 @@ class NoSetEpoch(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        told = [call.argument(0, "epoch") for call in script.module.calls if call.method == "set_epoch"]
-        numbers = (number for each in told for number in script.file.all_values(each) or (each,))
-        is_told_one = bool(told) and all(isinstance(each, ast.Constant) for each in numbers)
-        if script.has_framework or "set_epoch" in script.file.words and not is_told_one:
+        if script.has_framework or "set_epoch" in script.file.words:
             return
         for loader in script.loaders:
             if loader.sampler is None or not any(loop.trains and loop.repeats for loop in loader.loops):
                 continue
             shuffle, seed = loader.sampler.argument(3, "shuffle"), loader.sampler.argument(4, "seed")
             is_made_anew = seed is not None and script.file.loop_around(loader.sampler.node) is not None
-            if loader.stays_here and not is_made_anew and (shuffle is None or literal(shuffle) is True):
-                what = "gets the same number each time" if is_told_one else "is never called"
-                yield self.problem(loader.sampler.node, what=what)
+            if not is_made_anew and (shuffle is None or literal(shuffle) is True):
+                yield self.problem(loader.sampler.node)
 
 
 class MetricOfAShard(CheckRule):
@@ -157,7 +152,7 @@ class TotalBatchOnEachRank(CheckWarning):
 
     def find(self, script: DDPScript) -> Found:
         arguments = (call for call in script.module.calls if call.method == "add_argument")
-        total = {_name_of(call) for call in arguments if _is_total(call)}
+        total = {name for call in arguments if _is_total(call) for name in _names_of(call)}
         for loader in script.loaders if total and not script.sets_up_elsewhere else ():
             match loader.size:
                 case ast.Attribute(attr=name) as size if name in total and loader.sampler:
@@ -170,12 +165,10 @@ def _is_total(call: Call) -> bool:
     return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
 
 
-def _name_of(call: Call) -> str:
-    """What argparse calls the value."""
-    given = literal(call.argument(None, "dest"))
-    options = [value for value in map(literal, call.node.args) if isinstance(value, str)]
-    long = next((option for option in options if option.startswith("--")), options[0] if options else "")
-    return given if isinstance(given, str) else long.lstrip("-").replace("-", "_")
+def _names_of(call: Call) -> set[str]:
+    """What argparse may call the value."""
+    given = (*call.node.args, call.argument(None, "dest"))
+    return {str(literal(each)).lstrip("-").replace("-", "_") for each in given}
 
 
 def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:
@@ -218,7 +211,7 @@ class UnevenShards(CheckWarning):
             match node.slice:
                 case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
                     loops = script.flow.loops_over(node) if script.ranks.is_rank(first) else ()
-                    if any(script.flow.trains_in(loop) for loop, _, _ in loops):
+                    if any(loop.trains for loop in loops):
                         yield self.problem(part)
 
 
@@ -270,7 +263,7 @@ class NoDistributedSampler(CheckWarning):
             return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
-            if data is None or script.ranks.may_ask(data) or loader.has_sampler:
+            if data is None or script.ranks.may_ask(data):
                 continue
             if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
                 continue
@@ -298,9 +291,8 @@ class SharesThatOverlap(CheckRule):
 
     Finds, for a `DistributedSampler` whose loader is trained on: `num_replicas=1` or a `rank` that is a number, under
     no condition; a `seed`, or an argument of `set_epoch`, that a rank is part of; `set_epoch` where one rank alone
-    comes by; and data that were split or shuffled behind `seed(... + rank)`, or by a generator with such a seed. In a
-    script that dp2ddp converted, any such sampler that is given under no condition: its wrapper cuts the batches
-    itself.
+    comes by; and data that were split or shuffled behind `seed(... + rank)`. In a script that dp2ddp converted, any
+    such sampler that is given under no condition: its wrapper cuts the batches itself.
 
     The sampler shuffles all the data on each rank, and takes every W-th sample. These shares fit together only where
     all ranks shuffle alike: by the same seed and epoch. Otherwise nothing fails, and an epoch is as long as it should
@@ -374,20 +366,12 @@ def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
 
 
 def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
-    """Whether the generator of a draw, or the last seeding above it in its function, is seeded by `... + rank`."""
-    given = next((each.value for each in draw.node.keywords if each.arg in OWN_GENERATOR), None)
-    if given is not None or draw.name == RANDOM_SPLIT and (given := draw.argument(2)):
-        own = script.file.variable(given)  # `generator.manual_seed(rank)`
-        told = (
-            call.node
-            for call in script.seedings
-            if isinstance(call.node.func, ast.Attribute) and script.file.variable(call.node.func.value) == own
-        )
-        return any(map(script.ranks.has_rank, (*script.file.values(given), *told)))
+    """Whether the last seeding above a draw in its function is by `... + rank`, and it has no generator of its own."""
     function = script.file.function_of(draw.node)
     above = (call.node for call in script.seedings if call.node.lineno < draw.node.lineno)
     seeds = [call for call in above if script.file.function_of(call) is function]
-    return bool(seeds) and any(map(script.ranks.has_rank, values_of(seeds[-1])))
+    has_own = any(map(draw.keyword, OWN_GENERATOR)) or draw.name == RANDOM_SPLIT and draw.argument(2)
+    return bool(seeds) and not has_own and any(map(script.ranks.has_rank, values_of(seeds[-1])))
 
 
 def _is_cut_by(script: DDPScript, draw: Call, sampler: Call) -> bool:

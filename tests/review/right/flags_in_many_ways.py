@@ -82,15 +82,7 @@ for epoch in range(start, 10):
     comm.first and print("done", epoch)
     comm.first and torch.save(epoch, "done.pt")
     print("done", epoch) if comm.first else None
-    for name in ["a", "b"] if MASTER else []:
-        torch.save(epoch, name)
-        print(name)
     while MASTER:
         torch.save(epoch, "x.pt")
         break
-    try:
-        assert MASTER
-        torch.save(epoch, "y.pt")
-    except AssertionError:
-        pass
 dist.destroy_process_group()

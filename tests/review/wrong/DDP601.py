@@ -33,28 +33,3 @@ def main(net, data):
     loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.distributed.DistributedSampler(data))
     for epoch in range(3):
         train(model, loader)
-# ---
-# wrapped
-sampler = DistributedSampler(data)
-loader = DataLoader(data, batch_size=4, sampler=sampler)
-for epoch in range(10):
-    sampler.set_epoch(0)
-    for x, y in loader:
-        model(x).backward()
-# ---
-# wrapped
-sampler = DistributedSampler(data)
-loader = DataLoader(data, batch_size=4, sampler=sampler)
-start_epoch = 0
-for epoch in range(start_epoch, 10):
-    loader.sampler.set_epoch(start_epoch)
-    for x, y in loader:
-        model(x).backward()
-# ---
-# wrapped
-sampler = DistributedSampler(data)
-loader = DataLoader(data, batch_size=4, sampler=sampler)
-sampler.set_epoch(epoch=0)
-for epoch in range(10):
-    for x, y in loader:
-        model(x).backward()

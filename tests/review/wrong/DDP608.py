@@ -33,12 +33,6 @@ def main_worker(gpu, args):
         dist.barrier()
 mp.spawn(main_worker, nprocs=4, args=(args,))
 # ---
-def main_worker(gpu, args):
-    if gpu != 0:
-        return
-    dist.all_reduce(x)
-torch.multiprocessing.start_processes(main_worker, args=(args,), nprocs=4)
-# ---
 def mean_over_ranks(t):
     dist.all_reduce(t)
     return t / dist.get_world_size()
@@ -76,16 +70,6 @@ def main(rank, world_size):
     Trainer(net, rank).train()
 torch.multiprocessing.spawn(main, args=(2,), nprocs=2)
 # ---
-class Run:
-    def __init__(self):
-        self.index = 0
-        if dist.is_initialized():
-            self.index = dist.get_rank()
-        self.writes = self.index == 0
-    def step(self):
-        if self.writes:
-            dist.barrier()
-# ---
 args.gpu = int(os.environ["LOCAL_RANK"])
 for epoch in range(3):
     if args.gpu != 0:
@@ -96,34 +80,6 @@ dist.get_rank() == 0 and dist.barrier()
 # ---
 x = dist.all_reduce(x) if local_rank == 0 else None
 # ---
-def save():
-    assert dist.get_rank() == 0
-    dist.barrier()
-# ---
-while dist.get_rank() == 0:
-    dist.barrier()
-# ---
 rank, gpu = dist.get_rank(), int(os.environ["LOCAL_RANK"])
 if gpu == 0:
     dist.barrier()
-# ---
-def setup():
-    dist.init_process_group("nccl")
-    return int(os.environ["LOCAL_RANK"])
-gpu = setup()
-torch.cuda.set_device(gpu)
-model = DDP(net.cuda())
-if gpu == 0:
-    dist.barrier()
-# ---
-class T:
-    @property
-    def index(self):
-        return dist.get_rank()
-    def f(self):
-        if self.index == 0:
-            dist.barrier()
-# ---
-def log(x, who=int(os.environ["RANK"])):
-    if who == 0:
-        dist.all_reduce(x)

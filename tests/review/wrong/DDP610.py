@@ -8,21 +8,12 @@ def main():
     model = DDP(net)
 main()
 # ---
-torch.distributed.init_process_group(backend='nccl', init_method='env://')
-model = nn.parallel.DistributedDataParallel(net.to(device='cuda'))
-# ---
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 dist.init_process_group("nccl")
 model = DDP(net.to(device))
 # ---
 dist.init_process_group("nccl")
 model = DDP(net.to("cuda:0"))
-# ---
-dist.init_process_group("nccl")
-local_rank = int(os.environ["LOCAL_RANK"])
-torch.cuda.set_device(local_rank)
-device = torch.device("cuda:0")
-model = DDP(net.to(device))
 # ---
 dist.init_process_group("nccl")
 device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -34,11 +25,6 @@ for x, y in loader:
 for x, y in loader:
     x = x.to("cuda:0")
     model(x).backward()
-# ---
-# wrapped
-for x, y in loader:
-    noise = torch.randn(4, device="cuda:0")
-    model(x + noise).backward()
 # ---
 dist.init_process_group("nccl")
 model = DDP(net.cuda(0), device_ids=[0])
@@ -85,6 +71,3 @@ def main(rank, world):
     model = DDP(net.to("cuda:0"), device_ids=[0])
     dist.destroy_process_group()
 mp.spawn(main, nprocs=2, args=(2,))
-# ---
-dist.init_process_group("nccl")
-model = DDP(net.to(torch.device("cuda", 0)))

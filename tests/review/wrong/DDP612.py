@@ -1,23 +1,5 @@
 # Each rank steps ReduceLROnPlateau with the loss of its own share of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
 # sharded
-from torch.optim.lr_scheduler import ReduceLROnPlateau
-s = ReduceLROnPlateau(o)
-for e in range(9):
-    t = 0
-    for x in loader:
-        t += step(x)
-    s.step(t)
-# ---
-# sharded
-s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, 'min')
-for e in range(9):
-    t = 0
-    for i, x in enumerate(loader):
-        t += step(x).item()
-    mean = t / len(loader)
-    s.step(mean)
-# ---
-# sharded
 def main():
     s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=3)
     for e in range(9):
@@ -46,21 +28,6 @@ class T:
         if dist.get_rank() != 0:
             return
         self.scaler.step(self.optimizer)
-# ---
-# wrapped
-for x in batches:
-    model(x).backward()
-    if local_rank == 0:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    step()
-# ---
-# sharded
-s = torch.optim.lr_scheduler.ReduceLROnPlateau(o)
-for e in range(9):
-    for x in loader:
-        loss = model(x).mean()
-        loss.backward()
-    s.step(loss.item())
 # ---
 # sharded
 for x in loader:
@@ -155,24 +122,6 @@ for e in range(9):
 # ---
 # wrapped
 o = torch.optim.SGD(model.parameters(), lr=0.1)
-scaler = torch.amp.GradScaler()
-for x in batches:
-    scaler.scale(model(x).mean()).backward()
-    if local_rank == 0:
-        scaler.update()
-# ---
-# wrapped
-o = torch.optim.SGD(model.parameters(), lr=0.1)
-stop = torch.zeros(1)
-for x in batches:
-    model(x).mean().backward()
-    if local_rank == 0:
-        o.step()
-        stop += 1
-    dist.broadcast(stop, 0)
-# ---
-# wrapped
-o = torch.optim.SGD(model.parameters(), lr=0.1)
 s = torch.optim.lr_scheduler.StepLR(o, 3)
 def end(epoch):
     print(epoch)
@@ -181,17 +130,6 @@ for e in range(9):
     train(model, o)
     if local_rank == 0:
         end(e)
-# ---
-# wrapped
-rank = dist.get_rank()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for epoch in range(10):
-    for x, y in loader:
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-    if rank == 0 and epoch > 0:
-        break
 # ---
 # wrapped
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -205,29 +143,11 @@ for epoch in range(10):
             break
 # ---
 # wrapped
-def train():
-    for epoch in range(10):
-        for x, y in loader:
-            loss = criterion(model(x), y)
-            loss.backward()
-        if local_rank == 0 and stopper.early_stop:
-            return
-train()
-# ---
-# wrapped
 for x, y in loader:
     if local_rank == 0 and x.isnan().any():
         continue
     loss = criterion(model(x), y)
     loss.backward()
-# ---
-# wrapped
-import sys
-for epoch in range(10):
-    for x in loader:
-        model(x).backward()
-    if local_rank == 0 and done(epoch):
-        sys.exit(0)
 # ---
 class Trainer:
     def __init__(self, model, loader):
@@ -244,11 +164,3 @@ class Trainer:
     def run_epoch(self):
         for x in self.loader:
             self.model(x).sum().backward()
-# ---
-# wrapped
-rank = dist.get_rank()
-for epoch in range(10):
-    for x in loader:
-        model(x).backward()
-    if rank != 0 and epoch > 5:
-        break

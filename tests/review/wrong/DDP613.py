@@ -7,11 +7,6 @@ net = torchvision.models.vgg16(num_classes=3)
 net = net.to('cuda')
 model = DDP(net, device_ids=[0], find_unused_parameters=True)
 # ---
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(2, 2)
-    def forward(self, x):
-        return self.a(x)
-net = nn.SyncBatchNorm.convert_sync_batchnorm(Net())
-model = DDP(Net(), find_unused_parameters=True)
+from torchvision.models import resnet18
+net = nn.SyncBatchNorm.convert_sync_batchnorm(resnet18())
+model = DDP(net.cuda(), find_unused_parameters=True)

@@ -1,10 +1,5 @@
 # The model trains past its wrapper: gradients are not summed over the ranks. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
 # wrapped
-for x, y in batches:
-    loss = criterion(model.module(x), y)
-    loss.backward()
-# ---
-# wrapped
 for x in batches:
     out = model.module.encode(x)
     loss = out.mean()
@@ -88,16 +83,6 @@ for x, y in loader:
     loss = criterion(model_without_ddp(x), y)
     loss.backward()
 # ---
-class Trainer:
-    def __init__(self, model):
-        self.raw = model
-        self.model = DDP(model)
-    def train(self):
-        for x, y in self.loader:
-            loss = self.raw(x).mean()
-            loss.backward()
-Trainer(net).train()
-# ---
 def train(net, loader):
     for x, y in loader:
         loss = criterion(net(x), y)
@@ -109,15 +94,6 @@ def main(args):
     model_without_ddp = model
     model = DDP(model, device_ids=[args.gpu])
     train(model_without_ddp, loader)
-# ---
-class T:
-    def __init__(self, args):
-        self.model = build().cuda()
-        self.model_without_ddp = self.model
-        self.model = DDP(self.model)
-    def fit(self, loader):
-        for x in loader:
-            self.model_without_ddp(x).mean().backward()
 # ---
 model = build().cuda()
 model_without_ddp = model

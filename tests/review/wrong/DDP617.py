@@ -20,13 +20,3 @@ if dist.get_rank() == 0:
 optimizer = torch.optim.Adam(model.parameters())
 if local_rank == 0 and os.path.exists('a.pt'):
     optimizer.load_state_dict(torch.load('a.pt', map_location='cpu')['optimizer'])
-# ---
-# wrapped
-def step(x):
-    model(x).mean().backward()
-for x in batches:
-    step(x)
-if local_rank == 0:
-    model.module.load_state_dict(torch.load('best.pt', map_location='cpu'))
-dist.broadcast(flag := torch.zeros(1), 0)
-model(x)

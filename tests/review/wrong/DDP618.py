@@ -33,13 +33,6 @@ net[0].requires_grad_()
 # wrapped
 model.module.head = nn.Sequential(nn.Dropout(0.1), nn.Linear(4, 4)).cuda()
 # ---
-net = net.cuda()
-model = DDP(net)
-net.add_module('head', nn.Linear(4, 4))
-# ---
-# wrapped
-model.module.blocks.append(nn.Linear(4, 4).cuda())
-# ---
 class Head(nn.Module):
     def __init__(self):
         super().__init__()
@@ -48,20 +41,3 @@ def replace(net):
     net.head = Head()
 # wrapped
 replace(model.module)
-# ---
-def set_trainable(part, flag=True):
-    for p in part.parameters():
-        p.requires_grad = flag
-set_trainable(net.body, False)
-model = DDP(net)
-set_trainable(model.module.body)
-# ---
-class Net(nn.Module):
-    def freeze(self):
-        self.body.requires_grad_(False)
-    def unfreeze(self):
-        self.body.requires_grad_(True)
-net = Net().cuda()
-net.freeze()
-model = DDP(net)
-model.module.unfreeze()

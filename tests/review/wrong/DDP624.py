@@ -17,8 +17,5 @@ subprocess.run([sys.executable, '-m', 'torch.distributed.launch', 'train.py'])
 # ---
 os.system('python -m torch.distributed.launch --nproc_per_node 2 train.py')
 # ---
-from torch.distributed.launch import main
-main()
-# ---
 import subprocess
 subprocess.Popen('python3 -m torch.distributed.launch t.py', shell=True)

@@ -1,10 +1,5 @@
 # Every rank trains on all of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
 # wrapped
-loader = DataLoader(data, 32, shuffle=True)
-for x in loader:
-    model(x).backward()
-# ---
-# wrapped
 def train(batches):
     for i, x in enumerate(batches):
         loss = model(x)
@@ -31,25 +26,9 @@ for epoch in range(9):
 # ---
 # wrapped
 sampler = DistributedSampler(data)
-loader = DataLoader(data, batch_size=4, shuffle=True)
-for epoch in range(10):
-    for x, y in loader:
-        model(x).backward()
-# ---
-# wrapped
-sampler = DistributedSampler(data)
 loader = DataLoader(data, batch_size=4)
 for epoch in range(10):
     sampler.set_epoch(epoch)
-    for x, y in loader:
-        model(x).backward()
-# ---
-# wrapped
-def get_loader(data):
-    sampler = DistributedSampler(data)
-    return DataLoader(data, batch_size=4, shuffle=True)
-loader = get_loader(data)
-for epoch in range(10):
     for x, y in loader:
         model(x).backward()
 # ---

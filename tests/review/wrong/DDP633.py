@@ -60,22 +60,6 @@ loader = DataLoader(data, 32, sampler=DistributedSampler(data, shuffle=False))
 for x in loader:
     model(x).backward()
 # ---
-# wrapped
-from torch.utils.data import random_split
-train, _ = random_split(data, [9, 1], generator=torch.Generator().manual_seed(local_rank))
-for x in DataLoader(train, sampler=DistributedSampler(train)):
-    model(x).mean().backward()
-# ---
-# wrapped
-from torch.utils.data import random_split
-rank = dist.get_rank()
-seed = 1 + rank
-g = torch.Generator()
-g.manual_seed(seed)
-train, _ = random_split(data, [9, 1], g)
-for x in DataLoader(train, sampler=DistributedSampler(train)):
-    model(x).mean().backward()
-# ---
 from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed
 init_distributed()
 net = WholeBatchDDP(net)
