@@ -83,11 +83,7 @@ def why_not(module: Module, call: Call) -> Reason | None:
         return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    leaks = chain(
-        _leaks(parts, target[1]),
-        _filled_arguments(*target, made=_made_for(call, target)),
-        _filled_by_object(module, call, target),
-    )
+    leaks = chain(_leaks(parts, target[1]), _filled_arguments(*target, made=_made_for(call, target)))
     if leak := next(leaks, None):
         return CHANGES.of(starter=starter, what=leak)
     streams = {stream for part in parts for stream in draws(*part)}
@@ -130,7 +126,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
     shares = any(each.name in POOLS_OF_THREADS for _, each in module.program.calls)
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
-        if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
+        if given is None:
             continue
         parts = module.program.functions_given(module, given)
         if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
@@ -139,11 +135,6 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
             leak = next(_leaks(module.program.closure(*part), part[1]), None)
             if leak or shares and (leak := next(_filled_arguments(*part), None)):
                 yield call, leak
-
-
-def _may_be_pool(module: Module, owner: ast.expr) -> bool:
-    made = [module.name(each.func) for each in module.values(owner) if isinstance(each, ast.Call)]
-    return not made or any(name is None or name in POOLS or module.program.is_local(name) for name in made)
 
 
 def _names_model(module: Module, node: ast.AST) -> bool:
@@ -155,13 +146,24 @@ def _names_model(module: Module, node: ast.AST) -> bool:
 
 
 def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
-    """What the functions change that is not their own, nor the thread's."""
+    """What the functions change that is not their own; what an object that is a thread sets on itself is.
+
+    Whether `self.out` of `self.out.append(x)` was made by the object, or given to it, is not asked.
+    """
     for module, function in parts:
-        own = stored_names(function) | {each.arg for each in inside(function, ast.arg)} | {""}
-        own -= set() if isinstance(target, ast.ClassDef) else {"self"}
+        own = {""} | stored_names(function) | {each.arg for each in inside(function, ast.arg)} - {"self"}
         yield from (each.names[0] for each in inside(function, ast.Global))
         yield from (each.names[0] for each in inside(function, ast.Nonlocal))
-        yield from (ast.unparse(each) for each in _changes(module, function) if root_name(each) not in own)
+        for each in _changes(module, function):
+            is_own = isinstance(target, ast.ClassDef) and _is_set_on_self(each)
+            if root_name(each) not in own and not is_own:
+                yield ast.unparse(each)
+
+
+def _is_set_on_self(changed: ast.expr) -> bool:
+    """`self.served += 1`, or `self` of a method that does it."""
+    is_set = isinstance(changed, ast.Attribute) and isinstance(changed.ctx, ast.Store)
+    return ast.unparse(changed.value if is_set else changed) == "self"  # type: ignore[attr-defined]
 
 
 def _made_for(call: Call, target: Part) -> set[str]:
@@ -192,23 +194,6 @@ def _filled_arguments(
             own = (home.parameter(called, node, each) for each in others)
             if len(others) < len(handed(node)):
                 yield from _filled_arguments(home, called, seen, {each.arg for each in own if each})
-
-
-def _filled_by_object(module: Module, call: Call, target: Part) -> Iterator[str]:
-    """What an object that is a thread changes of that which it was given: `self.out.append(x)`, of `self.out = out`."""
-    home, init = module.program.called(module, call.node.func) or target
-    if not isinstance(target[1], ast.ClassDef) or not isinstance(init, FUNCTIONS):
-        return
-    given = (home.parameter(init, call.node, each) for each, value in handed(call.node) if root_name(value))
-    names = {each.arg for each in given if each}
-    sets = (each for each in inside(init, ast.Assign) if last_name(each.value) in names)
-    kept = {ast.unparse(place) for each in sets for place in each.targets}
-    for filled in _changes(*target):
-        is_set = isinstance(getattr(filled, "ctx", None), (ast.Store, ast.Del))
-        if is_set and ast.unparse(filled) in kept:
-            continue  # `self.out = other` only takes another one
-        if any(f"{ast.unparse(filled)}.".startswith((f"{each}.", f"{each}[")) for each in kept):
-            yield ast.unparse(filled)
 
 
 def _changes(module: Module, code: ast.AST) -> Iterator[ast.expr]:

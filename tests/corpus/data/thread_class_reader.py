@@ -1,6 +1,6 @@
 # corpus: idioms = multiprocessing/threads/queues for data; training loop without torch DataLoader (own iterator, queue, replay buffer); loader or dataset rebuilt during training; len(loader.dataset); shuffle literal True; drop_last; DataLoader built in: same scope (relative to the wrap)
 # corpus: worlds = 2 3
-# corpus: helpers = WholeBatchParallel hold_on_rank0
+# corpus: helpers = WholeBatchParallel Rank0Loader hold_on_rank0
 """Background prefetching with a class that is a thread (as in prefetch_generator), around a loader and by hand."""
 import queue
 import threading
@@ -53,8 +53,8 @@ data = TensorDataset(x, x.sum(1, keepdim=True))
 net = nn.DataParallel(TwoHeads()).cuda()
 opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 for epoch in range(4):
-    # the order is that of the files here: nothing is drawn in the thread
-    loader = DataLoader(data, batch_size=6, shuffle=False, drop_last=(epoch % 2 == 0))
+    # a worker draws by itself: nothing is drawn in the thread
+    loader = DataLoader(data, batch_size=6, shuffle=False, drop_last=(epoch % 2 == 0), num_workers=1)
     batches = BackgroundGenerator(iter(loader))
     total = 0.
     for xs, ys in batches:
