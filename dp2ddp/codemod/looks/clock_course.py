@@ -200,7 +200,7 @@ class Course:
         return self._once(attribute.attr) and (is_got_by_name or self._uses_decide(module, attribute))
 
     def _uses_decide(self, module: Module, target: ast.AST) -> bool:
-        in_object = self.inside is not None and isinstance(target, ast.Attribute) and _is_of_self(target)
+        in_object = self.inside and isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
         for home, use in loads(module, target):
             is_elsewhere = in_object and all(each is not self.inside for each in home.around(use))
             if use is not target and not is_elsewhere and self.decides(home, use):
@@ -229,10 +229,6 @@ class Course:
                 is_text = shows(module, call) or builds_text(module, call)
                 return not is_text or any(has_effects(module, each) for each in call.args)
         return True
-
-
-def _is_of_self(target: ast.Attribute) -> bool:
-    return isinstance(target.value, ast.Name) and target.value.id == "self"
 
 
 # --- what calls and objects do with it

@@ -37,7 +37,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
-ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
+ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
