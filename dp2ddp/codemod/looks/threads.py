@@ -14,7 +14,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.uses import is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, last_name, places, root_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, places, root_name, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.parsing import nodes_in
@@ -197,19 +197,9 @@ def _filled_arguments(
 
 
 def _changes(module: Module, code: ast.AST) -> Iterator[ast.expr]:
-    """The objects that a piece of code changes."""
-    return (each for node in nodes_in(code) if (each := changed(module, node)) is not None)
-
-
-def changed(module: Module, node: ast.AST) -> ast.expr | None:
-    """The object that a node changes, also by a method of the program."""
-    if (plainly := _changed_at_once(module, node)) is not None or not isinstance(node, ast.Call):
-        return plainly
-    owner = (
-        node.func.value if isinstance(node.func, ast.Attribute) and module.name(node.func) is None else None
-    )
-    changes = last_name(node.func) in _changing_methods(module.program)
-    return owner if changes and not is_foreign(module, owner) else None
+    """The objects that a piece of code changes, also by a method of the program."""
+    methods = _changing_methods(module.program)
+    return (each for node in nodes_in(code) if (each := _changed(module, node, methods)) is not None)
 
 
 @lru_cache(maxsize=1)
@@ -221,20 +211,23 @@ def _changing_methods(program: Program) -> frozenset[str]:
         for home, method in methods
         for other, part in program.closure(home, method)
         for node in ast.walk(part)
-        if root_name(_changed_at_once(other, node)) == "self"
+        if root_name(_changed(other, node)) == "self"
     )
 
 
-def _changed_at_once(module: Module, node: ast.AST) -> ast.expr | None:
+def _changed(module: Module, node: ast.AST, methods: Set[str] = frozenset()) -> ast.expr | None:
+    """The object that a node changes; by one of these methods, too."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node
     if not isinstance(node, ast.Call):
         return None
     name = module.name(node.func) or ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr not in QUEUE_METHODS:
-        if changes_its_object(node.func.attr) and not name:
+    if isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        is_own = method in methods and not is_foreign(module, node.func.value)
+        if not name and (is_own or changes_its_object(method) and method not in QUEUE_METHODS):
             return node.func.value
-        if node.func.attr == "shuffle" and node.args:  # of a generator
+        if method == "shuffle" and node.args:  # of a generator
             return node.args[0]
     place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None
