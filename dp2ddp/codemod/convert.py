@@ -16,6 +16,7 @@ from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
 from dp2ddp.codemod.looks.looked_up import lookups, may_look_up
 from dp2ddp.codemod.looks.ours import (
     of_the_user,
+    refuse_hidden_helpers,
     refuse_lone_script,
     refuse_other_helpers,
 )
@@ -115,6 +116,8 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
     place = options.helpers
     if place is HelperPlace.IN_SCRIPT and planned.is_project:
         place = HelperPlace.BESIDE  # several files need them
+    if place is HelperPlace.BESIDE:
+        refuse_hidden_helpers(planned.program)
     texts = [_edited(each, place) for each in planned.plans]
     for each, text in zip(planned.plans, texts, strict=True):
         check_result(each.module, each.plan, text)

@@ -44,6 +44,7 @@ class Project:
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
     helper_folder: Path | None = None  # where they go, if not beside the entry script
     links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
+    added: tuple[Path, ...] = ()  # the folders that it adds to sys.path
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -100,6 +101,7 @@ def project_of(entry: SourceFile, as_module: bool = False) -> Project:
         name,
         entry_names=search.entry_names,
         links=search.links,
+        added=tuple(search.added),
     )
     return replace(project, helpers=_read_helpers(project.root))
 
@@ -187,6 +189,7 @@ class _Search:
         self.package = package
         first = entry.parents[len(package)]
         self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
+        self.added: list[Path] = []
         self.late_roots = tuple(_folders_above(entry))
         self.entry_names: tuple[str, ...] = ()
         self.unfound: list[tuple[str, ...]] = []
@@ -243,6 +246,7 @@ class _Search:
         added = [root for root in added_roots(tree, nodes, file, self.entry) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
+        self.added += added
         if added:
             self._found.clear()
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.helpers import HelperPlace
+from dp2ddp.errors import ConversionError
 from dp2ddp.source.projects import read_project
 from tests.codemod import programs
 from tests.codemod.programs import said
@@ -184,6 +186,23 @@ def test_helpers_are_imported_above_what_takes_their_folder_away() -> None:
     assert lines.index("sys.path[0] = 'src'") > next(
         i for i, line in enumerate(lines) if "ddp_helpers" in line
     )
+
+
+@pytest.mark.parametrize("how", ["insert(0, 'lib')", "append('lib')"])
+def test_helpers_of_another_folder_do_not_hide_those_of_the_script(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "ddp_helpers.py").write_text("def other(): ...\n")
+    (tmp_path / "train.py").write_text(f"import sys\nsys.path.{how}\n{programs.WRAP}")
+    monkeypatch.chdir(tmp_path)
+    project = read_project("train.py")
+    if how.startswith("append"):
+        assert convert(project).changed
+    else:
+        with pytest.raises(ConversionError, match="ddp_helpers.py of its own"):
+            convert(project)
+        assert convert(project, Options(helpers=HelperPlace.IN_SCRIPT)).changed
 
 
 def test_ranks_join_before_a_default_is_made() -> None:

@@ -9,7 +9,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE, is_helper_module, pasted_lines
+from dp2ddp.source.helper_module import FILE, IMPORTED, NAME, PACKAGE, is_helper_module, pasted_lines
 from dp2ddp.source.parsing import parse
 
 JOINS = ("init_distributed", "join_ranks")
@@ -88,6 +88,18 @@ def refuse_lone_script(program: Program) -> None:
                 f"{program.entry.source.name}: {module.source.name} was converted with another script, and this one "
                 "was not; convert it in the project as it was before (-o FOLDER)"
             )
+
+
+def refuse_hidden_helpers(program: Program) -> None:
+    """A ConversionError where a folder that comes first on sys.path has another file of the helpers' name."""
+    inserts = any(call.name == "sys.path.insert" for _, call in program.calls)
+    own = program.project.helper_path.resolve()
+    hiding = [folder / FILE for folder in program.project.added if (folder / FILE).is_file()]
+    if inserts and any(each != own for each in hiding):
+        raise ConversionError(
+            f"{program.entry.source.name}: it puts a folder on sys.path that has a {FILE} of its own ({hiding[0]}), "
+            "which would be imported in the helpers' place; use --one-file or --import"
+        )
 
 
 def _imported_helpers(module: Module) -> Iterator[str]:

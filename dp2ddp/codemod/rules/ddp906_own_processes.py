@@ -3,7 +3,7 @@
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
 they meet at: `queue.Queue(8)`, also with workers of a DataLoader. A hazard where these may fill memory that
 processes share (an Array, `share_memory_()`, `mmap`), where a thread changes something of the main flow by another
-way, and for mp.spawn, os.fork and os._exit.
+way, and for mp.spawn, os.fork, os._exit and os.execv.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
 share connections; os._exit leaves the others waiting.
