@@ -75,7 +75,8 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
     """`set_device(0)`, `x.cuda(0)`, `torch.device("cuda", 0)`, `torch.cuda.device(0)`, `x.to(0)`, `device=0`."""
     kind, name, node = does(call.name), call.name or "", call.node
     device = call.argument(0, "device")
-    given = next((word.value for word in node.keywords if word.arg in ("device", "map_location")), None)
+    named = next((word.value for word in node.keywords if word.arg in ("device", "map_location")), None)
+    given = device if call.method == "to" else None if module.program.is_local(call.name) else named
     if kind is Does.SET_DEVICE:
         yield Use(node, device, _without_setting(module, node))
     elif call.method == "cuda" and device is not None and not name.startswith("torch."):
@@ -92,9 +93,7 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
             yield Use(node.func, numbers[-1], rename(node.func, "own_device", BECAUSE))
         elif numbers:
             yield Use(numbers[0], numbers[-1], Replace(numbers[0], OWN, BECAUSE))
-    elif call.method == "to" and device is not None and devices.may_be_index(module, device):
-        yield _value(module, device, devices)
-    elif given is not None and not module.program.is_local(call.name) and devices.may_be_index(module, given):
+    elif given is not None and devices.may_be_index(module, given):
         yield _value(module, given, devices)
 
 

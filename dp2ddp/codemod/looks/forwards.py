@@ -16,7 +16,6 @@ from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
 from dp2ddp.codemod.looks.sharing import Sharing
-from dp2ddp.codemod.looks.wraps import is_wrapper
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -386,9 +385,9 @@ class Forwards:
 
 
 def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
-    """Hooks on layers; one on the wrapper runs once, on all ranks alike."""
+    """Hooks on layers; also those on the wrapper, which run once."""
     for call in module.calls if registers.search(module.source.text) else ():
-        if registers.fullmatch(call.method) and not is_wrapper(module, call.node.func.value):  # type: ignore[attr-defined]
+        if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
 
 
