@@ -48,9 +48,8 @@ NAME = (
 LOOKED_UP = Reason(
     "looked-up", "this may be DataParallel, looked up by its name: `{key}`, and {place} names it", NAME
 )
-RUN_AS_TEXT = Reason("run-as-text", "this runs a text that names DataParallel: {text}", NAME)
 NAMED_ELSEWHERE = Reason(
-    "named-elsewhere", "this is DataParallel, whose name stands elsewhere: `{key}`", NAME
+    "named-elsewhere", "this takes DataParallel by its name, which is a text: `{key}`", NAME
 )
 RUNS_OTHER = Reason(
     "runs-script", "this runs a script that was not looked at", "convert that script, or import it"
@@ -86,12 +85,7 @@ def lookups(module: Module) -> Iterator[Lookup]:
         texts = [*module.texts(key)]
         text = " ".join(texts) or _constants(module.value(key))
         if IN_TEXT.search(text) or not texts and PUT_TOGETHER.match(text):
-            why = (
-                RUN_AS_TEXT.of(text=repr(text.strip()))
-                if is_run
-                else NAMED_ELSEWHERE.of(key=ast.unparse(key))
-            )
-            yield Lookup(node, why)
+            yield Lookup(node, NAMED_ELSEWHERE.of(key=ast.unparse(key)))
         elif not texts and (is_run or _may_be_class(module, key)):
             lookup = _somewhere(module, node, UNREADABLE.of(key=ast.unparse(key)), key)
             if lookup.is_named or not _is_of_others(module, key):
