@@ -236,7 +236,6 @@ for epoch in range(2):
     total += train()
 print(total / 2)
 """,
-    "written with a checkpoint": "t = time.time()\ntorch.save({'time': time.time() - t}, 'a.pth')\n",
     "asked whether it is there": """
 class Clock:
     def __init__(self):

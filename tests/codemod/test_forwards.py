@@ -193,6 +193,32 @@ def test_a_number_of_the_data_set_does_not_bring_the_data_set_into_the_forward()
     assert not fills_something(Program(read_project(example), canonical, knows))
 
 
+@pytest.mark.parametrize(
+    ("line", "said_of_it"),
+    [
+        ("net.fc.register_forward_hook(hook)", []),
+        ("net.fc.register_full_backward_hook(hook)", ["hazard DDP908:8"]),
+        ("net.forward = hook", []),
+    ],
+)
+def test_a_hook_may_fill_a_list_of_the_function_that_registers_it(line: str, said_of_it: list[str]) -> None:
+    text = f"""
+import torch
+def main():
+    net, seen = Net(), []
+    def keep(x):
+        return x
+    def hook(module, given, output):
+        seen.append(keep(output))
+    {line}
+    net = torch.nn.DataParallel(net)
+main()
+"""
+    found = converted(text)
+    assert said(found) == said_of_it
+    assert said_of_it or "WholeBatchInTurns(net)" in found.after
+
+
 KEPT = """
 import torch
 class Kept:

@@ -94,8 +94,6 @@ class Course:
         name, kind = call.name or "", does(call.name)
         if shows(module, node) or name in ASKS:
             return False
-        if kind in (Does.INTO_FILE, Does.SAVE) and argument in node.args[:1]:
-            return False  # what stands in a file, not where it is
         if kind not in (None, Does.CLOCK, Does.CALENDAR):
             return True
         if module.program.is_local(call.name):
@@ -106,14 +104,10 @@ class Course:
             return self._into_object(module, node, node.func, argument)
         return True
 
-    def _into_function(self, module: Module, call: Call, argument: ast.AST) -> bool | None:
-        """A function of the program, or a class that makes an object of it."""
-        _, definition = module.definition(call.node.func) or (module, None)
+    def _into_function(self, module: Module, call: Call, argument: ast.AST) -> bool:
+        """A function of the program, or a class that makes an object of it; what these give back is followed there."""
         home, function = module.program.called(module, call.node.func) or (module, None)
-        if isinstance(definition, ast.FunctionDef):
-            return self._enters(home, definition, call.node, argument)
-        decides = isinstance(function, ast.FunctionDef) and self._enters(home, function, call.node, argument)
-        return True if decides or definition is None else None
+        return not isinstance(function, ast.FunctionDef) or self._enters(home, function, call.node, argument)
 
     def _into_object(
         self, module: Module, node: ast.Call, func: ast.Attribute, argument: ast.AST
@@ -181,10 +175,8 @@ class Course:
         match target:
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 return any(self._kept(module, each) for each in targets)
-            case ast.Subscript(value=value) if not is_holder(module, value):
-                return True
             case ast.Subscript(value=value):
-                return self._kept(module, value)
+                return not is_holder(module, value) or self._kept(module, value)
             case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
                 return self._kept_as(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
             case ast.Name(id=name):
@@ -200,7 +192,7 @@ class Course:
         return self._once(attribute.attr) and (is_got_by_name or self._uses_decide(module, attribute))
 
     def _uses_decide(self, module: Module, target: ast.AST) -> bool:
-        in_object = self.inside is not None and isinstance(target, ast.Attribute) and _is_of_self(target)
+        in_object = self.inside and isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
         for home, use in loads(module, target):
             is_elsewhere = in_object and all(each is not self.inside for each in home.around(use))
             if use is not target and not is_elsewhere and self.decides(home, use):
@@ -231,10 +223,6 @@ class Course:
         return True
 
 
-def _is_of_self(target: ast.Attribute) -> bool:
-    return isinstance(target.value, ast.Name) and target.value.id == "self"
-
-
 # --- what calls and objects do with it
 
 
@@ -252,18 +240,16 @@ def has_effects(module: Module, node: ast.AST | None) -> bool:
 
 
 def _only_computes(call: Call) -> bool:
-    if call.name is None:
-        return call.method in GIVES_BACK
-    return does(call.name) in (None, Does.CLOCK, Does.CALENDAR) and call.name.startswith((*COMPUTES, *ASKS))
+    is_known = does(call.name) in (None, Does.CLOCK, Does.CALENDAR)
+    return is_known and (call.name or "").startswith((*COMPUTES, *ASKS))
 
 
 def is_holder(module: Module, owner: ast.AST) -> bool:
     """Whether an object only keeps what it is given: a display, a bar, an object of a class of the program."""
-    match owner:
-        case ast.Subscript(value=value):
-            return is_holder(module, value)
-        case ast.Name(id="self" | "cls"):
-            return True
+    if isinstance(owner, ast.Subscript):
+        return is_holder(module, owner.value)
+    if ast.unparse(owner) in ("self", "cls"):
+        return True
     made = module.program.bindings(module, owner)
     return bool(made) and all(
         each.how is Binds.VALUE and _is_made_here(home, each.node) for home, each in made

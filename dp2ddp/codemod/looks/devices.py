@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -14,19 +14,15 @@ from dp2ddp.codemod.knowledge.shown import LOGGERS, SHOWS
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.texts import PERCENT, Piece, filled, pieces
+from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import rename
 
 # What names of numbers look like.
 INDEX = re.compile(r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE)
 TEXT = re.compile(r"cuda:(\d+)")
-
-# What stands before a number that is a device's; `GPUs:` and `GPU memory:` are about something else.
-DEVICE = re.compile(
-    r"(?<![a-z])(gpu|cuda|device)([ _-]?(id|index|number|no\.?))?[\s:=#\"'\[(>-]*$", re.IGNORECASE
-)
 
 OWN = '"cuda"'
 BECAUSE = "the rank's own device"
@@ -79,7 +75,8 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
     """`set_device(0)`, `x.cuda(0)`, `torch.device("cuda", 0)`, `torch.cuda.device(0)`, `x.to(0)`, `device=0`."""
     kind, name, node = does(call.name), call.name or "", call.node
     device = call.argument(0, "device")
-    given = next((word.value for word in node.keywords if word.arg in ("device", "map_location")), None)
+    named = next((word.value for word in node.keywords if word.arg in ("device", "map_location")), None)
+    given = device if call.method == "to" else None if module.program.is_local(call.name) else named
     if kind is Does.SET_DEVICE:
         yield Use(node, device, _without_setting(module, node))
     elif call.method == "cuda" and device is not None and not name.startswith("torch."):
@@ -96,9 +93,7 @@ def _of_call(module: Module, call: Call, devices: Devices) -> Iterator[Use]:
             yield Use(node.func, numbers[-1], rename(node.func, "own_device", BECAUSE))
         elif numbers:
             yield Use(numbers[0], numbers[-1], Replace(numbers[0], OWN, BECAUSE))
-    elif call.method == "to" and device is not None and devices.may_be_index(module, device):
-        yield _value(module, device, devices)
-    elif given is not None and not module.program.is_local(call.name) and devices.may_be_index(module, given):
+    elif given is not None and devices.may_be_index(module, given):
         yield _value(module, given, devices)
 
 
@@ -150,11 +145,12 @@ class Devices:
         sources = (each for each in self.program.flow.origins(module, index) if self._is_index(*each))
         return {self._key(source) for _, source in sources} - self.homes
 
-    def is_used(self, module: Module, node: ast.expr) -> bool:
-        """Whether a value is a number by which the program names a device somewhere."""
-        sources = self.program.flow.origins(module, node)
-        is_used = all(self._is_index(*each) and self._key(each[1]) in self._used for each in sources)
-        return is_used and self._is_index(module, node)  # by its own name, too
+    def is_device(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is a device that is named by a number, or a number by which the program names one."""
+        sources = [*self.program.flow.origins(module, node)]
+        used = all(self._is_index(*each) and self._key(each[1]) in self._used for each in sources)
+        is_number = used and self._is_index(module, node)  # by its own name, too
+        return is_number or any(_is_named_in(*each, self.named) for each in sources)
 
     @cached_property
     def _uses(self) -> list[tuple[Module, Use]]:
@@ -220,6 +216,12 @@ class Devices:
         return indices
 
 
+def _is_named_in(module: Module, origin: ast.expr, names: Set[ast.AST]) -> bool:
+    """Whether an expression is one of these names of devices, or `torch.device` of one."""
+    is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
+    return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
+
+
 @lru_cache(maxsize=1)
 def devices_of(program: Program) -> Devices:
     """The devices of the program that is looked at."""
@@ -235,48 +237,22 @@ def _word(node: ast.expr | None) -> str:
     return ""
 
 
-# --- shown
-
-
-def shown_numbers(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that show the number of a device, with that number: one of `cuda:`, or that the program also uses."""
-    for call in module.calls:
-        before = ""
-        for piece in _shown(call):
-            if isinstance(piece, str):
-                before += piece
-                continue
-            is_named = before.endswith("cuda:") and devices.may_be_index(module, piece)
-            if is_named or DEVICE.search(before) and devices.is_used(module, piece):
-                yield call.node, piece
-            before = ""
-
-
 def shown_devices(module: Module, devices: Devices) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that show a device from whose name the number goes, with that device."""
+    """The calls of print and of loggers that show a device, or its number."""
     for call in module.calls:
-        for piece in _shown(call):
-            if isinstance(piece, (ast.Name, ast.Attribute)):
-                origins = module.program.flow.origins(module, piece)
-                if any(_is_named_in(*origin, devices.named) for origin in origins):
-                    yield call.node, piece
+        name = call.name or ""
+        if name == "builtins.print" or call.method in SHOWS or name.startswith(LOGGERS):
+            given = (each for value in call.node.args for each in _shown(value))
+            if shown := next((each for each in given if devices.is_device(module, each)), None):
+                yield call.node, shown
 
 
-def _is_named_in(module: Module, origin: ast.expr, names: set[ast.AST]) -> bool:
-    """Whether an expression is one of these names of devices, or `torch.device` of one."""
-    is_made = isinstance(origin, ast.Call) and module.name(origin.func) == "torch.device"
-    return not names.isdisjoint(ast.walk(origin) if is_made else (origin,))
-
-
-def _shown(call: Call) -> Iterator[Piece]:
-    """All that a call of print or of a logger shows."""
-    arguments, name = call.node.args, call.name or ""
-    if name != "builtins.print" and call.method not in SHOWS and not name.startswith(LOGGERS):
-        return
-    match arguments:
-        case [ast.Constant(value=str(text)), *values] if values and PERCENT.search(text):
-            yield from filled(PERCENT.split(text), values)  # of a logger: `info("GPU %d", gpu)`
+def _shown(node: ast.AST) -> Iterator[ast.expr]:
+    """The names and attributes that a text shows; not what functions are given that stand in it."""
+    match node:
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            yield node
+        case ast.Call(func=func) if last_name(func) not in ("format", "str", "repr"):
             return
-    for argument in arguments:
-        yield from pieces(argument) if index_in_text(argument) is None else ()  # "cuda:0" is edited
-        yield " "
+        case _:
+            yield from (each for inner in ast.iter_child_nodes(node) for each in _shown(inner))

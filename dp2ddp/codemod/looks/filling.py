@@ -180,9 +180,6 @@ class Filling:
             return False  # the former is asked where it is mentioned
         if call.method.endswith("_") and not call.method.endswith("__") and call.method != "requires_grad_":
             return True
-        generator = call.keyword("generator")
-        if generator is not None and self.is_shared(generator.value):
-            return True
         return call.method not in READING and not self._is_layer(function.value)
 
 

@@ -16,7 +16,6 @@ from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
 from dp2ddp.codemod.looks.sharing import Sharing
-from dp2ddp.codemod.looks.wraps import is_wrapper
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -88,18 +87,15 @@ class Forwards:
         yield from ((module, node) for node in self.nodes_of(function) if filling.fills(node))
 
     @cached_property
-    def fillings_in_backward(self) -> dict[Part, None]:
-        """Where backwards and hooks on gradients write to what outlives them."""
-        reached = all_from(self._roots_of_backward(), self._named_in)
-        filled = (part for each in reached for part in self._fillings_of(*each))
-        return dict.fromkeys(part for part in filled if not _is_kernel(*part))
+    def in_backward(self) -> dict[Part, None]:
+        """Functions that may run on each rank in backward: all that those name which do."""
+        return dict.fromkeys(all_from(self._roots_of_backward(), self._named_in))
 
     @cached_property
-    def in_backward(self) -> dict[Part, None]:
-        """Functions that run on each rank in backward for sure."""
-        return dict.fromkeys(
-            part for root in self._roots_of_backward() for part in self.program.closure(*root)
-        )
+    def fillings_in_backward(self) -> dict[Part, None]:
+        """Where backwards and hooks on gradients write to what outlives them."""
+        filled = (part for each in self.in_backward for part in self._fillings_of(*each))
+        return dict.fromkeys(part for part in filled if not _is_kernel(*part))
 
     @cached_property
     def surely_running(self) -> dict[Part, None]:
@@ -125,7 +121,8 @@ class Forwards:
             yield from _hooked(module, BACKWARD_HOOKS)
 
     def _named_in(self, part: Part) -> Iterator[Part]:
-        """The functions that a function or an expression names."""
+        """The functions that a function or an expression names, and those of a function around that it calls."""
+        yield from self.program.closure(*part)
         for node in self.nodes_of(part[1]):
             yield from self.functions(part[0], node)
 
@@ -238,7 +235,9 @@ class Forwards:
         """Code that runs before the forwards: what it hands on may be called in one."""
         if code not in self.building:
             self.building[code] = module
-            self.sharing.outer.add(code)
+            around = module.function_around(code) if isinstance(code, ast.expr) else None
+            # `net.fc.register_forward_hook(hook)` in `main`, whose list the hook fills
+            self.sharing.outer |= {code} if around is None or around in self.running else {code, around}
             self._share_self(module, code)
 
     def _run(self, module: Module, function: Function) -> None:
@@ -386,9 +385,9 @@ class Forwards:
 
 
 def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
-    """Hooks on layers; one on the wrapper runs once, on all ranks alike."""
+    """Hooks on layers; also those on the wrapper, which run once."""
     for call in module.calls if registers.search(module.source.text) else ():
-        if registers.fullmatch(call.method) and not is_wrapper(module, call.node.func.value):  # type: ignore[attr-defined]
+        if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
 
 

@@ -15,6 +15,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.mentions import LOOKS, is_handed_on
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.model.modules import IMPORTING, Call, Module
+from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
@@ -25,7 +26,7 @@ LOOKS_UP = re.compile(
     r"getattr|__dict__|attrgetter|methodcaller|import_module|__import__|sys\.modules|getmembers|__subclasses__|hydra"
     r"|locate|resolve_name|runpy|\b(vars|globals|locals|dir|eval|exec)\b"
 )
-HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
+HOMES = {"torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel"}
 PATHS = re.compile(r"(torch[.:])?(nn[.:])?(parallel\.)?(data_parallel\.)?DataParallel")
 HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get_object get_method call"))
 FINDERS = (
@@ -40,15 +41,15 @@ TAKERS = ("builtins.getattr", "builtins.vars", "builtins.dir", "inspect.getmembe
 TABLES = words("__dict__ __getattribute__ get items keys values copy")  # and what is asked of one
 OWN_TABLES = ("builtins.globals", "builtins.locals", "builtins.vars")
 IN_TEXT = re.compile(r"(?<!Distributed)(?<!FullySharded)\bDataParallel\b")
+PUT_TOGETHER = re.compile(r"(?=.*Data)(?=.*Parallel)(?!.*(Distributed|FullySharded))", re.DOTALL)
 NAME = (
     "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
 )
 LOOKED_UP = Reason(
     "looked-up", "this may be DataParallel, looked up by its name: `{key}`, and {place} names it", NAME
 )
-RUN_AS_TEXT = Reason("run-as-text", "this runs a text that names DataParallel: {text}", NAME)
 NAMED_ELSEWHERE = Reason(
-    "named-elsewhere", "this is DataParallel, whose name stands elsewhere: `{key}`", NAME
+    "named-elsewhere", "this takes DataParallel by its name, which is a text: `{key}`", NAME
 )
 RUNS_OTHER = Reason(
     "runs-script", "this runs a script that was not looked at", "convert that script, or import it"
@@ -77,24 +78,26 @@ class Lookup:
 def lookups(module: Module) -> Iterator[Lookup]:
     """Expressions that may be the class."""
     for node, key in (*_parts_taken(module), *_found_in_texts(module)):
-        text = _written(module, key) if key is not None else None
-        if key is not None and text is not None and IN_TEXT.search(text):
-            is_run = isinstance(node, ast.Call) and module.name(node.func) in FINDERS
-            why = (
-                RUN_AS_TEXT.of(text=repr(text.strip()))
-                if is_run
-                else NAMED_ELSEWHERE.of(key=ast.unparse(key))
-            )
-            yield Lookup(node, why)
-        elif key is not None and text is None and not _may_be_class(module, node, key):
+        if key is None:
+            yield _somewhere(module, node, ANY_OF_ALL)
             continue
-        elif text is None and (place := _first_mention(module.program)):
-            yield Lookup(node, LOOKED_UP.of(key=ast.unparse(key or node), place=place))
-        elif key is None:
-            yield Lookup(node, ANY_OF_ALL, is_named=False)
-        elif text is None and not _is_of_others(module, key):
-            yield Lookup(node, UNREADABLE.of(key=ast.unparse(key)), is_named=False)
+        is_run = isinstance(node, ast.Call) and module.name(node.func) in FINDERS
+        texts = [*module.texts(key)]
+        text = " ".join(texts) or _constants(module.value(key))
+        if IN_TEXT.search(text) or not texts and PUT_TOGETHER.match(text):
+            yield Lookup(node, NAMED_ELSEWHERE.of(key=ast.unparse(key)))
+        elif not texts and (is_run or _may_be_class(module, key)):
+            lookup = _somewhere(module, node, UNREADABLE.of(key=ast.unparse(key)), key)
+            if lookup.is_named or not _is_of_others(module, key):
+                yield lookup
     yield from (Lookup(call.node, RUNS_OTHER) for call in module.calls if call.name in RUNNERS)
+
+
+def _somewhere(module: Module, node: ast.expr, why: Reason, key: ast.expr | None = None) -> Lookup:
+    """What is looked up by a name that stands elsewhere: DataParallel's, where the program names that as a value."""
+    if place := _first_mention(module.program):
+        return Lookup(node, LOOKED_UP.of(key=ast.unparse(key or node), place=place))
+    return Lookup(node, why, is_named=False)
 
 
 def imports_unread(module: Module, call: Call) -> bool:
@@ -108,39 +111,16 @@ def module_names(module: Module, key: ast.expr) -> list[str]:
     return [*module.texts(key)] or [text for text in leading_texts(module.value(key)) if "." in text]
 
 
-def _written(module: Module, node: ast.expr) -> str | None:
-    """The text that an expression is, also one that is put together of texts; None where a part stands elsewhere."""
-    if texts := [*module.texts(node)]:
-        return " ".join(texts)  # one after the other, in a loop over them
-    parts = [*_parts(module, node)]
-    known = [each for each in parts if each is not None]
-    return "".join(known) if len(known) == len(parts) else None
+def _constants(value: ast.expr | None) -> str:
+    """The texts in an expression: `Data` and `Parallel`, in whatever way they are put together."""
+    texts = (each.value for each in inside(value, ast.Constant) if isinstance(each.value, str))
+    return "".join(map(str, texts))
 
 
-def _parts(module: Module, node: ast.expr) -> Iterator[str | None]:
-    """The parts that a text is put together of; None: one that stands elsewhere."""
-    match value := module.value(node):
-        case ast.Call(
-            func=ast.Attribute(value=between, attr="join"),
-            args=[ast.List(elts=words) | ast.Tuple(elts=words)],
-        ):
-            for place, each in enumerate(words):
-                yield from (*(_parts(module, between) if place else ()), *_parts(module, each))
-            return
-    together = [*pieces(value)]
-    if together in ([], [value]):
-        yield None
-    elif value is not None:
-        for piece in together:
-            yield from [piece] if isinstance(piece, str) else _parts(module, piece)
-
-
-def _may_be_class(module: Module, node: ast.expr, key: ast.expr) -> bool:
+def _may_be_class(module: Module, key: ast.expr) -> bool:
     """Whether a name that is put together may be DataParallel, or lead to it: `f"Conv{n}d"` cannot."""
-    if isinstance(node, ast.Call) and module.name(node.func) in FINDERS:
-        return True  # a whole text, in which it may stand anywhere
-    parts = (".*" if each is None else re.escape(each) for each in _parts(module, key))
-    pattern = re.compile("".join(parts), re.DOTALL)
+    parts = (re.escape(each) if isinstance(each, str) else ".*" for each in pieces(module.value(key)))
+    pattern = re.compile("".join(parts) or ".*", re.DOTALL)
     return any(map(pattern.fullmatch, ("DataParallel", "data_parallel", "parallel", "modules", "nn")))
 
 
@@ -231,7 +211,8 @@ def _may_be_home(module: Module, node: ast.expr, name: str | None) -> bool:
     value = module.value(node)
     if name is None and (key := module.module_key(value)) is not None:
         is_own = ast.unparse(key) == "__name__" or _is_of_others(module, key)
-        return not is_own and _written(module, key) in (None, *HOMES)
+        texts = [*module.texts(key)]
+        return not is_own and (not texts or not HOMES.isdisjoint(texts))
     return name is None and isinstance(value, ast.Attribute) and value.attr == "nn"
 
 

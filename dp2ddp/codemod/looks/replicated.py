@@ -73,18 +73,11 @@ def parts_put(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """`net.replicate = ...`, `setattr(net, "gather", ...)`: what is replaced, and of whom."""
     for node in module.nodes(ast.Attribute, ast.Call):
         match node:
-            case ast.Attribute(value=owner, attr=part, ctx=ast.Store()) if part in PARTS and not _is_self(
-                owner
-            ):
+            case (
+                ast.Attribute(value=owner, attr=part, ctx=ast.Store())
+                | ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=part), _])
+            ) if part in PARTS and ast.unparse(owner) != "self":
                 yield node, owner
-            case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=part), _]) if (
-                part in PARTS
-            ):
-                yield node, owner
-
-
-def _is_self(owner: ast.expr) -> bool:
-    return isinstance(owner, ast.Name) and owner.id == "self"
 
 
 def _is_of_torch(module: Module, owner: ast.expr) -> bool:

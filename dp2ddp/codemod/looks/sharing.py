@@ -29,9 +29,7 @@ class Sharing:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.buffers = _registered(program, "register_buffer")
-        self.weights = (
-            {"weight", "bias"} | _registered(program, "register_parameter") | _set_to_weights(program)
-        )
+        self.weights = {"weight", "bias"} | _registered(program, "register_parameter")
         self.parameters: set[Parameter] = set()  # that somebody hands something shared
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
@@ -131,8 +129,7 @@ class Sharing:
             return self._holding(module, owner)
         if name.startswith("builtins.") and last in NEW_CONTAINERS:
             return self._holding(module, given)
-        home, definition = module.definition(node.func) or (module, None)
-        if isinstance(definition, ast.ClassDef) and not _is_layer(home, definition):
+        if isinstance((module.definition(node.func) or (module, None))[1], ast.ClassDef):
             return Level.HOLDS_SHARED  # whatever it finds in its class
         if last in VIEWS:
             return self._part(module, owner or given)
@@ -194,19 +191,6 @@ def _registered(program: Program, method: str) -> set[str]:
     """The names that modules are told: `register_buffer("mean", ...)`."""
     names = (call.argument(0, "name") for _, call in program.calls if call.method == method)
     return {str(each.value) for each in names if isinstance(each, ast.Constant)}
-
-
-def _set_to_weights(program: Program) -> set[str]:
-    return {
-        name
-        for name, given in program.attributes.items()
-        for module, each in given
-        if isinstance(each.node, ast.Call) and (module.name(each.node.func) or "").endswith("nn.Parameter")
-    }
-
-
-def _is_layer(module: Module, node: ast.ClassDef) -> bool:
-    return any((module.name(base) or "").startswith("torch.") for base in node.bases)
 
 
 def _are_constants(bindings: Iterable[Binding]) -> bool:

@@ -16,7 +16,6 @@ from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard, is_text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SETTERS = ("os.putenv", "os.environ.setdefault", "os.environ.update")
-NEW_START = ("os.execv", "os.execl")
 # What draws a number, or asks for a device.
 DRAWS = ("torch.", "numpy.random.", "random.", "uuid.", "secrets.", "os.urandom")
 HARMLESS = tuple(
@@ -118,8 +117,7 @@ def visible_count(module: Module) -> int | None:
 
 
 def join_place(module: Module, act: ast.stmt) -> Join:
-    """Where the ranks join: behind a new start of the script, and behind the setting of visible devices."""
-    act = _behind_new_start(module, act)
+    """Where the ranks join: behind the setting of visible devices."""
     last = next(reversed([setting for setting, _ in settings(module)]), None)
     if last is None or module.function_around(last) is None and last.lineno < act.lineno:
         return Join(act)
@@ -127,17 +125,6 @@ def join_place(module: Module, act: ast.stmt) -> Join:
     if way is None or not behind or any(_acts(module, each) for each in way):
         return Join(act, last)
     return Join(behind[0])
-
-
-def _behind_new_start(module: Module, act: ast.stmt) -> ast.stmt:
-    """A process that starts the script anew (PYTHONHASHSEED) must not have joined; ranks join in its second start."""
-    while isinstance(act, ast.If) and any(
-        (call.name or "").startswith(NEW_START) for call in module.calls_in(act)
-    ):
-        if not (behind := module.behind(act)):
-            break
-        act = behind[0]
-    return act
 
 
 def _way_to(module: Module, act: ast.stmt, setting: ast.stmt) -> list[ast.stmt] | None:

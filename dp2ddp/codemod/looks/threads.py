@@ -14,7 +14,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.uses import is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, last_name, places, root_name, stored_names
+from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, places, root_name, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.source.parsing import nodes_in
@@ -83,11 +83,7 @@ def why_not(module: Module, call: Call) -> Reason | None:
         return RUNS_MODEL.of(starter=starter)
     if call.name == "multiprocessing.Process" or call.method == "Process":
         return None  # it has a memory and streams of its own
-    leaks = chain(
-        _leaks(parts, target[1]),
-        _filled_arguments(*target, made=_made_for(call, target)),
-        _filled_by_object(module, call, target),
-    )
+    leaks = chain(_leaks(parts, target[1]), _filled_arguments(*target, made=_made_for(call, target)))
     if leak := next(leaks, None):
         return CHANGES.of(starter=starter, what=leak)
     streams = {stream for part in parts for stream in draws(*part)}
@@ -130,7 +126,7 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
     shares = any(each.name in POOLS_OF_THREADS for _, each in module.program.calls)
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
-        if given is None or not _may_be_pool(module, call.node.func.value):  # type: ignore[attr-defined]
+        if given is None:
             continue
         parts = module.program.functions_given(module, given)
         if shares and not parts and isinstance(given, ast.Attribute) and changes_its_object(given.attr):
@@ -139,11 +135,6 @@ def leaks_in_pools(module: Module) -> Iterator[tuple[Call, str]]:
             leak = next(_leaks(module.program.closure(*part), part[1]), None)
             if leak or shares and (leak := next(_filled_arguments(*part), None)):
                 yield call, leak
-
-
-def _may_be_pool(module: Module, owner: ast.expr) -> bool:
-    made = [module.name(each.func) for each in module.values(owner) if isinstance(each, ast.Call)]
-    return not made or any(name is None or name in POOLS or module.program.is_local(name) for name in made)
 
 
 def _names_model(module: Module, node: ast.AST) -> bool:
@@ -155,13 +146,24 @@ def _names_model(module: Module, node: ast.AST) -> bool:
 
 
 def _leaks(parts: Iterable[Part], target: ast.AST) -> Iterator[str]:
-    """What the functions change that is not their own, nor the thread's."""
+    """What the functions change that is not their own; what an object that is a thread sets on itself is.
+
+    Whether `self.out` of `self.out.append(x)` was made by the object, or given to it, is not asked.
+    """
     for module, function in parts:
-        own = stored_names(function) | {each.arg for each in inside(function, ast.arg)} | {""}
-        own -= set() if isinstance(target, ast.ClassDef) else {"self"}
+        own = {""} | stored_names(function) | {each.arg for each in inside(function, ast.arg)} - {"self"}
         yield from (each.names[0] for each in inside(function, ast.Global))
         yield from (each.names[0] for each in inside(function, ast.Nonlocal))
-        yield from (ast.unparse(each) for each in _changes(module, function) if root_name(each) not in own)
+        for each in _changes(module, function):
+            is_own = isinstance(target, ast.ClassDef) and _is_set_on_self(each)
+            if root_name(each) not in own and not is_own:
+                yield ast.unparse(each)
+
+
+def _is_set_on_self(changed: ast.expr) -> bool:
+    """`self.served += 1`, or `self` of a method that does it."""
+    is_set = isinstance(changed, ast.Attribute) and isinstance(changed.ctx, ast.Store)
+    return ast.unparse(changed.value if is_set else changed) == "self"  # type: ignore[attr-defined]
 
 
 def _made_for(call: Call, target: Part) -> set[str]:
@@ -194,37 +196,10 @@ def _filled_arguments(
                 yield from _filled_arguments(home, called, seen, {each.arg for each in own if each})
 
 
-def _filled_by_object(module: Module, call: Call, target: Part) -> Iterator[str]:
-    """What an object that is a thread changes of that which it was given: `self.out.append(x)`, of `self.out = out`."""
-    home, init = module.program.called(module, call.node.func) or target
-    if not isinstance(target[1], ast.ClassDef) or not isinstance(init, FUNCTIONS):
-        return
-    given = (home.parameter(init, call.node, each) for each, value in handed(call.node) if root_name(value))
-    names = {each.arg for each in given if each}
-    sets = (each for each in inside(init, ast.Assign) if last_name(each.value) in names)
-    kept = {ast.unparse(place) for each in sets for place in each.targets}
-    for filled in _changes(*target):
-        is_set = isinstance(getattr(filled, "ctx", None), (ast.Store, ast.Del))
-        if is_set and ast.unparse(filled) in kept:
-            continue  # `self.out = other` only takes another one
-        if any(f"{ast.unparse(filled)}.".startswith((f"{each}.", f"{each}[")) for each in kept):
-            yield ast.unparse(filled)
-
-
 def _changes(module: Module, code: ast.AST) -> Iterator[ast.expr]:
-    """The objects that a piece of code changes."""
-    return (each for node in nodes_in(code) if (each := changed(module, node)) is not None)
-
-
-def changed(module: Module, node: ast.AST) -> ast.expr | None:
-    """The object that a node changes, also by a method of the program."""
-    if (plainly := _changed_at_once(module, node)) is not None or not isinstance(node, ast.Call):
-        return plainly
-    owner = (
-        node.func.value if isinstance(node.func, ast.Attribute) and module.name(node.func) is None else None
-    )
-    changes = last_name(node.func) in _changing_methods(module.program)
-    return owner if changes and not is_foreign(module, owner) else None
+    """The objects that a piece of code changes, also by a method of the program."""
+    methods = _changing_methods(module.program)
+    return (each for node in nodes_in(code) if (each := _changed(module, node, methods)) is not None)
 
 
 @lru_cache(maxsize=1)
@@ -236,20 +211,23 @@ def _changing_methods(program: Program) -> frozenset[str]:
         for home, method in methods
         for other, part in program.closure(home, method)
         for node in ast.walk(part)
-        if root_name(_changed_at_once(other, node)) == "self"
+        if root_name(_changed(other, node)) == "self"
     )
 
 
-def _changed_at_once(module: Module, node: ast.AST) -> ast.expr | None:
+def _changed(module: Module, node: ast.AST, methods: Set[str] = frozenset()) -> ast.expr | None:
+    """The object that a node changes; by one of these methods, too."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node
     if not isinstance(node, ast.Call):
         return None
     name = module.name(node.func) or ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr not in QUEUE_METHODS:
-        if changes_its_object(node.func.attr) and not name:
+    if isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        is_own = method in methods and not is_foreign(module, node.func.value)
+        if not name and (is_own or changes_its_object(method) and method not in QUEUE_METHODS):
             return node.func.value
-        if node.func.attr == "shuffle" and node.args:  # of a generator
+        if method == "shuffle" and node.args:  # of a generator
             return node.args[0]
     place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None

@@ -43,11 +43,8 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
         return False
     usual = {name for name, value in defaults(function).items() if ast.unparse(value) == "None"}
     usual -= stored_names(function)
-    child, tests = node, set()
-    for parent in module.around(node):
-        if isinstance(parent, ast.If) and child in parent.body:
-            tests.add(ast.unparse(parent.test))
-        child = parent
+    ifs = (each for each, inner in module.steps(node) if isinstance(each, ast.If) and inner in each.body)
+    tests = {ast.unparse(each.test) for each in ifs}
     calls = [
         call
         for home, call in module.program.calls_of(module, function)

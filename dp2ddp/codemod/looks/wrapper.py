@@ -13,7 +13,7 @@ from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name, root_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
 
@@ -116,14 +116,8 @@ def _writes_weights(module: Module, node: ast.AST) -> bool:
             func=ast.Attribute(value=ast.Attribute(value=ast.Attribute() as weight, attr="data"), attr=method)
         ):
             is_written = method.endswith("_") and weight.attr in ("weight", "bias")
-            return is_written and (_is_of_self(weight.value) or _goes_through_self(module, weight.value))
+            return is_written and (root_name(weight) == "self" or _goes_through_self(module, weight.value))
     return False
-
-
-def _is_of_self(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _goes_through_self(module: Module, node: ast.expr) -> bool:

@@ -96,14 +96,3 @@ def largest_count(wraps: tuple[Wrap, ...]) -> int | None:
     """How many devices the script names; None if it takes what is there."""
     counts = {wrap.count for wrap in wraps} - {None}
     return max(counts, default=None)  # type: ignore[type-var]  # no None among them
-
-
-def is_wrapper(module: Module, node: ast.expr) -> bool:
-    """Whether a name is a wrapped model for sure: what sets it last, above in the text, wraps one."""
-    bindings = module.bindings(node) if isinstance(node, ast.Name) else []
-    above = [each.node for each in bindings if each.node and each.node.lineno < node.lineno]  # type: ignore[attr-defined]
-    last = max(above, key=lambda each: each.lineno, default=None)  # type: ignore[attr-defined]
-    match last:
-        case ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to")):
-            last = inner
-    return isinstance(last, ast.Call) and module.name(last.func) in CLASSES

@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
-from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, shown_devices, shown_numbers, uses
+from dp2ddp.codemod.looks.devices import Devices, Use, devices_of, shown_devices, uses
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff, flags
@@ -25,14 +25,7 @@ SPREAD = "a rank has one device: if the model is spread over devices, keep this 
 
 OTHER = Reason("other-device", "device {number} is not the one that DataParallel keeps the model on", SPREAD)
 MAY_BE_OTHER = Reason("second-device", "device {own} may be another one than {first}", SPREAD)
-SHOWN = Reason(
-    "shows-number",
-    "shows `{code}` as the device in use; every rank uses a device of its own, whatever that number is",
-)
-NUMBERLESS = Reason(
-    "shows-device",
-    "shows `{code}`, which is `cuda` without a number from now on: every rank uses a device of its own",
-)
+SHOWN = Reason("shows-device", "shows `{code}`: every rank uses a device of its own, `cuda` without a number")
 
 
 class DeviceIndexed(Rule):
@@ -78,10 +71,8 @@ class DeviceIndexed(Rule):
         for use in uses(module, devices):
             why = _is_another(module, devices, use)
             yield Hazard(use.node, why) if why else use.own
-        for call, number in shown_numbers(module, devices):
-            yield Note(call, SHOWN.of(code=ast.unparse(number)))
         for call, device in shown_devices(module, devices):
-            yield Note(call, NUMBERLESS.of(code=ast.unparse(device)))
+            yield Note(call, SHOWN.of(code=ast.unparse(device)))
 
 
 def _is_another(module: Module, devices: Devices, use: Use) -> Reason | None:

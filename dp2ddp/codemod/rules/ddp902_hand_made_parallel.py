@@ -48,7 +48,7 @@ class HandMadeParallel(Rule):
         flags("""
             # its source is not among the files here
             # is replaced in torch itself
-            # whose name stands elsewhere: `'Data' + 'Parallel'`
+            # DataParallel by its name, which is a text: `'Data' + 'Parallel'`
             # looked up by its name: `config['parallel']`, and line 8 names it
             import json
             import torch
@@ -72,7 +72,7 @@ class HandMadeParallel(Rule):
             net = torch.nn.DataParallel(net)
         """),
         flags("""
-            # names DataParallel: 'torch.nn:DataParallel'
+            # DataParallel by its name, which is a text: `'torch.nn:DataParallel'`
             import pkgutil
             net = pkgutil.resolve_name("torch.nn:DataParallel")(net)
         """),

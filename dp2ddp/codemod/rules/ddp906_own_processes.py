@@ -1,9 +1,9 @@
 """Leave threads and processes of the script to rank 0.
 
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
-they meet at: `queue.Queue(8)`. So does an Array or a Queue in which workers of a DataLoader leave something that the
-main flow asks for; other memory that they fill (`share_memory_()`, `mmap`, an array over a buffer) is a hazard. A
-hazard where a thread changes something of the main flow by another way, and for mp.spawn, os.fork and os._exit.
+they meet at: `queue.Queue(8)`, also with workers of a DataLoader. A hazard where these may fill memory that
+processes share (an Array, `share_memory_()`, `mmap`), where a thread changes something of the main flow by another
+way, and for mp.spawn, os.fork, os._exit and os.execv.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
 share connections; os._exit leaves the others waiting.
@@ -31,19 +31,19 @@ from dp2ddp.codemod.looks.threads import (
     leaks_in_pools,
     why_not,
 )
-from dp2ddp.codemod.looks.workers import drawn_by_loading, shared_with_workers
+from dp2ddp.codemod.looks.workers import has_workers, loads_without_workers, shared_with_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
 
-ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
+ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 BECAUSE = "threads and processes hand over in an order of their own: rank 0 has them, and every rank gets its answers"
 LOADS = Reason(
     "thread-loads",
-    "a thread may load here, and loading draws from {stream}, as the main flow may, in no fixed order",
+    "a thread may load here, and loading without workers draws as the main flow may, in no fixed order",
     "give the DataLoader workers (num_workers=1), which draw by themselves",
 )
 WAITS = Reason("waits-for-many", "{name}() waits for what only rank 0 has", "ask each for its result()")
@@ -54,8 +54,8 @@ APART = Reason(
 )
 FILLED = Reason(
     "workers-fill",
-    "workers of a DataLoader fill what is made here: rank 0 alone has them, and the other ranks find old values",
-    "return it with the batch, or load without workers",
+    "workers of a DataLoader may fill what is made here: rank 0 alone has them, and other ranks find old values",
+    "return it with the batch, or load without workers; accept this if the main flow never looks at it",
 )
 SAME_NAME = Reason("same-name", "each rank would make this memory, by the same name", "leave its name out")
 CHANGED = Reason(
@@ -78,7 +78,7 @@ class OwnProcesses(Rule):
         """),
         flags("""
             # threading.Thread() changes `found`
-            # workers of a DataLoader fill what is made here
+            # workers of a DataLoader may fill what is made here
             # os._exit
             import os
             import threading
@@ -120,14 +120,12 @@ class OwnProcesses(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        shared = {each.call.node: each for each in shared_with_workers(module)}
+        shared = {each.node for each in shared_with_workers(module)}
         for call in module.calls:
             if is_starter(module, call):
                 why = why_not(module, call) or _why_not_load(module, call)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif (
-                _is_met_at(module.program, call) or call.node in shared and shared[call.node].answers_on_rank0
-            ):
+            elif _is_met_at(module.program, call):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.node in shared:
                 yield Hazard(call.node, FILLED)
@@ -147,13 +145,15 @@ class OwnProcesses(Rule):
 
 def _why_not_load(module: Module, call: Call) -> Reason | None:
     """Why a thread may not go through a loader: one without workers draws in the thread what data sets draw."""
-    stream = drawn_by_loading(module.program) if goes_through(module, call) else None
-    return LOADS.of(stream=stream) if stream else None
+    return LOADS if goes_through(module, call) and loads_without_workers(module.program) else None
 
 
 def _is_met_at(program: Program, call: Call) -> bool:
-    """Whether the main flow meets threads, or processes, at what is made; workers of loaders count in a Value."""
-    return call.name == "multiprocessing.Value" or call.name in MEETING_POINTS and _has_starters(program)
+    """Whether the main flow meets threads, processes or workers at what is made; workers count in a Value."""
+    if call.name not in MEETING_POINTS or call.name == "multiprocessing.Value":
+        return call.name in MEETING_POINTS
+    is_workers = call.name.startswith("multiprocessing.") and has_workers(program)
+    return _has_starters(program) or is_workers and call.name != "multiprocessing.Array"
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ of it. Where a forward fills lists and objects of the script, prints, logs or wr
 turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
 
 What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
-parameter sees the sum over all ranks, as under DataParallel; a hook on the wrapper runs once, for the whole batch.
+parameter sees the sum over all ranks, as under DataParallel.
 
 docs/semantics.md#replicas.
 """
@@ -94,10 +94,6 @@ class LeftOnOneRank(Rule):
         """),
         Untouched("""
             import torch
-            import wandb
-            def report(module, grad_input, grad_output):
-                wandb.log({"norm": grad_output[0].norm()})
-                norms.append(grad_output[0].norm())
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
@@ -108,7 +104,6 @@ class LeftOnOneRank(Rule):
                     torch.backends.cudnn.benchmark = True
                     return Scale.apply(eval("self.layer1")(x))
             norms, net = [], torch.nn.DataParallel(Net())
-            net.register_full_backward_hook(report)
             for p in net.parameters():
                 p.register_hook(lambda gradient: norms.append(gradient.norm()))
         """),
