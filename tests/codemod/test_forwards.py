@@ -36,6 +36,7 @@ COMPUTES = {
     "its rows": "x[x < 0] = 0\nx += 1\nreturn self.fc(F.relu(x, inplace=True))",
     "attributes": "self.last = self.fc(x)\nself.calls += 1\nreturn self.last",
     "a buffer": "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)\nself.mean[0] = 1\nreturn x - self.mean",
+    "a buffer of torch's": "self.running_mean.data.copy_(x.mean(0))\nreturn x - self.running_mean",
     "reading": "return self.fc(x) * self.scales[0] + len(self.table.get('a', ())) + self.mean.sum()",
     "sizes": "n, c = x.size()\nmask = torch.rand(n, c, device=x.device) < self.p\nreturn x.masked_fill(mask, 0)",
     "a helper": "return double(self.fc(x))",

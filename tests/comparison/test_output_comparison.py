@@ -21,6 +21,10 @@ from dp2ddp.copies.linked import copy_by_links
         pytest.param("epoch 1 took 3.1s\n", "epoch 1 took 4.0s\n", id="seconds"),
         pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
         pytest.param("to runs/20261121-155241\n", "to runs/20261121-155303\n", id="name of a folder"),
+        pytest.param(
+            "loss 0.2, 4.2s 1.1m/2.0h (@1)\n", "loss 0.2, 58.0s 58.0s/9.5m (@1)\n", id="until now, in all"
+        ),
+        pytest.param("took 31 ms/step\n", "took 28 ms/step\n", id="for each step"),
         pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
         pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
         pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),

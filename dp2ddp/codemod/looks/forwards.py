@@ -320,7 +320,7 @@ class Forwards:
             self._used.add(owner[1])
             self._use_class(*owner)
         if isinstance(node, ast.Name):
-            self._use_variable(module, node)
+            self._use_variable(module, node, runs=runs)
 
     def _use_class(self, module: Module, node: ast.ClassDef) -> None:
         """What Python itself calls of an object of a class; the forward and backward of a Function."""
@@ -329,14 +329,14 @@ class Forwards:
             if is_called or self.is_function(module, node) and each.name in ("forward", "backward"):
                 self._run(module, each)
 
-    def _use_variable(self, module: Module, node: ast.Name) -> None:
+    def _use_variable(self, module: Module, node: ast.Name, *, runs: bool) -> None:
         """A table of functions; a function of a function around."""
         scope = module.scope(node)
         if scope is None or scope.node in self.running:
             return
         for binding in scope.bindings[node.id]:
             if isinstance(binding.node, FUNCTIONS):
-                self._run(module, binding.node)
+                (self._run if runs else self._build)(module, binding.node)
             elif isinstance(binding.node, ast.expr):
                 self._build(module, binding.node)
 

@@ -12,6 +12,8 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
 RETURNS = (ast.Return, ast.YieldFrom, ast.Yield)
+OF_LAYERS = {"weight", "bias"}
+OF_NORMS = {"running_mean", "running_var", "num_batches_tracked"}  # which torch's own layers register
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
 
 
@@ -28,10 +30,8 @@ class Sharing:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.buffers = _registered(program, "register_buffer")
-        self.weights = (
-            {"weight", "bias"} | _registered(program, "register_parameter") | _set_to_weights(program)
-        )
+        self.buffers = _registered(program, "register_buffer") | (OF_NORMS - program.attributes.keys())
+        self.weights = OF_LAYERS | _registered(program, "register_parameter") | _set_to_weights(program)
         self.parameters: set[Parameter] = set()  # that somebody hands something shared
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
@@ -101,6 +101,11 @@ class Sharing:
     def is_copied(self, name: str) -> bool:
         """Whether a replica has one of its own: a buffer or a parameter, which the wrapper looks after."""
         return name in self.weights or name in self.buffers
+
+    def is_weight(self, name: str) -> bool:
+        """Whether it only ever is a parameter: `weight`, or what the program itself makes one."""
+        given = self.program.attributes.get(name, ())
+        return name in OF_LAYERS or bool(given) and all(_makes_weight(*each) for each in given)
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None: what nobody can change in place."""
@@ -197,12 +202,12 @@ def _registered(program: Program, method: str) -> set[str]:
 
 
 def _set_to_weights(program: Program) -> set[str]:
-    return {
-        name
-        for name, given in program.attributes.items()
-        for module, each in given
-        if isinstance(each.node, ast.Call) and (module.name(each.node.func) or "").endswith("nn.Parameter")
-    }
+    return {name for name, given in program.attributes.items() if any(_makes_weight(*each) for each in given)}
+
+
+def _makes_weight(module: Module, binding: Binding) -> bool:
+    node = binding.node
+    return isinstance(node, ast.Call) and (module.name(node.func) or "").endswith("nn.Parameter")
 
 
 def _is_layer(module: Module, node: ast.ClassDef) -> bool:
