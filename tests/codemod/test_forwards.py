@@ -212,3 +212,47 @@ net = torch.nn.DataParallel(net)
 
 def test_what_a_hook_calls_in_backward_is_looked_at() -> None:
     assert said(converted(KEPT)) == ["hazard DDP908:7", "hazard DDP908:10"]
+
+
+GIVEN = """
+import torch, torch.nn as nn
+class Data:
+    def __init__(self):
+        self.words, self.asked = ["a", "b"], []
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return self.words[i]
+    @property
+    def count(self):
+        return len(self.words) + 1
+    @property
+    def all(self):
+        return self.words
+class Net(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.given = given
+    def forward(self, x):
+        return x
+def options():
+    parser.add_argument("--lr")
+    os.makedirs("out")
+    return parser.parse_args()
+loader = torch.utils.data.DataLoader(Data())
+net = nn.DataParallel(Net(GIVEN))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "fills"),
+    [
+        ("loader.dataset.count", False),
+        ("loader.dataset.all", True),
+        ("loader.dataset", True),
+        ("options()", False),
+        ("options", True),
+    ],
+)
+def test_what_makes_a_number_of_a_model_is_not_in_its_forward(given: str, fills: bool) -> None:
+    text = GIVEN.replace("(GIVEN)", f"({given})").replace("import torch,", "import os, torch,")
+    assert fills_something(program(project_of(text))) == fills

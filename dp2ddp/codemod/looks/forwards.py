@@ -291,9 +291,11 @@ class Forwards:
                     self.running.update((each, made[0]) for each in makers)
 
     def _is_of_constant(self, module: Module, node: ast.AST) -> bool:
-        """`data` in `data.classes`, a number: nobody gets the data."""
+        """`loader` in `loader.dataset.classes`, a number: nobody gets the data."""
         around = module.parents.get(node)
-        return isinstance(around, ast.Attribute) and self.sharing.is_constant(around.attr)
+        return isinstance(around, ast.Attribute) and (
+            self.sharing.is_constant(around.attr) or self._is_of_constant(module, around)
+        )
 
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""

@@ -12,6 +12,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
 RETURNS = (ast.Return, ast.YieldFrom, ast.Yield)
+OF_NUMBERS = ("builtins.len", "builtins.int", "builtins.float", "builtins.bool", "builtins.str")
 OF_LAYERS = {"weight", "bias"}
 OF_NORMS = {"running_mean", "running_var", "num_batches_tracked"}  # which torch's own layers register
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
@@ -108,8 +109,14 @@ class Sharing:
         return name in OF_LAYERS or bool(given) and all(_makes_weight(*each) for each in given)
 
     def is_constant(self, name: str) -> bool:
-        """Whether it only ever is a number, a text, None: what nobody can change in place."""
-        return _are_constants(each for _, each in self.program.attributes.get(name, ()))
+        """Whether it only ever is a number, a text, None, as a property, too: what nobody can change in place."""
+        given = self.program.attributes.get(name, [])
+        methods = self.program.methods_named.get(name, ()) if not given else ()
+        returned = [(home, self.returned_by(each)) for home, each in methods if _is_property(home, each)]
+        return _are_constants(given) or (
+            0 < len(methods) == len(returned)
+            and all(values and all(_is_constant(home, each) for each in values) for home, values in returned)
+        )
 
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
@@ -170,7 +177,7 @@ class Sharing:
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
         bindings, key = scope.bindings[node.id], (id(scope), node.id)
         if scope is module.top or self.is_closure(module, node, scope):
-            return Level.NEW if _are_constants(bindings) else Level.SHARED
+            return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
         if key in self._followed:
             return Level.NEW
         self._followed.add(key)
@@ -214,18 +221,26 @@ def _is_layer(module: Module, node: ast.ClassDef) -> bool:
     return any((module.name(base) or "").startswith("torch.") for base in node.bases)
 
 
-def _are_constants(bindings: Iterable[Binding]) -> bool:
+def _are_constants(bindings: Iterable[tuple[Module, Binding]]) -> bool:
     """Whether something only ever is set to constants, and is set at all."""
-    given = [each for each in bindings if each.how is not Binds.CHANGE]
-    return bool(given) and all(each.how is Binds.VALUE and _is_constant(each.node) for each in given)
+    given = [(module, each) for module, each in bindings if each.how is not Binds.CHANGE]
+    return bool(given) and all(
+        each.how is Binds.VALUE and _is_constant(module, each.node) for module, each in given
+    )
 
 
-def _is_constant(value: ast.AST | None) -> bool:
+def _is_constant(module: Module, value: ast.AST | None) -> bool:
     match value:
         case ast.Constant() | ast.JoinedStr() | ast.Compare():
             return True
+        case ast.Call(func=func):
+            return module.name(func) in OF_NUMBERS
         case ast.UnaryOp(operand=inner):
-            return _is_constant(inner)
+            return _is_constant(module, inner)
         case ast.BinOp(left=left, right=right):
-            return _is_constant(left) and _is_constant(right)
+            return _is_constant(module, left) and _is_constant(module, right)
     return False
+
+
+def _is_property(module: Module, function: Function) -> bool:
+    return any(module.name(each) == "builtins.property" for each in getattr(function, "decorator_list", ()))
