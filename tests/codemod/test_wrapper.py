@@ -240,6 +240,7 @@ def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str,
         ),
         ("loss = criterion(output.view(-1, words), targets)", True),
         ("x = layer(x.view(-1, 320))", False),
+        ("x = torch.nn.functional.batch_norm(x.view(-1, 8, 4, 4), mean, variance)", False),
     ],
 )
 def test_outputs_of_pixels_and_tokens_stay_in_parts(lines: str, is_large: bool) -> None:
