@@ -5,7 +5,7 @@ from typing import Any, Sequence
 import torch
 import torch.distributed as dist
 
-from .broadcast import tell_all
+from .broadcast import group_of, tell_all
 from .trees import map_tensors, tensors_of
 
 
@@ -39,7 +39,7 @@ class FromRank(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.is_own, ctx.others = owner == dist.get_rank(), [None for _ in ties]
         whole = tensor.detach().clone().contiguous()
-        dist.broadcast(whole, owner)
+        dist.broadcast(whole, owner, group_of(whole))
         if not wants_gradient:
             ctx.mark_non_differentiable(whole)
         return whole

@@ -108,7 +108,9 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
 
 def _next(report: Report) -> Iterator[doc.Block]:
     if report.accepted:
-        yield doc.Items(tuple(str(answer["text"]) for answer in report.accepted), label="accepted")
+        differs = not all(verdict.same for verdict in report.verdicts)
+        suspected = ": what differs may come from it" if differs else ""
+        yield doc.Items(tuple(f"{answer['text']}{suspected}" for answer in report.accepted), label="accepted")
     convert = doc.Command("write it with", report.convert, "Writes the version that was compared.")
     start = doc.Command("start it with", report.launch, "Trains on the GPUs, one process each.")
     if commands := (*[convert] * bool(report.convert), *[start] * (not report.failure)):

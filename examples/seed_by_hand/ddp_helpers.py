@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 58f09f83): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -430,7 +430,7 @@ class FromRank(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.is_own, ctx.others = owner == dist.get_rank(), [None for _ in ties]
         whole = tensor.detach().clone().contiguous()
-        dist.broadcast(whole, owner)
+        dist.broadcast(whole, owner, group_of(whole))
         if not wants_gradient:
             ctx.mark_non_differentiable(whole)
         return whole

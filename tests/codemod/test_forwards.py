@@ -36,6 +36,7 @@ COMPUTES = {
     "its rows": "x[x < 0] = 0\nx += 1\nreturn self.fc(F.relu(x, inplace=True))",
     "attributes": "self.last = self.fc(x)\nself.calls += 1\nreturn self.last",
     "a buffer": "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)\nself.mean[0] = 1\nreturn x - self.mean",
+    "a buffer of torch's": "self.running_mean.data.copy_(x.mean(0))\nreturn x - self.running_mean",
     "reading": "return self.fc(x) * self.scales[0] + len(self.table.get('a', ())) + self.mean.sum()",
     "sizes": "n, c = x.size()\nmask = torch.rand(n, c, device=x.device) < self.p\nreturn x.masked_fill(mask, 0)",
     "a helper": "return double(self.fc(x))",
@@ -254,3 +255,47 @@ def test_what_hooks_set_and_report_is_looked_at() -> None:
 
 def test_what_a_hook_calls_in_backward_is_looked_at() -> None:
     assert said(converted(KEPT)) == ["hazard DDP908:7", "hazard DDP908:10"]
+
+
+GIVEN = """
+import torch, torch.nn as nn
+class Data:
+    def __init__(self):
+        self.words, self.asked = ["a", "b"], []
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return self.words[i]
+    @property
+    def count(self):
+        return len(self.words) + 1
+    @property
+    def all(self):
+        return self.words
+class Net(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.given = given
+    def forward(self, x):
+        return x
+def options():
+    parser.add_argument("--lr")
+    os.makedirs("out")
+    return parser.parse_args()
+loader = torch.utils.data.DataLoader(Data())
+net = nn.DataParallel(Net(GIVEN))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "fills"),
+    [
+        ("loader.dataset.count", False),
+        ("loader.dataset.all", True),
+        ("loader.dataset", True),
+        ("options()", False),
+        ("options", True),
+    ],
+)
+def test_what_makes_a_number_of_a_model_is_not_in_its_forward(given: str, fills: bool) -> None:
+    text = GIVEN.replace("(GIVEN)", f"({given})").replace("import torch,", "import os, torch,")
+    assert fills_something(program(project_of(text))) == fills

@@ -164,6 +164,23 @@ def test_where_a_rank_might_go_on_without_the_others_they_share_errors() -> None
     assert wrapper_of(text.replace("loss.backward()", twice)) == "WholeBatchSharingErrors"
 
 
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ("print(text)", "WholeBatchDDP"),
+        ("note(text)", "WholeBatchDDP"),
+        ("text(1)", "WholeBatchSharingErrors"),
+        ("note(text); main()", "WholeBatchSharingErrors"),
+    ],
+)
+def test_functions_that_call_no_model_are_tried_alone(inside: str, expected: str) -> None:
+    """`try: load_checkpoint(); log("resumed")`, and begin anew without one."""
+    log = f"def note(text):\n    print(text)\n\n\ndef log(text):\n    {inside}\n\n\ndef main():\n"
+    tried = "    try:\n        log('resumed')\n    except:\n        pass\n    model.train()\n"
+    text = ORDINARY.replace("def main():\n", log, 1).replace("    model.train()\n", tried, 1)
+    assert wrapper_of(text) == expected
+
+
 def test_copies_of_the_state_are_none_of_the_model() -> None:
     text = ORDINARY.replace(
         "    model.train()\n", "    model.train()\n    best = copy.deepcopy(model.state_dict())\n"
@@ -180,7 +197,14 @@ def test_a_forward_that_fills_a_list_takes_turns() -> None:
 
 
 NET = """
+class Loss:
+    def __init__(self):
+        self.center = torch.zeros(3)
+
 class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.threshold, self.center = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
     def forward(self, x):
         {body}
         return x
@@ -197,6 +221,8 @@ def train"""
         ("print(x.shape)\n        SEEN.append(1)", "WholeBatchInTurns"),
         ("self.fc.weight.data.clamp_(0)", "WholeBatchWriting"),
         ("for m in self.modules():\n            m.weight.data.clamp_(0)", "WholeBatchWriting"),
+        ("self.threshold.data.fill_(0)", "WholeBatchWriting"),
+        ("self.center.data.fill_(0)", "WholeBatchInTurns"),  # a plain tensor, in another class
         ("for m in NETS:\n            m.weight.data.clamp_(0)", "WholeBatchInTurns"),
         ("self.queue.data.mul_(0.5)", "WholeBatchInTurns"),
         ("self.fc.weight.data.clamp_(0)\n        print(1)", "WholeBatchInTurns"),
@@ -221,6 +247,7 @@ def test_forwards_that_only_print_or_only_write_weights_take_no_turns(body: str,
         ),
         ("loss = criterion(output.view(-1, words), targets)", True),
         ("x = layer(x.view(-1, 320))", False),
+        ("x = torch.nn.functional.batch_norm(x.view(-1, 8, 4, 4), mean, variance)", False),
     ],
 )
 def test_outputs_of_pixels_and_tokens_stay_in_parts(lines: str, is_large: bool) -> None:

@@ -260,6 +260,9 @@ def test_answered_hazards_stand_in_every_form() -> None:
     answered = replace(report(SAME), accepted=({"text": "train.py:5:1: asks (DDP904), by --accept"},))
     for text in (report_text(answered), markdown(answered), page(answered)):
         assert "asks (DDP904), by --accept" in text
+        assert "may come from it" not in text
+    differs = replace(answered, verdicts=(replace(SAME, float64=PARTED),))
+    assert "by --accept: what differs may come from it" in report_text(differs)
 
 
 def test_many_files_that_differ_are_a_few_short_lines() -> None:

@@ -290,9 +290,11 @@ class Forwards:
                     self.running.update((each, made[0]) for each in makers)
 
     def _is_of_constant(self, module: Module, node: ast.AST) -> bool:
-        """`data` in `data.classes`, a number: nobody gets the data."""
+        """`loader` in `loader.dataset.classes`, a number: nobody gets the data."""
         around = module.parents.get(node)
-        return isinstance(around, ast.Attribute) and self.sharing.is_constant(around.attr)
+        return isinstance(around, ast.Attribute) and (
+            self.sharing.is_constant(around.attr) or self._is_of_constant(module, around)
+        )
 
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
@@ -319,7 +321,7 @@ class Forwards:
             self._used.add(owner[1])
             self._use_class(*owner)
         if isinstance(node, ast.Name):
-            self._use_variable(module, node)
+            self._use_variable(module, node, runs=runs)
 
     def _use_class(self, module: Module, node: ast.ClassDef) -> None:
         """What Python itself calls of an object of a class; the forward and backward of a Function."""
@@ -328,14 +330,14 @@ class Forwards:
             if is_called or self.is_function(module, node) and each.name in ("forward", "backward"):
                 self._run(module, each)
 
-    def _use_variable(self, module: Module, node: ast.Name) -> None:
+    def _use_variable(self, module: Module, node: ast.Name, *, runs: bool) -> None:
         """A table of functions; a function of a function around."""
         scope = module.scope(node)
         if scope is None or scope.node in self.running:
             return
         for binding in scope.bindings[node.id]:
             if isinstance(binding.node, FUNCTIONS):
-                self._run(module, binding.node)
+                (self._run if runs else self._build)(module, binding.node)
             elif isinstance(binding.node, ast.expr):
                 self._build(module, binding.node)
 

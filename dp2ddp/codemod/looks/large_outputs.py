@@ -50,6 +50,6 @@ def _compares_tokens(module: Module, call: Call) -> bool:
         call.method in FLATTENS
         and isinstance(around, ast.Call)
         and len(around.args) > 1
-        and len(call.node.args) > 1
+        and len(call.node.args) == 2
         and isinstance(first, ast.UnaryOp)
     )

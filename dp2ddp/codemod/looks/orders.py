@@ -25,8 +25,8 @@ def hash_orders(module: Module) -> Iterator[ast.AST]:
         return
     yield from (node for node in module.mentions.get("builtins.hash", ()))
     for node in (*module.all(ast.SetComp), *module.all(ast.Set)):
-        is_of_numbers = isinstance(node, ast.Set) and all(_is_number(each) for each in node.elts)
-        if not is_of_numbers and not comes_only_to(module, node, _asks_no_order):
+        has_one_order = isinstance(node, ast.Set) and (_is_one(node) or all(map(_is_number, node.elts)))
+        if not has_one_order and not comes_only_to(module, node, _asks_no_order):
             yield node
     for name in SETS:
         for node in module.mentions.get(name, ()):
@@ -35,6 +35,10 @@ def hash_orders(module: Module) -> Iterator[ast.AST]:
             is_fine = comes_only_to(module, parent, _asks_no_order) if is_call else is_type_test(module, node)
             if not is_fine:
                 yield node
+
+
+def _is_one(node: ast.Set) -> bool:
+    return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
 
 
 def _is_number(node: ast.expr) -> bool:

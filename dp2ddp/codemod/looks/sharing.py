@@ -12,6 +12,9 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding, Binds, Scope
 
 RETURNS = (ast.Return, ast.YieldFrom, ast.Yield)
+OF_NUMBERS = ("builtins.len", "builtins.int", "builtins.float", "builtins.bool", "builtins.str")
+OF_LAYERS = {"weight", "bias"}
+OF_NORMS = {"running_mean", "running_var", "num_batches_tracked"}  # which torch's own layers register
 Parameter: TypeAlias = tuple[ast.AST, str]  # the function, and the name
 
 
@@ -28,8 +31,8 @@ class Sharing:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.buffers = _registered(program, "register_buffer")
-        self.weights = {"weight", "bias"} | _registered(program, "register_parameter")
+        self.buffers = _registered(program, "register_buffer") | (OF_NORMS - program.attributes.keys())
+        self.weights = OF_LAYERS | _registered(program, "register_parameter") | _set_to_weights(program)
         self.parameters: set[Parameter] = set()  # that somebody hands something shared
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
@@ -100,9 +103,20 @@ class Sharing:
         """Whether a replica has one of its own: a buffer or a parameter, which the wrapper looks after."""
         return name in self.weights or name in self.buffers
 
+    def is_weight(self, name: str) -> bool:
+        """Whether it only ever is a parameter: `weight`, or what the program itself makes one."""
+        given = self.program.attributes.get(name, ())
+        return name in OF_LAYERS or bool(given) and all(_makes_weight(*each) for each in given)
+
     def is_constant(self, name: str) -> bool:
-        """Whether it only ever is a number, a text, None: what nobody can change in place."""
-        return _are_constants(each for _, each in self.program.attributes.get(name, ()))
+        """Whether it only ever is a number, a text, None, as a property, too: what nobody can change in place."""
+        given = self.program.attributes.get(name, [])
+        methods = self.program.methods_named.get(name, ()) if not given else ()
+        returned = [(home, self.returned_by(each)) for home, each in methods if _is_property(home, each)]
+        return _are_constants(given) or (
+            0 < len(methods) == len(returned)
+            and all(values and all(_is_constant(home, each) for each in values) for home, values in returned)
+        )
 
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
@@ -162,7 +176,7 @@ class Sharing:
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
         bindings, key = scope.bindings[node.id], (id(scope), node.id)
         if scope is module.top or self.is_closure(module, node, scope):
-            return Level.NEW if _are_constants(bindings) else Level.SHARED
+            return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
         if key in self._followed:
             return Level.NEW
         self._followed.add(key)
@@ -193,18 +207,35 @@ def _registered(program: Program, method: str) -> set[str]:
     return {str(each.value) for each in names if isinstance(each, ast.Constant)}
 
 
-def _are_constants(bindings: Iterable[Binding]) -> bool:
+def _set_to_weights(program: Program) -> set[str]:
+    return {name for name, given in program.attributes.items() if any(_makes_weight(*each) for each in given)}
+
+
+def _makes_weight(module: Module, binding: Binding) -> bool:
+    node = binding.node
+    return isinstance(node, ast.Call) and (module.name(node.func) or "").endswith("nn.Parameter")
+
+
+def _are_constants(bindings: Iterable[tuple[Module, Binding]]) -> bool:
     """Whether something only ever is set to constants, and is set at all."""
-    given = [each for each in bindings if each.how is not Binds.CHANGE]
-    return bool(given) and all(each.how is Binds.VALUE and _is_constant(each.node) for each in given)
+    given = [(module, each) for module, each in bindings if each.how is not Binds.CHANGE]
+    return bool(given) and all(
+        each.how is Binds.VALUE and _is_constant(module, each.node) for module, each in given
+    )
 
 
-def _is_constant(value: ast.AST | None) -> bool:
+def _is_constant(module: Module, value: ast.AST | None) -> bool:
     match value:
         case ast.Constant() | ast.JoinedStr() | ast.Compare():
             return True
+        case ast.Call(func=func):
+            return module.name(func) in OF_NUMBERS
         case ast.UnaryOp(operand=inner):
-            return _is_constant(inner)
+            return _is_constant(module, inner)
         case ast.BinOp(left=left, right=right):
-            return _is_constant(left) and _is_constant(right)
+            return _is_constant(module, left) and _is_constant(module, right)
     return False
+
+
+def _is_property(module: Module, function: Function) -> bool:
+    return any(module.name(each) == "builtins.property" for each in getattr(function, "decorator_list", ()))

@@ -115,7 +115,7 @@ def _writes_weights(module: Module, node: ast.AST) -> bool:
         case ast.Call(
             func=ast.Attribute(value=ast.Attribute(value=ast.Attribute() as weight, attr="data"), attr=method)
         ):
-            is_written = method.endswith("_") and weight.attr in ("weight", "bias")
+            is_written = method.endswith("_") and forwards_of(module.program).sharing.is_weight(weight.attr)
             return is_written and (root_name(weight) == "self" or _goes_through_self(module, weight.value))
     return False
 
@@ -300,7 +300,15 @@ def _is_narrow(handler: ast.ExceptHandler) -> bool:
 
 
 def _may_run_model(module: Module, call: Call) -> bool:
-    """Whether it may call a model: `model(x)`, or a function of the program."""
+    """Whether it may call a model: `model(x)`, or a function of the program that may."""
+    own = module.definition(call.node.func)
+    if own is None:
+        return _calls_what_may(module, call)
+    inner = ((home, each) for home, part in module.program.closure(*own) for each in home.calls_in(part))
+    return any(not home.definition(each.node.func) and _calls_what_may(home, each) for home, each in inner)
+
+
+def _calls_what_may(module: Module, call: Call) -> bool:
     if call.name is None:
         return call.method in ("", "backward") or call.method in module.program.methods
     return module.program.is_local(call.name)

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
-from dp2ddp.codemod.knowledge.functions import Does, what_is
+from dp2ddp.codemod.knowledge.functions import Does, does, what_is
 from dp2ddp.codemod.looks.clock_course import Course
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.orders import hash_orders
@@ -140,7 +140,8 @@ class OwnClock(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if _differs(call) and Course().decides(module, call.node):
-                yield call_by(call.node, "ask_rank0", "rank 0's clock decides for all")
+                what = "answer" if does(call.name) is Does.DIFFER else "clock"
+                yield call_by(call.node, "ask_rank0", f"rank 0's {what} decides for all")
             elif call.name in LOOKS and _ends_loop(module, call.node):
                 yield call_by(call.node, "ask_rank0", "rank 0 looks for all whether the loop ends")
             elif (row := what_is(call.name)) and row.does is Does.NAME_BY_CLOCK:

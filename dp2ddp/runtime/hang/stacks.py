@@ -17,6 +17,7 @@ from types import FrameType, TracebackType
 from dp2ddp.source.helper_module import is_helper_module, pasted_in
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_SAYS = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): .")  # torch puts what it would have taken below
 _RUNTIME = str(Path(__file__).parents[1])
 _PACKAGE = f"{Path(__file__).parents[2]}/"  # the recorder's frames, too, where dp2ddp is installed in place
 _EVERY_LINE = range(sys.maxsize)
@@ -54,13 +55,14 @@ class Ending:
     """How a script ended on a rank."""
 
     code: int = 0
-    error: str = ""  # the last line of its traceback
+    error: str = ""  # the line of its traceback that says what happened: the last one that names an error
     place: str = ""  # the user's line that it came from
 
     @classmethod
     def by(cls, error: BaseException, code: int) -> Ending:
         """The end that an exception made."""
-        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+        text = next((line for line in reversed(lines) if _SAYS.match(line)), lines[-1])
         return cls(code, text, place_of(error.__traceback__))
 
 

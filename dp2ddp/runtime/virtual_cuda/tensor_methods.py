@@ -251,12 +251,13 @@ class Mover:
             return name.replace("torch.", "torch.cuda.", 1) if is_on_device(args[0]) else name
         if isinstance(target, torch.dtype):
             return self.move(args[0], None, target)
-        is_name = isinstance(target, str)
-        name = target if is_name else f"{target.__module__}.{target.__name__}"
+        name = target if isinstance(target, str) else f"{target.__module__}.{target.__name__}"
+        if name == "torch.Tensor":  # what type(x) is
+            return self.move(args[0], self.machine.default_place, torch.get_default_dtype())
         place = self.machine.current if name.startswith("torch.cuda.") else HOST
         if place != HOST and is_on_device(args[0]):
             place = place_of(args[0]) or 0
-        return self.move(args[0], place, dtype_called(name) if is_name else target.dtype)
+        return self.move(args[0], place, dtype_called(name) if isinstance(target, str) else target.dtype)
 
     def type_as(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         other = args[1] if len(args) > 1 else kwargs["other"]

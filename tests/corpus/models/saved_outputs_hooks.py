@@ -18,10 +18,12 @@ arch = 'vgg'
 class SaveOutput:
     def __init__(self):
         self.outputs = []
+        self.norms = []
         self.n_calls = 0
 
     def __call__(self, module, module_in, module_out):
         self.outputs.append(module_out)
+        self.norms.append(module_out.detach().cpu().norm())
         self.n_calls += 1
 
     def clear(self):
@@ -91,5 +93,5 @@ for epoch in range(3):
     print('%d loss %.5f style %.5f kept %d calls %d' % (epoch, loss.item(), style.item(), len(save_output.outputs), save_output.n_calls))
 
 # In[5]:
-print(model.features.module.meter.history['h'][-4:], round(model.features.module.meter.total, 4))
+print(model.features.module.meter.history['h'][-4:], round(model.features.module.meter.total, 4), round(float(sum(save_output.norms)), 4))
 torch.save(model.state_dict(), 'net.pth')

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dp2ddp.runtime.hang import stacks
-from dp2ddp.runtime.hang.stacks import read_position
+from dp2ddp.runtime.hang.stacks import Ending, read_position
 from dp2ddp.source import helper_module
 
 BOOT = Path(stacks.__file__).parents[1] / "process" / "boot.py"
@@ -98,3 +100,19 @@ def test_no_frame_of_ours_is_the_users() -> None:
 def test_files_that_hook_into_the_script_are_there() -> None:
     """A script's own line is looked for behind them: one that was renamed would hide it."""
     assert [path for path in stacks._HOOKS if not Path(path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "to() got (int), but expected one of:\n * (Tensor tensor)\n",
+            "TypeError: to() got (int), but expected one of:",
+        ),
+        ("Caught TypeError in replica 0.\nTraceback:\nValueError: no rows\n", "ValueError: no rows"),
+        ("", "TypeError"),
+    ],
+)
+def test_an_error_of_several_lines_is_told_by_the_one_that_names_it(text: str, told: str) -> None:
+    error = TypeError(text) if text else TypeError()
+    assert Ending.by(error, 1).error == told

@@ -223,8 +223,11 @@ def test_the_constructor_of_a_default_type_of_the_device(virtual: Install) -> No
     assert torch.Tensor([1.0, 2.0]).view(-1, 1).clamp_(max=1).device == CUDA_0
     assert torch.Tensor(3, 2).device == CUDA_0
     assert torch.FloatTensor([1.0]).device == CPU
+    assert torch.tensor([1]).type(torch.Tensor).device == CUDA_0
     torch.set_default_tensor_type("torch.FloatTensor")
     assert torch.Tensor([1.0, 2.0]).device == CPU
+    cast = torch.tensor([1], device="cuda").type(torch.Tensor)  # as type(x) is, for any x
+    assert (cast.device, cast.dtype) == (CPU, torch.float32)
     importlib.import_module("torch._dynamo")  # compares its own stand-in for torch.Tensor.__new__ with it
 
 
