@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -87,18 +88,34 @@ def _filter_of(path: Path) -> str | None:
 def undo_commands(changed: Sequence[Path], new: Sequence[Path]) -> list[str]:
     """What puts changed files back as the last commit has them, and removes new ones; what is staged stays staged."""
     restored: dict[Path, list[Path]] = {}
+    rewritten = []
     for path in (each.resolve() for each in changed):
-        if tree := working_tree(path.parent):
+        tree = working_tree(path.parent)
+        if tree is None:
+            continue
+        if _is_as_checked_out(path):
             restored.setdefault(tree, []).append(path)
+        else:
+            rewritten.append(_rewrite(path))
     removed = [shlex.join(["rm", "--", *(str(as_typed(path.resolve())) for path in new)])] if new else []
-    return [*(_restore(tree, files) for tree, files in restored.items()), *removed]
+    return [*(_restore(tree, files) for tree, files in restored.items()), *rewritten, *removed]
 
 
-def mode_of_new_files() -> int:
-    """What this process's mask leaves of the usual mode."""
+def _is_as_checked_out(path: Path) -> bool:
+    """Whether a checkout would make the same file: one name, the mode of new files, not passed over."""
+    state = path.stat()
+    entry = ask_git(path.parent, "ls-tree", "HEAD", "--", path.name) or b""
+    mode = mode_of_new_files(0o777 if entry.startswith(b"100755") else 0o666)
+    flag = (ask_git(path.parent, "ls-files", "-t", "--", path.name) or b"")[:1]
+    is_own = state.st_uid == os.geteuid()
+    return state.st_nlink == 1 and is_own and stat.S_IMODE(state.st_mode) == mode and flag == b"H"
+
+
+def mode_of_new_files(mode: int = 0o666) -> int:
+    """What this process's mask leaves of a mode."""
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mode & ~mask
 
 
 def _restore(tree: Path, files: Sequence[Path]) -> str:
@@ -109,6 +126,12 @@ def _restore(tree: Path, files: Sequence[Path]) -> str:
     return shlex.join(
         ["git", *place, *literal, "restore", f"--source={_commit(tree)}", "--worktree", "--", *names]
     )
+
+
+def _rewrite(path: Path) -> str:
+    """Into the same file, with its mode and its other names; by its whole path, since `>` empties what it names."""
+    text = f"{_commit(path.parent)}:./{path.name}"
+    return f"{shlex.join(['git', '-C', str(path.parent), 'cat-file', '--filters', text])} > {shlex.quote(str(path))}"
 
 
 def _commit(folder: Path) -> str:

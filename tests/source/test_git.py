@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -160,15 +161,31 @@ class TestStrangers:
         assert marker.exists()
 
 
-def bytes_of(folder: Path) -> dict[str, bytes]:
+def bytes_of(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Each file: its text, its mode, its names."""
     files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode, path.stat().st_nlink)
+        for path in files
+    }
 
 
 def stage_another(project: Path) -> None:
     (project / "train.py").write_bytes(EDITED)
     git(project, "add", "train.py")
     (project / "train.py").write_bytes(OLD)
+
+
+def give_a_second_name(project: Path) -> None:
+    os.link(project / "train.py", project / "second.txt")
+
+
+def make_private(project: Path) -> None:
+    (project / "train.py").chmod(0o600)
+
+
+def make_executable(project: Path) -> None:
+    (project / "train.py").chmod(0o755)
 
 
 def edit_others(project: Path) -> None:
@@ -184,13 +201,14 @@ def delete_helpers(project: Path) -> None:
     (project / "ddp_helpers.py").unlink()
 
 
-STATES = {each.__name__: each for each in (stage_another, edit_others, delete_helpers)} | HIDING
-del STATES["skip-worktree"]  # where git restores nothing, and says so
+STATES = (
+    stage_another, give_a_second_name, make_private, make_executable, edit_others, delete_helpers, *HIDING.values(),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("place", [".", "lib", ".."])
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("state", STATES, ids=[*(each.__name__ for each in STATES[:6]), *HIDING])
 def test_the_undo_gives_back_what_was_there(
     project: Path, monkeypatch: pytest.MonkeyPatch, state: Callable[[Path], None], committed: bool, place: str
 ) -> None:
@@ -201,7 +219,8 @@ def test_the_undo_gives_back_what_was_there(
     refuse_unkept({path: path.read_bytes() for path in changed})
 
     for path in changed:
-        path.write_bytes(b"the conversion, which is longer than what was there\n")
+        with path.open("r+b") as stream:  # into the same file, as it is written where it has two names
+            stream.write(b"the conversion, which is longer than what was there\n")
     new.write_bytes(b"helpers\n")
     commands = undo_commands(changed, [new])
     if committed:
