@@ -122,7 +122,7 @@ class Template:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """Of each definition, by its name."""
+        """The text of each definition, by its name."""
         return {name: self.segment(each.node) for name, each in self.definitions.items()}
 
     def global_names(self, node: ast.stmt) -> set[str]:
