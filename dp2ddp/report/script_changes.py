@@ -32,7 +32,6 @@ class ScriptChange:
     """A file before and after."""
 
     name: str
-    converted_name: str
     before: str
     after: str
     reasons: tuple[ReasonOfLine, ...] = ()  # none for a version of the user's own
@@ -59,8 +58,7 @@ def _change(file: FileConversion) -> ScriptChange:
     reasons = dict.fromkeys(
         ReasonOfLine(edit.line, str(edit.place), edit.code, edit.because, edit.file or "") for edit in planned
     )
-    name = file.before.name
-    return ScriptChange(name, f"{name} (converted)", file.before.text, file.after, tuple(reasons))
+    return ScriptChange(file.before.name, file.before.text, file.after, tuple(reasons))
 
 
 def reason_lines(changes: Sequence[ScriptChange]) -> Iterator[str]:
@@ -102,7 +100,7 @@ def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ..
 
 def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:
     """The diff of two texts, without reasons."""
-    return tuple(diff_lines(ScriptChange("", "", before, after)))
+    return tuple(diff_lines(ScriptChange("", before, after)))
 
 
 def diff_lines(change: ScriptChange) -> Iterator[DiffLine]:

@@ -83,7 +83,7 @@ def report_on(
     if not made:  # a version of the user's own: what differs, without reasons
         after = subject.version.data.decode("utf-8", "replace")
         before = read_source(subject.script).text
-        changes = (ScriptChange(subject.name, subject.version.name, before, after),)
+        changes = (ScriptChange(subject.name, before, after),)
     return Report(
         script=script,
         verdicts=tuple(verdicts),

@@ -123,7 +123,6 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
 
 CHANGE = ScriptChange(
     "train.py",
-    "train.py (converted)",
     "import torch\n\nnet = Net()\nnet = torch.nn.DataParallel(net)\nfor x in loader:\n    step(x)\n"
     + "# more\n" * 20,
     "import torch\n\njoin_process_group()\nnet = Net()\nnet = ExactDDP(net)\nfor x in loader:\n    step(x)\n"
@@ -188,7 +187,5 @@ def evil() -> Report:
         causes=(Cause(EVIL, EVIL, (EVIL,), EVIL, 1.0, (EVIL,)),),
         remarks=(EVIL,),
     )
-    change = ScriptChange(
-        EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (ReasonOfLine(1, "line 1", EVIL, EVIL),)
-    )
+    change = ScriptChange(EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (ReasonOfLine(1, "line 1", EVIL, EVIL),))
     return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL, failed("crash", EVIL).failed)
