@@ -276,8 +276,7 @@ def _crash(
     statuses = read_statuses(stage)
     if stage.starts_ranks and (missing := set(stage.ranks) - statuses.keys()):
         return _never_joined(stage, len(missing), statuses.get(LAUNCHER))
-    failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
-    first = min(failed, key=lambda rank: _when(codes[rank], statuses.get(rank)), default=None)
+    first = first_to_fail(codes, statuses)
     status, code = (None, None) if first is None else (statuses.get(first), codes[first])
     error = status.error if status else ""
     text = without_gloo_details(error) if error else _code_in_words(code)
@@ -288,11 +287,20 @@ def _crash(
     return Failure("crash", first, text, tuple(everyone), _parting_text(stage), misses_a_rank(error))
 
 
+def first_to_fail(codes: Sequence[int | None], statuses: Mapping[int, RankStatus]) -> int | None:
+    """The rank that failed before the others; None if none did."""
+    failed = [rank for rank, code in enumerate(codes) if code]
+    return min(failed, key=lambda rank: _when(codes[rank], statuses.get(rank)), default=None)
+
+
 def _when(code: int | None, status: RankStatus | None) -> float:
-    """The others fail a moment later, because the first one is gone; one that was killed leaves no word."""
+    """The others fail a moment later, because the first one is gone; one that was killed leaves no word.
+
+    torchrun ends those that are left by SIGTERM: nobody has failed later than they.
+    """
     if code in _KILLS and not (status and status.error):
         return 0.0
-    return status.ended if status else math.inf
+    return status.ended if status and status.is_over else math.inf
 
 
 _KILLS = {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE}
