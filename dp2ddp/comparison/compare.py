@@ -51,6 +51,7 @@ class Comparison:
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
+    stepped: bool = True  # or else no optimizer takes a step, and these are backward passes
     lost_from: int | None = None  # the step from which on DataParallel's losses are NaN or infinite
     parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
     unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
@@ -67,11 +68,6 @@ class Comparison:
             return None
         blurred = np.flatnonzero(FACTOR * np.array(self.natural.so_far["gradient"]) > HIDING)
         return int(blurred[0]) if blurred.size else None
-
-    @property
-    def stepped(self) -> bool:
-        """Whether DataParallel's optimizers take a step."""
-        return self.steps > 0
 
     @property
     def same(self) -> bool:
@@ -110,7 +106,7 @@ def compare(
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
         if count != len(reference) and not findings.bad:
-            words = f"{count} instead of {len(reference)}"
+            words = f"{count} instead of {len(reference)}" + " backward passes" * reference.unstepped
             findings.bad.append(Difference("steps", np.inf, min(len(reference), count), rank, words))
     if not findings.bad:
         findings.add(*casts)
@@ -131,6 +127,7 @@ def compare(
         worst=findings.worst,
         natural=natural,
         unstepped_losses=len(reference.end.losses) if reference.end else 0,
+        stepped=not reference.unstepped,
         lost_from=lost_from(reference),
         parts=_parts(reference, port),
         unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
@@ -185,7 +182,7 @@ def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     parts = {
         "gradient": any(have_gradients),
         "parameter": any(kind != FinalKind.BUFFER for kind in kinds) or bool(len(reference)),
-        "loss": has_losses and not port,
+        "loss": has_losses and (not port or (reference.unstepped and not all(have_gradients))),
         "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
     }
     return tuple(part for part, is_compared in parts.items() if is_compared)

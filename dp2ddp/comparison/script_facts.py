@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dp2ddp.comparison.differences import TINY, Difference
+from dp2ddp.comparison.tolerance import FACTOR, Tolerance
 from dp2ddp.trace.records import SCALED, Step, Trace
 
 _HALF = "float16"
@@ -99,6 +100,22 @@ def stream_differences(number: int, ranks: Sequence[Step]) -> Iterator[Differenc
                     words = f"the same as on rank {first}, for other samples"
                     yield Difference("random streams", np.inf, number, rank, words)
                     return
+
+
+def mean_loss_differences(
+    step: Step, ranks: Sequence[Step], scale: float, tolerance: Tolerance
+) -> Iterator[Difference]:
+    """Losses of a port's ranks are their own: each is DataParallel's, or their mean or sum is."""
+    whole, parts = sum(step.losses), [sum(rank.losses) for rank in ranks]
+    rows = [sum(map(sum, rank.rows)) for rank in ranks]
+    share = np.array(rows if all(rows) else [1.0] * len(parts))
+    mean = float(np.mean(parts))
+    size = max(abs(whole), scale) if np.isfinite(whole) else scale  # an inf is near to no other number
+    for together in (mean, float(share @ parts / share.sum()), float(sum(parts))):
+        both_nan = np.isnan(whole) and np.isnan(mean)
+        if together == whole or abs(together - whole) <= FACTOR * tolerance.epsilon * size or both_nan:
+            return
+    yield from number_differences("loss", (whole,), (mean,), step.number, 0, scale)
 
 
 def mean_loss(losses: Sequence[float]) -> float:

@@ -31,12 +31,13 @@ from dp2ddp.comparison.matching import in_order_of
 from dp2ddp.comparison.script_facts import (
     decision_differences,
     mean_loss,
+    mean_loss_differences,
     number_differences,
     rate_differences,
     stream_differences,
     trained_rows,
 )
-from dp2ddp.comparison.tolerance import Tolerance
+from dp2ddp.comparison.tolerance import FACTOR, Tolerance
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Step, Vector
 
@@ -115,11 +116,14 @@ class StepTable:
         return self._with_tensors(row, step, others) if shapes == {step.layout.shapes} else row
 
     def _with_tensors(self, row: StepRow, step: Step, others: Sequence[Step]) -> StepRow:
-        if not self.is_over:
+        put_together = self.port and is_put_together(step, others, self.tolerance)
+        if not put_together and not self.is_over:
             self._note_noisy(step, others)
-        tensors, worst, groups, identical = {}, {}, {}, True
+        tensors, worst, groups, identical = {}, {}, {}, not put_together
         for kind in ("gradient", "parameter"):
             measured, worst[kind] = self._compare_tensors(kind, step, others)
+            if kind == "gradient" and put_together:
+                continue
             vectors = [_vector(each, kind) for each in (step, *others)]
             tensors[kind], groups[kind] = measured, agreeing(vectors[1:])
             identical &= len(agreeing(vectors)) == 1
@@ -161,6 +165,8 @@ class StepTable:
         if self.port:
             yield from stream_differences(step.number, ranks)
         yield from _before_clipping(step, others)
+        if self.port and not step.layout.names:  # no parameter has a gradient: the losses are all there is
+            yield from mean_loss_differences(step, others, scale, self.tolerance)
 
     # ---- gradients and parameters
 
@@ -323,3 +329,14 @@ def _limits_apart(step: Step, other: Step) -> float:
     expected, actual = (sorted(set(each.limits)) for each in (step, other))
     factors = {a / b for a, b in zip(expected, actual, strict=False) if b}
     return factors.pop() if len(expected) == len(actual) and len(factors) == 1 else 1.0
+
+
+def is_put_together(step: Step, ranks: Sequence[Step], tolerance: Tolerance) -> bool:
+    """Whether results of autograd.grad, which nothing synchronises, make DataParallel's as a mean or a sum."""
+    if step.source != "grad":
+        return False
+    expected, *actual = (each.gradients.sketched(step.layout)[:, 1:] for each in (step, *ranks))
+    allowed = FACTOR * tolerance.epsilon * largest(expected)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan, and nan is not allowed
+        joined = np.mean(actual, axis=0), np.sum(actual, axis=0)
+        return any(np.abs(each - expected).max(initial=0.0) <= allowed for each in joined)

@@ -243,6 +243,10 @@ def _outcome(report: Report) -> tuple[str, str, doc.Judged]:
 
 def _does(verdicts: Sequence[Verdict]) -> str:
     """What is the same: no more than was compared."""
+    if any(verdict.float64.steps and verdict.float64.stepped for verdict in verdicts):
+        return "trains the same"
+    if any(verdict.float64.steps for verdict in verdicts):
+        return "computes the same gradients"
     if any(verdict.trained for verdict in verdicts):
         return "trains the same"
     parts = {
@@ -279,7 +283,7 @@ def _parting(verdict: Verdict, other: str) -> str:
         still = verdict.still_parts
         judged, so = (still, " with the same random numbers, too,") if still else (verdict.float64, "")
         first = judged.first or first
-        return f"parts from {other}{so} {when_of(first)}: {thing_of(first)}"
+        return f"parts from {other}{so} {when_of(first, judged)}: {thing_of(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:

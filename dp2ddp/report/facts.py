@@ -86,6 +86,12 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
 
 
 def _steps(comparison: Comparison) -> str:
+    if not comparison.stepped:
+        counts = {comparison.steps, *comparison.rank_steps}
+        what = "gradients" if "gradient" in comparison.parts else "losses"
+        passes = "backward pass" if counts == {1} else "backward passes"
+        count = " or ".join(map(str, sorted(counts)))
+        return f"no optimizer takes one: the {what} of {count} {passes} are compared"
     if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
         return (
             "no optimizer takes one: what models hold at the end is compared"
@@ -115,7 +121,7 @@ def _sum(rows: tuple[int, ...], world: int) -> str:
 
 def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
-        return _found(comparison.first)
+        return _found(comparison.first, comparison)
     if comparison.identical and comparison.parts:
         largest = comparison.largest  # of what is not the same to the last bit
         inexact = {largest.kind} if largest is not None and largest.size else set()
@@ -135,14 +141,20 @@ def _float64(comparison: Comparison) -> str:
 
 def _float32(comparison: Comparison) -> str:
     if comparison.identical:
-        steps = f" in all {counted(comparison.steps, 'step')}" if comparison.steps else ""
+        steps = f" in all {_steps_counted(comparison)}" if comparison.steps else ""
         return f"bit for bit the same{steps}"
     if comparison.first is not None:
-        return f"beyond natural noise: {_found(comparison.first)}"
-    same = f"{comparison.identical_steps} of {counted(comparison.steps, 'step')} bit for bit the same"
+        first = comparison.first
+        return f"beyond natural noise: {_found(first, comparison)}"
+    same = f"{comparison.identical_steps} of {_steps_counted(comparison)} bit for bit the same"
     if comparison.largest is None or comparison.largest.size == 0:  # 0.0 and -0.0
         return f"{same}, and every number equal in the others"
     return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
+
+
+def _steps_counted(comparison: Comparison) -> str:
+    words = ("step", "steps") if comparison.stepped else ("backward pass", "backward passes")
+    return counted(comparison.steps, *words)
 
 
 def _beside_noise(comparison: Comparison) -> str:
@@ -162,10 +174,11 @@ def _largest(difference: Difference | None) -> str:
     return f"{difference.size:.1e} ({thing_of(difference)}, {when_of(difference)})"
 
 
-def when_of(difference: Difference) -> str:
+def when_of(difference: Difference, comparison: Comparison | None = None) -> str:
     if difference.kind in AT_END:
         return "at the end"
-    return f"at step {difference.step}"
+    passes = comparison is not None and not comparison.stepped
+    return f"{'in backward pass' if passes else 'at step'} {difference.step}"
 
 
 def thing_of(difference: Difference) -> str:
@@ -181,9 +194,9 @@ def _on_rank(difference: Difference) -> str:
     return f" on rank {difference.rank}" if difference.rank else ""
 
 
-def _found(difference: Difference) -> str:
+def _found(difference: Difference, comparison: Comparison) -> str:
     """What differs, where, and how far; a fact is no number."""
-    text, size = f"{thing_of(difference)} {when_of(difference)}", difference.size
+    text, size = f"{thing_of(difference)} {when_of(difference, comparison)}", difference.size
     if difference.kind in FACTS:
         return text
     if size == float("inf"):

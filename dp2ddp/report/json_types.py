@@ -111,7 +111,7 @@ class ComparisonJson(Struct):
     identical: Annotated[bool, said("to the last bit")]
     steps: Count
     rank_steps: list[Count]
-    stepped: Annotated[bool, said("whether an optimizer takes a step")]
+    stepped: Annotated[bool, said("false: no optimizer takes a step; a step here is a backward pass")]
     parts: Annotated[
         list[Literal["gradient", "parameter", "loss", "buffer"]],
         said("what there was of each to compare and to judge"),

@@ -26,6 +26,11 @@ class Collected:
             self._values.clear()
         return collected
 
+    def peek(self) -> dict[str, Any]:
+        """The same, and nothing begins anew."""
+        with self._lock:
+            return self._collected()
+
     def _collected(self) -> dict[str, Any]:
         values = self._values
         first_places: dict[str, str] = {}

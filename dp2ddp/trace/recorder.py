@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.taps import Taps
+from dp2ddp.taps import Inside, Taps
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.record_folder import rank_folder
-from dp2ddp.trace.records import End, Vector
+from dp2ddp.trace.records import End, Layout, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of
 from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
-from dp2ddp.trace.unclipped import Unclipped
+from dp2ddp.trace.unstepped import Unclipped, Unstepped, events_between
 from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
@@ -74,7 +74,9 @@ class Recorder:
         self._broken = ""
         self._events = Collected()
         self.add = self._events.add
+        self._nothing = self._events.peek()
         self._unclipped = Unclipped()
+        self._unstepped = Unstepped(living_roots, room // 4)
         self._optimizers: weakref.WeakKeyDictionary[Any, KnownOptimizer] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
@@ -85,6 +87,7 @@ class Recorder:
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._first_buffers: dict[int, torch.Tensor] = {}
         self._off = self._in_child = False
+        self._in_grad = Inside()
         self._unchecked: set[Unchecked] = set()
         self._taps = Taps()
 
@@ -129,12 +132,16 @@ class Recorder:
     # ---- torch's end
 
     def start(self) -> None:
-        """Put the hooks on torch: optimizer steps, backward, compile; and stop in processes that are forked."""
+        """Put the hooks on torch: optimizer steps, backward, zero_grad, compile; and stop in processes that are
+        forked."""
         taps = self._taps
         taps.on_undo(optimizers.register_optimizer_step_pre_hook(self._before_step).remove)
         taps.on_undo(optimizers.register_optimizer_step_post_hook(self._after_step).remove)
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
-        taps.before("backward", self._see_loss, torch.autograd)
+        taps.around("backward", self._seeing_losses, torch.autograd)
+        taps.around("grad", self._seeing_results, torch.autograd)
+        for owner in (torch.nn.Module, torch.optim.Optimizer):
+            taps.before("zero_grad", lambda *args, **more: self.quietly(self._unstepped.before_end), owner)
         for place in (torch, torch.nn.Module):
             taps.before("compile", lambda *args, **more: self._unchecked.add(Unchecked.COMPILE), place)
         # a loader's worker, or whatever else the script forks, is not the process that this is the record of
@@ -171,16 +178,39 @@ class Recorder:
             self._broken or f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
         )
 
-    def _see_loss(self, tensors: Any, *args: Any, **kwargs: Any) -> None:
+    def _seeing_losses(self, backward: Callable[..., None], tensors: Any, *args: Any, **kwargs: Any) -> None:
         # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
-        if torch._C._current_graph_task_id() == -1:
+        within = torch._C._current_graph_task_id() != -1
+        if not within:
             self._note_loss(tensors)
+        backward(tensors, *args, **kwargs)
+        if not within:
+            self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
+
+    def _seeing_results(
+        self, grad: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad.yes
+        # torch.func's transforms call it for themselves, of tensors that lie nowhere
+        if within or torch._C._functorch.peek_interpreter_stack() is not None:
+            return grad(outputs, inputs, *args, **kwargs)
+        self.quietly(self._unstepped.before_backward)
+        with self._in_grad.entered():  # where torch functions are overridden, it calls itself by this name
+            results = grad(outputs, inputs, *args, **kwargs)
+        self._note_results(inputs, results)
+        return results
+
+    @_of_the_record
+    def _note_results(self, inputs: Any, results: Any) -> None:
+        is_tensor = isinstance(inputs, torch.Tensor)
+        self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
 
     @_of_the_record
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._look_at_models()
         self._unclipped.gradients_change()
+        self._unstepped.before_backward()
         self.add("losses", float(sum(map(sum_of, each))))
 
     def _look_at_models(self) -> None:
@@ -223,6 +253,7 @@ class Recorder:
 
     def _note_step(self, optimizer: Any) -> None:
         self._note_gradients(optimizer)  # if it has not called its closure
+        self._unstepped.drop()
         known, parameters = self._optimizers[optimizer], parameters_of(optimizer)
         vectors = {
             **known.pending,
@@ -286,6 +317,7 @@ class Recorder:
         buffers: dict[str, Any] = {}
         self.quietly(self._read_buffers, buffers)
         self.quietly(self._note_final)
+        self.quietly(self._note_passes)
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
         end = End(steps=self._steps, broken=self._broken, unchecked=unchecked, **self._events.take())
         self._writer.write_end(end, buffers)
@@ -300,6 +332,29 @@ class Recorder:
 
     def _read_buffers(self, buffers: dict[str, Any]) -> None:
         buffers.update((name, as_array(tensor)) for name, tensor in named_tensors(self._tables.values()))
+
+    def _note_passes(self) -> None:
+        """Write the backward passes of a script that took no step and left its weights alone."""
+        if self._steps or self._unstepped.has_moved():
+            return
+        self._unstepped.before_end()
+        writer, passes, before = self._writer.of_passes(), self._unstepped.passes, self._nothing
+        for each in passes[:1]:
+            nothing = vector_of([], Layout(), whole=True)
+            writer.write_initial(0, {"parameters": each.vectors["parameters"], "buffers": nothing})
+        for number, each in enumerate(passes):
+            line = StepLine(
+                step=number,
+                optimizer=0,
+                learning_rates=(),
+                source=each.source,
+                **_layouts(writer, each.vectors),
+                **events_between(before, each.events),
+            )
+            writer.write_step(line, each.vectors)
+            before = each.events
+        events = events_between(before, self._events.peek())
+        writer.write_end(End(steps=len(passes), broken=self._broken, **events))
 
     def _note_final(self) -> None:
         self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))

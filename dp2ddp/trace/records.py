@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +105,8 @@ class Forward(Struct, frozen=True, array_like=True):
     firsts: tuple[int, ...] = ()  # the same of the first tensor alone, where there are several with rows
 
 
+# where a step's gradients are from: an optimizer's step; a backward pass, or torch.autograd.grad, that none follows
+Source = Literal["step", "backward", "grad"]
 SCALED = "losses scaled by a GradScaler"  # among the casts of a step
 
 
@@ -152,6 +154,7 @@ class Step(Events):
     unclipped: Vector | None = None  # gradients before the first clip_grad_*; None if nothing was clipped
     state: Vector | None = None  # the optimizer's state, just after the step; None: not kept for this step
     buffers: Vector | None = None  # of the models whose parameters these are, just after the step
+    source: Source = "step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,27 +167,45 @@ class End(Events):
     unchecked: tuple[str, ...] = ()
 
 
+PASSES = "passes-"
+
+
 @dataclass(frozen=True)
 class Trace:
     """What one rank (or the one process of DataParallel) did; steps are read from disk one at a time."""
 
     folder: Path
     rank: int
+    part: str = ""  # what names of files begin with; PASSES: its "steps" are backward passes
+
+    @property
+    def unstepped(self) -> bool:
+        """Whether its "steps" are backward passes of a script whose optimizers take none."""
+        return self.part == PASSES
+
+    @cached_property
+    def passes(self) -> Trace | None:
+        """The backward passes of a script that takes no step; None if it does, or moves weights in another way."""
+        passes = Trace(self.folder, self.rank, PASSES)
+        return passes if passes.last_line and not self.lines else None
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{self.part}{name}"
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Each set of parameters that an optimizer has stepped; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in json_lines(self.folder / "layouts.jsonl"))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("layouts.jsonl")))
 
     @cached_property
     def others(self) -> tuple[Layout, ...]:
         """Each set of optimizer states and of buffers; steps refer to them by number."""
-        return tuple(convert(line, Layout) for line in json_lines(self.folder / "others.jsonl"))
+        return tuple(convert(line, Layout) for line in json_lines(self._path("others.jsonl")))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
         """What steps.jsonl says of each step: all but its tensors."""
-        return tuple(json_lines(self.folder / "steps.jsonl"))
+        return tuple(json_lines(self._path("steps.jsonl")))
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -192,7 +213,7 @@ class Trace:
     @cached_property
     def end(self) -> End | None:
         """What was known when the script ended; None if nobody saw the end (it was killed)."""
-        digests = _load(self.folder / "end.safetensors").get("digests")
+        digests = _load(self._path("end.safetensors")).get("digests")
         return next((convert(_with_digests(line, digests), End) for line in self.last_line), None)
 
     def steps(self) -> Iterator[Step]:
@@ -200,13 +221,13 @@ class Trace:
         block: tuple[int, dict[str, Any]] = (-1, {})
         for line in self.lines:
             if block[0] != line["block"]:
-                block = (line["block"], _load(self.folder / f"block-{line['block']:05d}.safetensors"))
+                block = (line["block"], _load(self._path(f"block-{line['block']:05d}.safetensors")))
             yield _step(line, block[1], self.layouts[line["layout"]], self.others)
 
     @cached_property
     def last_line(self) -> tuple[dict[str, Any], ...]:
         """What happened behind the last step, in the form of a step's line; () if nobody saw the end."""
-        return tuple(json_lines(self.folder / "end.json", whole=False))
+        return tuple(json_lines(self._path("end.json"), whole=False))
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """The rows of each replica, for each forward of a wrapped model in the whole run."""
@@ -216,8 +237,8 @@ class Trace:
     def initial(self) -> Vector:
         """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
         whole = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
-        for line in json_lines(self.folder / "initial.jsonl"):
-            block = _load(self.folder / f"initial-{line['optimizer']:05d}.safetensors")
+        for line in json_lines(self._path("initial.jsonl")):
+            block = _load(self._path(f"initial-{line['optimizer']:05d}.safetensors"))
             for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
                 vector = _vector(block, part, layouts[line[part]])
                 whole = whole if vector is None else whole.followed_by(vector)
@@ -289,6 +310,7 @@ def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: t
         unclipped=_vector(block, f"{key}.unclipped", layout),
         state=other("state"),
         buffers=other("buffers"),
+        source=line["source"],
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from dp2ddp.trace.record_folder import begin_record
-from dp2ddp.trace.records import End, Events, Final, Layout, Vector
+from dp2ddp.trace.records import PASSES, End, Events, Final, Layout, Source, Vector
 
 BLOCK_BYTES = 8 * 2**20
 BLOCK_SECONDS = 0.5
@@ -30,20 +30,27 @@ class StepLine(Events):
     learning_rates: tuple[float, ...]
     state: int | None = None  # the layout of the optimizer's state, if that is kept
     buffers: int | None = None
+    source: Source = "step"
 
 
 class Writer:
     """The folder of one rank, being filled."""
 
-    def __init__(self, folder: Path) -> None:
-        begin_record(folder)
-        self._folder = folder
+    def __init__(self, folder: Path, part: str = "") -> None:
+        """`part`: what names of files begin with, of a part of the record that has begun there."""
+        if not part:
+            begin_record(folder)
+        self._folder, self._part = folder, part
         self._layouts: dict[str, dict[Layout, int]] = {"layouts.jsonl": {}, "others.jsonl": {}}
         self._block = 0
         self._arrays: dict[str, Any] = {}
         self._lines: list[StepLine] = []
         self._bytes = 0
         self._written = time.monotonic()
+
+    def of_passes(self) -> Writer:
+        """For backward passes of a script that takes no step, in the place of steps."""
+        return Writer(self._folder, PASSES)
 
     def write_layout(self, layout: Layout, of: str = "parameters") -> int:
         """Write the layout of parameters, state or buffers once; returns the number by which steps refer to it."""
@@ -96,14 +103,17 @@ class Writer:
     def write_broken_end(self, end: End) -> None:
         """Write an end without what is pending, which may be what cannot be written."""
         self._save("end", _digests("", end))
-        (self._folder / "end.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
+        self._path("end.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
 
     def _save(self, name: str, arrays: dict[str, Any]) -> None:
-        save_file(arrays, self._folder / f"{name}.safetensors")
+        save_file(arrays, self._path(f"{name}.safetensors"))
 
     def _append(self, name: str, *lines: dict[str, Any]) -> None:
-        with (self._folder / name).open("a", encoding="utf-8") as file:
+        with self._path(name).open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._part}{name}"
 
 
 def _arrays(prefix: str, vectors: dict[str, Vector]) -> dict[str, Any]:

@@ -43,14 +43,24 @@ class Pair:
 
     @cached_property
     def traces(self) -> tuple[Trace, tuple[Trace, ...]]:
-        """The records of the reference and of each rank."""
-        return _trace(self.reference, 0), tuple(_trace(self.other, rank) for rank in self.other.stage.ranks)
+        """The records of the reference and of each rank; those of backward passes where no optimizer takes a step."""
+        reference, *ranks = (
+            _trace(self.reference, 0),
+            *(_trace(self.other, rank) for rank in self.other.stage.ranks),
+        )
+        passes = [trace.passes for trace in (reference, *ranks)]
+        known = [each for each in passes if each is not None]
+        if len(known) == len(passes) and any(map(len, known)):
+            reference, *ranks = known
+        return reference, tuple(ranks)
 
     @cached_property
     def compared(self) -> Comparison:
         """Their records compared, by natural noise if DataParallel was run once more."""
         reference, ranks = self.traces
         nudged = _trace(self.nudged, 0) if self.nudged else None
+        if nudged and reference.unstepped:
+            nudged = nudged.passes or nudged
         return compare(reference, ranks, self._tolerance, nudged, port=self.port)
 
     @property
@@ -83,8 +93,8 @@ class Pair:
         """Whether noise has grown so far that each step has to be judged by itself; and can be."""
         comparison = self.compared
         in_order = all(steps == tuple(range(comparison.steps)) for steps in comparison.matched)
-        hides = comparison.hides_from is not None
-        return comparison.same and hides and in_order and self._same_names
+        steps = comparison.stepped and comparison.hides_from is not None
+        return comparison.same and steps and in_order and self._same_names
 
     @property
     def _same_names(self) -> bool:

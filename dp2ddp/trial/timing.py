@@ -137,7 +137,7 @@ class _Bencher:
         scratch = self.scratch / "compared"
         launched, verdict = try_with_launch(subject, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
-        if not verdict.float64.stepped:
+        if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
             raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{counted(world, 'device')}: {sameness.words}")

@@ -155,8 +155,13 @@ def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> N
 
 
 def test_a_report_names_what_was_compared_and_no_more() -> None:
-    verdict = replace(SAME, float64=replace(GOOD, parts=("gradient", "parameter")), float32=None)
+    passes = replace(GOOD, stepped=False, parts=("gradient", "parameter"))
+    verdict = replace(SAME, float64=passes, float32=None)
     assert lines(verdict)["float64"] == "every gradient and parameter is the same to the last bit"
+    assert (
+        lines(verdict)["steps"] == "no optimizer takes one: the gradients of 4 backward passes are compared"
+    )
+    assert "computes the same gradients" in headline(report(verdict))
 
 
 def test_where_nothing_could_differ_nothing_was_compared() -> None:

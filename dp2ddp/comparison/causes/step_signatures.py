@@ -34,8 +34,12 @@ def _counts(evidence: Evidence) -> Iterator[Finding]:
     if comparison.first is None:
         return
     by_steps = comparison.first.kind == "steps"
-    text = f"steps: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
-    if len(set(counts)) > 1:
+    what = "steps" if comparison.stepped else "backward passes"
+    text = f"{what}: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
+    if not comparison.stepped:
+        if by_steps:
+            yield finding("other-computation", 0.6, text)
+    elif len(set(counts)) > 1:
         yield finding("local-decision", 0.93, text)
     elif by_steps or counts[0] != comparison.steps:
         code = "fewer-steps" if counts[0] < comparison.steps else "more-steps"
