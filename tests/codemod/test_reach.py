@@ -6,7 +6,9 @@ import ast
 
 import pytest
 
-from tests.codemod.programs import WRAP, converted, program, said
+from dp2ddp.codemod.reading import read_program
+from dp2ddp.source.helper_module import OPENING
+from tests.codemod.programs import WRAP, converted, program, project, said
 
 
 def runs(entry: str, models: str, name: str) -> bool:
@@ -96,3 +98,12 @@ def test_a_branch_that_is_switched_off_for_good_wraps_nothing(test: str) -> None
     text = f"import torch\nif {test}:\n    net = torch.nn.DataParallel(net)\nnet(1)\n"
     assert not converted(text).changed
     assert converted(text.replace(test, "torch.cuda.is_available()")).changed
+
+
+def test_what_helpers_of_an_earlier_conversion_look_up_reaches_nothing_of_the_script() -> None:
+    """They look into `sys.modules`, and would make everything run."""
+    helpers = f"{OPENING} (edition 0)."  # the first line of the file
+    text = f'{helpers}"""\nimport sys\ndef numpy():\n    return sys.modules.get("numpy")\n'
+    whole = read_program(project("import ddp_helpers\nimport models\n", models=MODELS, ddp_helpers=text))
+    unused = next(each for each in whole.by_name["models"].all(ast.FunctionDef) if each.name == "unused")
+    assert not whole.reach.runs(whole.by_name["models"], unused.body[0])

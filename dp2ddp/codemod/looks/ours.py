@@ -30,11 +30,12 @@ def _is_pasted(module: Module) -> bool:
 
 
 def read_tree(source: SourceFile) -> ast.Module:
-    """The tree of a file; helpers that were pasted into it have names, and nothing inside."""
+    """The tree of a file; helpers, in a file of their own or pasted into it, have names, and nothing inside."""
     tree, pasted = parse(source), pasted_lines(source)
-    if not pasted:
+    is_whole = is_helper_module(source.text)
+    if not pasted and not is_whole:
         return tree
-    body = [_emptied(each) if each.lineno in pasted else each for each in tree.body]
+    body = [_emptied(each) if is_whole or each.lineno in pasted else each for each in tree.body]
     return ast.Module(body, tree.type_ignores)
 
 
