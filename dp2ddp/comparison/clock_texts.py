@@ -37,8 +37,8 @@ _CLOCK_IN_NAME = re.compile(
 # Names of such numbers: time, data_time, train_runtime, step_time_ms, steps_per_sec, throughput, img/s; no time_steps.
 # Beside them what else depends on the machine, and on how rows are padded: train_mem_cpu_peaked_delta, total_flos
 _TIME_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|eta|m?secs?|ms|seconds?|minutes|duration|elapsed|fps|speed"
-    r"|throughput)(?:[^a-z]|$)|/s$|_mem_[cg]pu|^total_flos$"
+    r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|timings?|timestamp|eta|m?secs?|ms|seconds?|minutes"
+    r"|duration|elapsed|fps|speed|throughput)(?:[^a-z]|$)|/s$|_mem_[cg]pu|^total_flos$"
 )
 # "train_runtime": 3.64, throughput=640.5, 'step_time_ms' : 100, 'train_runtime': '3.64', total_flos =  12GF
 _NAMED_NUMBER = re.compile(
