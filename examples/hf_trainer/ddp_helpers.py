@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 934decd9): yours now, it needs torch alone."""
 
 import atexit
 import gc
