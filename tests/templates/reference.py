@@ -58,7 +58,7 @@ class ReferenceDataParallel(nn.Module):
         frozen = {name: p.detach() for name, p in named.items() if name not in trained}
         frozens = [frozen, *({name: p.clone() for name, p in frozen.items()} for _ in range(1, count))]
         if not trained:
-            return frozens
+            return [named, *frozens[1:]]  # replica 0 has the parameters themselves
         flat = torch.cat([p.reshape(-1) for p in trained.values()])
         rows = flat.expand(count, -1).unbind(0)
         replicas = []
