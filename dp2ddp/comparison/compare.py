@@ -206,18 +206,36 @@ def _series(
 def _initial_differences(
     reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
 ) -> Iterator[Difference]:
-    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
-    parameters = frozenset(name for layout in reference.layouts for name in layout.names)
-    # the first of several lines is the last one here
-    first_steps = {line["optimizer"]: number for number, line in reversed([*enumerate(reference.lines)])}
-    for optimizer, step in sorted(first_steps.items()):
-        expected = reference.initial(optimizer)
+    """Parameters that are not the same before an optimizer's first step, as differences of that step.
+
+    What another optimizer has stepped before is left out: it is compared after each step, without its rounding zeros.
+    """
+    stepped: set[str] = set()
+    for optimizer, (step, names) in _first_steps(reference).items():
+        expected, own_names = reference.initial(optimizer), names - stepped
         for rank, (trace, matching) in enumerate(zip(ranks, matchings, strict=True)):
-            if step < len(matching.steps) and len(expected.hashes):
+            if step < len(matching.steps) and own_names.intersection(expected.layout.names):
                 own = trace.initial(trace.lines[matching.steps[step]]["optimizer"])
-                name, size = named_difference(expected, own, together=False, only=parameters)
+                name, size = named_difference(expected, own, together=False, only=own_names)
                 if size:
                     yield Difference("initial state", size, step, rank, name)
+        stepped |= names
+
+
+def _first_steps(reference: Trace) -> dict[int, tuple[int, frozenset[str]]]:
+    """Optimizer -> its first step, and the names of all parameters that it steps; in the order of these steps."""
+    firsts: dict[int, int] = {}
+    layouts: dict[int, set[int]] = {}
+    for step, line in enumerate(reference.lines):
+        firsts.setdefault(line["optimizer"], step)
+        layouts.setdefault(line["optimizer"], set()).add(line["layout"])
+    return {
+        optimizer: (
+            step,
+            frozenset(name for at in layouts[optimizer] for name in reference.layouts[at].names),
+        )
+        for optimizer, step in firsts.items()
+    }
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
