@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors
+from .replicas import make_replica, run_alone, share_tensors, statistics_among
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -49,7 +49,8 @@ class WholeBatchDDP(DistributedDataParallel):
         map_tensors(rows.keep, tree, object)
         (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
         go_on_behind(effects)
-        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if effects[2])])
+        written = [first for first, _ in rows.in_place if effects[2]]
+        share_tensors([*self.module.buffers(), *written, *statistics_among([*self.module.parameters()])])
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 

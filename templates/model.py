@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, versions_of, without_hooks
+from .replicas import make_replica, run_alone, share_tensors, statistics_among, versions_of, without_hooks
 from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -119,13 +119,18 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
     written = [first for first, _ in rows.in_place if effects[0][2]]
-    share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
+    share_tensors([*module.buffers(), *written, *(parameters if writes else statistics_among(parameters))])
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 
 def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank."""
+    """What stands for parameters in the replica of this rank.
+
+    Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
+    """
+    if not torch.is_grad_enabled():
+        return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
+    return {**copies, **sums.copies()}

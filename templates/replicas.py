@@ -63,3 +63,8 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
 def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
     """Numbers that change where something is written into them."""
     return [each._version for each in parameters]
+
+
+def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Those that may be running statistics: batch norm writes into them, and their version stays."""
+    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dp2ddp.comparison.clock_texts import without_clock, without_times
+from dp2ddp.comparison.clock_texts import is_time, without_clock, without_times
 from dp2ddp.comparison.differences import distances_between, largest
 from dp2ddp.comparison.libraries_own import LibraryFile, library_file
 from dp2ddp.comparison.pickles import Thing, read
@@ -143,9 +143,20 @@ def _other_keys(expected: set[str], actual: set[str]) -> str:
 
 
 def _is_clock(key: Any, a: Any, b: Any) -> bool:
-    """Whether two numbers, or texts, are of a key that says that they are times."""
-    said = isinstance(a, (int, float, str)) and type(a) is type(b)
-    return said and without_clock(f"{key}: {a}") == without_clock(f"{key}: {b}")
+    """Whether two numbers, or texts, are of a key that says that they are times; or lists and dicts of such."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (int, float, str)):
+        return without_clock(f"{key}: {a}") == without_clock(f"{key}: {b}")
+    if not is_time(str(key)):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_is_clock(key, a[each], b[each]) for each in a)
+    return (
+        isinstance(a, (list, tuple))
+        and len(a) == len(b)
+        and all(_is_clock(key, *each) for each in zip(a, b, strict=True))
+    )
 
 
 def _only(held: list[Any]) -> Any:

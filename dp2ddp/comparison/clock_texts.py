@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 # 12:03:55, 2026-11-21, 1.1m 2.3m/1.9h (of an epoch; until now, in all), 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
-# time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
+# 23 fps, FPS 23, time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?:\d+\.\d+[smh]\s)?\d+\.\d+[smh]/\d+\.\d+[smh]\b"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
-    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/[A-Za-z]\w*)?"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes|(?i:fps))\b(?:/[A-Za-z]\w*)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
     r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
-    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
+    r"|(?i:(?:time|elapsed|took|eta|duration|\bfps|\bdur(?:_\w+)?)"
     r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
     r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
     r"|(?<=COMPLETED': )\d+\.\d+"  # of ignite's state.times
@@ -37,8 +37,8 @@ _CLOCK_IN_NAME = re.compile(
 # Names of such numbers: time, data_time, train_runtime, step_time_ms, steps_per_sec, throughput, img/s; no time_steps.
 # Beside them what else depends on the machine, and on how rows are padded: train_mem_cpu_peaked_delta, total_flos
 _TIME_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|eta|m?secs?|ms|seconds?|minutes|duration|elapsed|fps|speed"
-    r"|throughput)(?:[^a-z]|$)|/s$|_mem_[cg]pu|^total_flos$"
+    r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|timings?|timestamp|eta|m?secs?|ms|seconds?|minutes"
+    r"|duration|elapsed|fps|speed|throughput)(?:[^a-z]|$)|/s$|_mem_[cg]pu|^total_flos$"
 )
 # "train_runtime": 3.64, throughput=640.5, 'step_time_ms' : 100, 'train_runtime': '3.64', total_flos =  12GF
 _NAMED_NUMBER = re.compile(

@@ -100,7 +100,6 @@ def compare(
     natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
     findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    _compare_initial(findings, reference, ranks)
     casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
     rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
@@ -164,11 +163,13 @@ def _judged_rows(
     together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())
     table = StepTable(findings.tolerance, port)
-    table.is_over = bool(findings.bad)
+    starts = [*_initial_differences(reference, ranks, matchings)]
     for row in table.rows(reference.steps(), together, moved):
         findings.natural.add(row)
         if row.rows and not findings.bad:
-            findings.judge(row)
+            findings.add(*(start for start in starts if start.step == row.step))
+            if not findings.bad:
+                findings.judge(row)
             findings.add(*(cast for cast in casts if cast.step == row.step))
             table.is_over = bool(findings.bad)
         yield row
@@ -199,15 +200,39 @@ def _series(
     return dataclasses.replace(series, noise=noise)
 
 
-def _compare_initial(findings: Findings, reference: Trace, ranks: Sequence[Trace]) -> None:
-    """Parameters that do not begin the same on every rank."""
-    expected, actual = reference.initial(), [rank.initial() for rank in ranks]
-    parameters = frozenset(name for layout in reference.layouts for name in layout.names)
-    known = [name for name in expected.layout.names if name in parameters]
-    for rank, own in enumerate(actual if known else ()):
-        name, size = named_difference(expected, own, together=False, only=parameters)
-        if size:
-            findings.add(Difference("initial state", size, 0, rank, name))
+def _initial_differences(
+    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
+) -> Iterator[Difference]:
+    """Parameters that are not the same before an optimizer's first step, as differences of that step.
+
+    What another optimizer has stepped before is left out: it is compared after each step, without its rounding zeros.
+    """
+    stepped: set[str] = set()
+    for optimizer, (step, names) in _first_steps(reference).items():
+        expected, own_names = reference.initial(optimizer), names - stepped
+        for rank, (trace, matching) in enumerate(zip(ranks, matchings, strict=True)):
+            if step < len(matching.steps) and own_names.intersection(expected.layout.names):
+                own = trace.initial(trace.lines[matching.steps[step]]["optimizer"])
+                name, size = named_difference(expected, own, together=False, only=own_names)
+                if size:
+                    yield Difference("initial state", size, step, rank, name)
+        stepped |= names
+
+
+def _first_steps(reference: Trace) -> dict[int, tuple[int, frozenset[str]]]:
+    """Optimizer -> its first step, and the names of all parameters that it steps; in the order of these steps."""
+    firsts: dict[int, int] = {}
+    layouts: dict[int, set[int]] = {}
+    for step, line in enumerate(reference.lines):
+        firsts.setdefault(line["optimizer"], step)
+        layouts.setdefault(line["optimizer"], set()).add(line["layout"])
+    return {
+        optimizer: (
+            step,
+            frozenset(name for at in layouts[optimizer] for name in reference.layouts[at].names),
+        )
+        for optimizer, step in firsts.items()
+    }
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:

@@ -17,6 +17,7 @@ from dp2ddp.trace.records import Trace
 _KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
 # kinds of differences that have the noise of others
 _LIKE = {
+    "initial state": "parameter",  # an optimizer may take over what others have trained
     "optimizer state": "gradient",  # averages of gradients and of their squares
     "unstepped parameter": "parameter",
     "final parameter": "parameter",

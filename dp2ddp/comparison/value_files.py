@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.comparison.clock_texts import is_time
+
 
 def _tensors(path: Path) -> Any:
     from safetensors import safe_open
@@ -38,7 +40,7 @@ def _table(path: Path) -> Any:
     named = bool(rows) and all(isinstance(cell, str) for cell in rows[0])
     names = rows.pop(0) if named else range(max(map(len, rows), default=0))
     columns = [[row[at] if at < len(row) else None for row in rows] for at in range(len(names))]
-    return {"rows": [len(row) for row in rows]} | dict(zip(names, map(_with_arrays, columns), strict=True))
+    return {"rows": [len(row) for row in rows]} | _with_arrays(dict(zip(names, columns, strict=True)))
 
 
 def _number(cell: str) -> Any:
@@ -51,11 +53,14 @@ def _number(cell: str) -> Any:
 
 
 def _with_arrays(value: Any) -> Any:
-    """Lists of numbers with fractions as arrays, which are compared relative to their largest number."""
+    """Lists of numbers with fractions as arrays, which are compared relative to their largest number.
+
+    Lists of times stay lists: an array under such a name (`time_embed.bias`) may be weights.
+    """
     import numpy as np
 
     if isinstance(value, dict):
-        return {key: _with_arrays(each) for key, each in value.items()}
+        return {key: each if is_time(str(key)) else _with_arrays(each) for key, each in value.items()}
     if isinstance(value, list):
         is_array = bool(value) and all(isinstance(each, float) for each in value)
         return np.array(value) if is_array else [_with_arrays(each) for each in value]

@@ -234,10 +234,15 @@ class Trace:
         lines = (*self.lines, *self.last_line)
         return tuple(tuple(rows) for line in lines for _, rows, *_ in line["forwards"])
 
-    def initial(self) -> Vector:
-        """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
+    def initial(self, optimizer: int | None = None) -> Vector:
+        """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model.
+
+        optimizer: of this one alone.
+        """
         whole = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
         for line in json_lines(self._path("initial.jsonl")):
+            if optimizer not in (None, line["optimizer"]):
+                continue
             block = _load(self._path(f"initial-{line['optimizer']:05d}.safetensors"))
             for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
                 vector = _vector(block, part, layouts[line[part]])

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6a82bc31): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -257,6 +257,11 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
+def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Those that may be running statistics: batch norm writes into them, and their version stays."""
+    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
+
+
 class OwnRows:
     """Which rows of a batch this rank computes: DataParallel's chunk of its number.
 
@@ -345,7 +350,8 @@ class WholeBatchDDP(DistributedDataParallel):
         map_tensors(rows.keep, tree, object)
         (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
         go_on_behind(effects)
-        share_tensors([*self.module.buffers(), *(first for first, _ in rows.in_place if effects[2])])
+        written = [first for first, _ in rows.in_place if effects[2]]
+        share_tensors([*self.module.buffers(), *written, *statistics_among([*self.module.parameters()])])
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6a82bc31): yours now, it needs torch alone."""
 
 import atexit
 import gc

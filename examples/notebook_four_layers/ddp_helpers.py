@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6a82bc31): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -274,6 +274,11 @@ def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
     return [each._version for each in parameters]
 
 
+def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Those that may be running statistics: batch norm writes into them, and their version stays."""
+    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
+
+
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
@@ -513,16 +518,21 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
     written = [first for first, _ in rows.in_place if effects[0][2]]
-    share_tensors([*module.buffers(), *written, *(parameters if writes else ())])
+    share_tensors([*module.buffers(), *written, *(parameters if writes else statistics_among(parameters))])
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
 
 
 def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank."""
+    """What stands for parameters in the replica of this rank.
+
+    Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
+    """
+    if not torch.is_grad_enabled():
+        return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
+    return {**copies, **sums.copies()}
 
 
 class OverlappingSums(GradientSums):

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 19e80a89): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6a82bc31): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -387,9 +387,14 @@ def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
 
 
 def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank."""
+    """What stands for parameters in the replica of this rank.
+
+    Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
+    """
+    if not torch.is_grad_enabled():
+        return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **(sums.copies() if torch.is_grad_enabled() else {})}
+    return {**copies, **sums.copies()}
 
 
 def raise_on_all(error: Optional[Exception]) -> None:

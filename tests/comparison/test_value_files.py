@@ -51,6 +51,13 @@ def test_safetensors_are_compared_as_tensors(tmp_path: Path, dtype: torch.dtype)
         pytest.param("json", '{"a": 1, "b": 2.5}', '{"b": 2.5, "a": 1}', id="order of keys"),
         pytest.param("json", '{"eval_runtime": 3.5}', '{"eval_runtime": 0.25}', id="time"),
         pytest.param("json", '{"train_runtime": "3.5"}', '{"train_runtime": "0.25"}', id="time as text"),
+        pytest.param("json", '{"epoch_time": [3.5, 4.0]}', '{"epoch_time": [0.25, 1.0]}', id="list of times"),
+        pytest.param(
+            "json", '{"Timing/G": {"mean": 3.5}}', '{"Timing/G": {"mean": 0.2}}', id="means of times"
+        ),
+        pytest.param(
+            "csv", "loss,time\n1.0,2.5\n1e-17,2.5\n", "loss,time\n1.0,3.5\n5e-17,4.5\n", id="column of times"
+        ),
         pytest.param("json", '{"total_flos": 12.0}', '{"total_flos": 14.0}', id="operations"),
         pytest.param("json", '{"a": 1}\n{"seconds": 2}\n', '{"a": 1}\n{"seconds": 3}\n', id="a value a line"),
         pytest.param("jsonl", '{"mem": NaN}\n', '{"mem": NaN}\n\n', id="not a number"),
@@ -70,6 +77,7 @@ def test_values_that_are_the_same(tmp_path: Path, suffix: str, expected: str, ac
         pytest.param("json", '{"loss": 0.5}', '{"loss": 0.75}', "['loss'] is 0.75 instead of 0.5", id="number"),
         pytest.param("json", '{"loss": [0.5, 1.0]}', '{"loss": [0.75, 1.0]}', "['loss'] differs by", id="list"),
         pytest.param("json", '{"runtime": 1.5}', '{"time_steps": 1.5}', "other keys", id="keys"),
+        pytest.param("json", '{"time": [0.5]}', '{"time": [0.5, 0.75]}', "['time'] has 2 items", id="times"),
         pytest.param("csv", "p,q\n1.0,2\n", "p,q\n1.0,3\n", "['q'][0] is 3 instead of 2", id="cell"),
         pytest.param("csv", "p,q\n1.0,2\n", "p,q\n1.0,2\n1.0,2\n", "['rows'] has 2 items", id="rows"),
         pytest.param("csv", "p,q\n1.0,2\n", "p,q\n1.0\n", "['rows'][0] is 1", id="cells"),

@@ -55,15 +55,17 @@ class ReferenceDataParallel(nn.Module):
         """One graph node for all parameters, as Broadcast is: whatever a replica leaves out gets zeros."""
         named = dict(self.module.named_parameters())
         trained = {name: p for name, p in named.items() if p.requires_grad and torch.is_grad_enabled()}
+        frozen = {name: p.detach() for name, p in named.items() if name not in trained}
+        frozens = [frozen, *({name: p.clone() for name, p in frozen.items()} for _ in range(1, count))]
         if not trained:
-            return [named] * count
+            return [named, *frozens[1:]]  # replica 0 has the parameters themselves
         flat = torch.cat([p.reshape(-1) for p in trained.values()])
         rows = flat.expand(count, -1).unbind(0)
         replicas = []
-        for row in rows:
+        for row, frozen in zip(rows, frozens, strict=True):
             parts = row.split([p.numel() for p in trained.values()])
             own = {name: part.view(p.shape) for (name, p), part in zip(trained.items(), parts, strict=True)}
-            replicas.append({**named, **own})
+            replicas.append({**frozen, **own})
         return replicas
 
     def buffers_of_replica(self, r: int) -> dict[str, torch.Tensor]:

@@ -431,6 +431,32 @@ def buffers_written_in_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[t
     yield module.center.clone()
 
 
+class FunctionalNet(nn.Module):
+    """Running statistics are parameters: batch norm writes into them, and no version of theirs says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line, self.head = nn.Linear(20, 8, bias=False), nn.Linear(8, 5)
+        self.mean = nn.Parameter(torch.zeros(8), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(8), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        line = self.line(x)
+        output: torch.Tensor = self.head(F.batch_norm(line, self.mean, self.variance, training=self.training))
+        return output
+
+
+def running_statistics_that_are_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    seed(1)
+    module = FunctionalNet()
+    net = wrap(module)
+    yield from train(net, module, mean_loss, 4 * world)
+    yield from [module.mean.clone(), module.variance.clone()]
+    net.eval()
+    with torch.no_grad():
+        yield net(batches(4 * world)[0][0])
+
+
 def spectral_norm(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     seed(1)
     module = nn.Sequential(nn.utils.spectral_norm(nn.Linear(20, 8)), nn.Tanh(), nn.Linear(8, 5))
@@ -640,7 +666,8 @@ SCENARIOS: dict[str, Scenario] = {
             gradients_asked_for_by_autograd_grad, evaluation_decides, dropout,
             two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
-            buffers_written_in_forward, spectral_norm, shared_parameters, several_forwards_one_backward,
+            buffers_written_in_forward, running_statistics_that_are_parameters, spectral_norm,
+            shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, reentrant_checkpoints,
             penalty_under_accumulation, hooks_on_parameters, gradients_of_some, backwards_in_any_order,
             three_backwards_of_a_gan, two_models_teach_each_other,

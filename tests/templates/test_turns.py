@@ -25,6 +25,8 @@ MORE = [
     "kept_for_the_loss",
     "prints",
     "error_of_one",
+    "assigns",
+    "only_assigns",
     "only_prints",
     "only_writes",
     "left_later",

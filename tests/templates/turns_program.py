@@ -47,6 +47,12 @@ if self.bn.num_batches_tracked > {last}:
     self.s.append(scale)
     self.fc.weight.data.mul_(0.9)
 scale = scale / (1 + len(self.s))"""
+# The data that a forward without gradients assigns stays: replica 0 has the parameters themselves there
+ASSIGNS = net_with(
+    "assigns",
+    "self.s.data = 0.9 * self.s.data + x.detach().mean(0)\nscale = 1.0 + float(self.s.data.sum())",
+    "nn.Parameter(torch.zeros(4), requires_grad=False)",
+).text.replace(LOSS, f"    with torch.no_grad():\n        net(x.cuda())\n{LOSS}")
 LAYERS = "[]\n        self.bn, self.loss = nn.BatchNorm1d(4), [nn.MSELoss()]"  # the loss keeps nothing
 SCRIPTS = {
     **{one.name: one.text for one in (*ALL, *MORE)},
@@ -55,10 +61,16 @@ SCRIPTS = {
     "error_of_one": ERROR,
     "left_later": net_with("left_later", ROUNDS.format(last=2), LAYERS).text,
     "left_never": net_with("left_never", ROUNDS.format(last=99), LAYERS).text,
+    "assigns": ASSIGNS,
+    "only_assigns": ASSIGNS,
     "only_prints": PRINTS,
     "only_writes": net_with("writes", "self.fc.weight.data.mul_(0.9).clamp_(-0.2, 0.2)\nscale = 1.0").text,
 }
-KINDS = {"only_prints": WholeBatchPrinting, "only_writes": WholeBatchWriting}  # the others take turns
+KINDS = {  # the others take turns
+    "only_prints": WholeBatchPrinting,
+    "only_writes": WholeBatchWriting,
+    "only_assigns": WholeBatchWriting,
+}
 
 
 class TorchsReplicas(ReferenceDataParallel):
