@@ -271,6 +271,10 @@ class Data:
     @property
     def all(self):
         return self.words
+    def how_many(self):
+        return len(self.words)
+    def longest(self):
+        return max(self.words)
 class Net(nn.Module):
     def __init__(self, given):
         super().__init__()
@@ -292,6 +296,9 @@ net = nn.DataParallel(Net(GIVEN))
         ("loader.dataset.count", False),
         ("loader.dataset.all", True),
         ("loader.dataset", True),
+        ("loader.dataset.how_many()", False),
+        ("len(loader.dataset)", False),
+        ("loader.dataset.longest()", True),
         ("options()", False),
         ("options", True),
     ],

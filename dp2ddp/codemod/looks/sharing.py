@@ -110,12 +110,17 @@ class Sharing:
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None, as a property, too: what nobody can change in place."""
-        given = self.program.attributes.get(name, [])
-        methods = self.program.methods_named.get(name, ()) if not given else ()
-        returned = [(home, self.returned_by(each)) for home, each in methods if _is_property(home, each)]
-        return _are_constants(given) or (
-            0 < len(methods) == len(returned)
-            and all(values and all(_is_constant(home, each) for each in values) for home, values in returned)
+        if given := self.program.attributes.get(name, []):
+            return _are_constants(given)
+        methods = self.program.methods_named.get(name, ())
+        return all(_is_property(*each) for each in methods) and self.gives_constant(name)
+
+    def gives_constant(self, name: str) -> bool:
+        """Whether the program's methods of a name, of which there are some, only ever return such a thing."""
+        methods = self.program.methods_named.get(name, ())
+        returned = [(home, self.returned_by(each)) for home, each in methods]
+        return bool(returned) and all(
+            values and all(is_constant(home, each) for each in values) for home, values in returned
         )
 
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
@@ -220,20 +225,21 @@ def _are_constants(bindings: Iterable[tuple[Module, Binding]]) -> bool:
     """Whether something only ever is set to constants, and is set at all."""
     given = [(module, each) for module, each in bindings if each.how is not Binds.CHANGE]
     return bool(given) and all(
-        each.how is Binds.VALUE and _is_constant(module, each.node) for module, each in given
+        each.how is Binds.VALUE and is_constant(module, each.node) for module, each in given
     )
 
 
-def _is_constant(module: Module, value: ast.AST | None) -> bool:
+def is_constant(module: Module, value: ast.AST | None) -> bool:
+    """Whether it is a number, a text, None."""
     match value:
         case ast.Constant() | ast.JoinedStr() | ast.Compare():
             return True
         case ast.Call(func=func):
             return module.name(func) in OF_NUMBERS
         case ast.UnaryOp(operand=inner):
-            return _is_constant(module, inner)
+            return is_constant(module, inner)
         case ast.BinOp(left=left, right=right):
-            return _is_constant(module, left) and _is_constant(module, right)
+            return is_constant(module, left) and is_constant(module, right)
     return False
 
 
