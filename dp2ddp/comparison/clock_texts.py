@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 # 12:03:55, 2026-11-21, 1.1m 2.3m/1.9h (of an epoch; until now, in all), 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
-# 23 fps, FPS 23, time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
+# 23 fps, FPS 23, time: 0.31, time is 0.31, tokens per sec: 31, ms/batch 31.2, Time 0.312 (0.298), dur_total : 1.05
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?:\d+\.\d+[smh]\s)?\d+\.\d+[smh]/\d+\.\d+[smh]\b"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes|(?i:fps))\b(?:/[A-Za-z]\w*)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
-    r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
+    r"|(?i:(?:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?|\b(?:m?s|m?secs?|seconds)(?:/| per )[a-z]\w*)\W{1,3})\d+(?:\.\d+)?"
     r"|(?i:(?:time|elapsed|took|eta|duration|\bfps|\bdur(?:_\w+)?)"
     r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
     r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"

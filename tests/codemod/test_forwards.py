@@ -41,6 +41,8 @@ COMPUTES = {
     "sizes": "n, c = x.size()\nmask = torch.rand(n, c, device=x.device) < self.p\nreturn x.masked_fill(mask, 0)",
     "a helper": "return double(self.fc(x))",
     "a function": "return Sign.apply(x)",
+    "its own copy": "x = x.clone()\nif x.dim() > 1:\n    x.data[:, 0] = 1\nreturn x",
+    "a layer made at once": "return nn.Identity()(self.scales)[0] * x",
     "an error": "if x.dim() != 2:\n    raise ValueError(f'{x.dim()} dimensions')\nreturn x",
 }
 TEXT = """
@@ -128,6 +130,14 @@ HANDED_ON = {  # the text does not say that it is self's list
     "a method caller": ("operator.methodcaller('append', x)(self.scales)", "import operator"),
     "a parameter's data": ("w = self.fc.weight\nw.data.mul_(x.mean())", ""),
     "data by a helper": ("change(self.fc.weight, x)", "def change(p, x):\n    p.data.mul_(x.mean())"),
+    "data that is copied now and then": (
+        "change(self.fc.weight, x)",
+        "def change(p, x):\n    if len(x) > 9:\n        p = p.clone()\n    p.data.mul_(x.mean())",
+    ),
+    "data that may be copied in passing": (
+        "change(self.fc.weight, x)",
+        "def change(p, x):\n    len(x) > 9 and (p := p.clone())\n    p.data.mul_(x.mean())",
+    ),
     "data by name": ("getattr(self.fc.weight, 'data').mul_(x.mean())", ""),
 }  # fmt: skip
 
@@ -271,6 +281,10 @@ class Data:
     @property
     def all(self):
         return self.words
+    def how_many(self):
+        return len(self.words)
+    def longest(self):
+        return max(self.words)
 class Net(nn.Module):
     def __init__(self, given):
         super().__init__()
@@ -292,6 +306,9 @@ net = nn.DataParallel(Net(GIVEN))
         ("loader.dataset.count", False),
         ("loader.dataset.all", True),
         ("loader.dataset", True),
+        ("loader.dataset.how_many()", False),
+        ("len(loader.dataset)", False),
+        ("loader.dataset.longest()", True),
         ("options()", False),
         ("options", True),
     ],

@@ -23,6 +23,10 @@ SAME = {
     "time.asctime": ("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n"),
     "iterations of a second": ("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n"),
     "per second": ("Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n"),
+    "of a batch": (
+        "| ms/batch 31.29 | sec/it: 0.4 | ppl 2.5\n",
+        "| ms/batch  9.01 | sec/it: 0.2 | ppl 2.5\n",
+    ),
     "in a sentence": ("total time is 0.09\n", "total time is 0.17\n"),
     "number as text": ("{'eval_runtime': '0.2'}\n", "{'eval_runtime': '0.31'}\n"),
     "room": ("  eval_steps_per_second =    2.95\n", "  eval_steps_per_second =   29.80\n"),
@@ -69,6 +73,7 @@ def test_lines_that_are_the_same(expected: str, actual: str) -> None:
 
 DIFFERENT = {
     "another number": ("loss 0.25\n", "loss 0.26\n"),
+    "a number of each step": ("loss/step 0.25\n", "loss/step 0.26\n"),
     "a count is exact": ("correct 41\n", "correct 42\n"),
     "another column": ("epoch,loss,time\n0,2.5,31.2\n", "epoch,loss,time\n0,2.6,12.1\n"),
     "no row of the table": ("loss,time\n2.5,31.2,4\n", "loss,time\n2.5,12.1,4\n"),

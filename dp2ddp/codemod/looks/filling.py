@@ -163,7 +163,7 @@ class Filling:
                 return self.is_shared(table) and not self._is_looked_at(table)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
                 return self.is_shared(owner) and not self._is_self(owner)
-            case ast.Call():
+            case ast.Call(func=made) if not self._is_kind_of_module(self.module.name(made) or ""):
                 given = getattr(self.module.parents[function], "args", [])
                 return any(map(self.is_shared, given))  # `methodcaller("append", 1)(self.seen)`
         return False

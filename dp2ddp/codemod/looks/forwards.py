@@ -15,7 +15,7 @@ from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
 from dp2ddp.codemod.looks.filling import Filling
-from dp2ddp.codemod.looks.sharing import Sharing
+from dp2ddp.codemod.looks.sharing import Sharing, is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
     BUILDING,
@@ -290,11 +290,15 @@ class Forwards:
                     self.running.update((each, made[0]) for each in makers)
 
     def _is_of_constant(self, module: Module, node: ast.AST) -> bool:
-        """`loader` in `loader.dataset.classes`, a number: nobody gets the data."""
-        around = module.parents.get(node)
-        return isinstance(around, ast.Attribute) and (
-            self.sharing.is_constant(around.attr) or self._is_of_constant(module, around)
-        )
+        """`data` in `data.set.classes`, `data.num_classes()` or `len(data)`, a number: nobody gets the data."""
+        match module.parents.get(node):
+            case ast.Attribute(attr=attr) as around:
+                return self.sharing.is_constant(attr) or self._is_of_constant(module, around)
+            case ast.Call(func=ast.Attribute() as function) if function is node:
+                return self.sharing.gives_constant(function.attr)
+            case ast.Call() as call:
+                return is_constant(module, call)
+        return False
 
     def _says_nothing(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""

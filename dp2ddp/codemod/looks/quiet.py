@@ -14,6 +14,9 @@ QUIET_HOMES = (
     *("re.compile", "os.environ", "os.getenv", "pathlib.", "functools.", "warnings.", "sys.path"),
     *("matplotlib.use", "builtins.", "enum.", "dataclasses.", "os.chdir", "torch.device"),
     *("torch.cuda.is_available", "abc.", "itertools."),
+    # as decorators
+    *("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast"),
+    *("torch.amp.autocast", "torch.cuda.amp.autocast"),
 )
 LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint", "__import__")}
 QUIET_METHODS = {

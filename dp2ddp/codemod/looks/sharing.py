@@ -110,18 +110,23 @@ class Sharing:
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None, as a property, too: what nobody can change in place."""
-        given = self.program.attributes.get(name, [])
-        methods = self.program.methods_named.get(name, ()) if not given else ()
-        returned = [(home, self.returned_by(each)) for home, each in methods if _is_property(home, each)]
-        return _are_constants(given) or (
-            0 < len(methods) == len(returned)
-            and all(values and all(_is_constant(home, each) for each in values) for home, values in returned)
+        if given := self.program.attributes.get(name, []):
+            return _are_constants(given)
+        methods = self.program.methods_named.get(name, ())
+        return all(_is_property(*each) for each in methods) and self.gives_constant(name)
+
+    def gives_constant(self, name: str) -> bool:
+        """Whether the program's methods of a name, of which there are some, only ever return such a thing."""
+        methods = self.program.methods_named.get(name, ())
+        returned = [(home, self.returned_by(each)) for home, each in methods]
+        return bool(returned) and all(
+            values and all(is_constant(home, each) for each in values) for home, values in returned
         )
 
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
         if isinstance(node, ast.Name) and not self.is_shared(module, node):
-            given = [each for each in module.bindings(node) if each.how is not Binds.CHANGE]
+            given = [each for each in _bindings_at(module, node) if each.how is not Binds.CHANGE]
             made = (
                 each.how is Binds.VALUE and isinstance(each.node, (ast.Call, ast.BinOp)) for each in given
             )
@@ -174,7 +179,7 @@ class Sharing:
         scope = module.scope(node)
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
-        bindings, key = scope.bindings[node.id], (id(scope), node.id)
+        bindings, key = _bindings_at(module, node), (id(scope), node.id)
         if scope is module.top or self.is_closure(module, node, scope):
             return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
         if key in self._followed:
@@ -201,6 +206,23 @@ class Sharing:
         return self._part(module, [binding.whole or binding.node])
 
 
+def _bindings_at(module: Module, node: ast.Name) -> list[Binding]:
+    """What may bind a name where it stands: no longer the parameter, below `x = x.clone()`."""
+    given = module.bindings(node)
+    if any(_is_set_above(module, each.node, node) for each in given if each.how is Binds.VALUE):
+        return [each for each in given if each.how is not Binds.PARAMETER]
+    return given
+
+
+def _is_set_above(module: Module, value: ast.AST | None, node: ast.AST) -> bool:
+    """Whether a name is set to a value by a statement that stands above a node, in a block around it."""
+    statement = module.parents[value] if value else None
+    if not isinstance(statement, ast.Assign) or (statement.end_lineno or 0) >= node.lineno:  # type: ignore[attr-defined]
+        return False
+    around = [node, *module.around(node)]
+    return any(each in around for each in module.block_of(statement))
+
+
 def _registered(program: Program, method: str) -> set[str]:
     """The names that modules are told: `register_buffer("mean", ...)`."""
     names = (call.argument(0, "name") for _, call in program.calls if call.method == method)
@@ -220,20 +242,21 @@ def _are_constants(bindings: Iterable[tuple[Module, Binding]]) -> bool:
     """Whether something only ever is set to constants, and is set at all."""
     given = [(module, each) for module, each in bindings if each.how is not Binds.CHANGE]
     return bool(given) and all(
-        each.how is Binds.VALUE and _is_constant(module, each.node) for module, each in given
+        each.how is Binds.VALUE and is_constant(module, each.node) for module, each in given
     )
 
 
-def _is_constant(module: Module, value: ast.AST | None) -> bool:
+def is_constant(module: Module, value: ast.AST | None) -> bool:
+    """Whether it is a number, a text, None."""
     match value:
         case ast.Constant() | ast.JoinedStr() | ast.Compare():
             return True
         case ast.Call(func=func):
             return module.name(func) in OF_NUMBERS
         case ast.UnaryOp(operand=inner):
-            return _is_constant(module, inner)
+            return is_constant(module, inner)
         case ast.BinOp(left=left, right=right):
-            return _is_constant(module, left) and _is_constant(module, right)
+            return is_constant(module, left) and is_constant(module, right)
     return False
 
 

@@ -79,6 +79,17 @@ class Start(Rule):
                   main("0,1")
         """),
         diff("""
+              import torch
+
+              @torch.no_grad()
+              def evaluate(net):
+                  print(net.eval())
+
+              if __name__ == "__main__":
+            +     init_distributed()
+                  evaluate(torch.nn.DataParallel(torch.nn.Linear(2, 2)))
+        """),
+        diff("""
               from transformers import Trainer
               def main():
                   print("training")

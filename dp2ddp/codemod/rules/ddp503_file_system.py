@@ -59,6 +59,8 @@ class FileSystem(Rule):
             - fig.savefig("loss.png")
             + answer = ask_rank0(input)
             + write_on_rank0(fig.savefig, "loss.png")
+            - net.module.save_pretrained("out")
+            + write_on_rank0(net.module.save_pretrained, "out")
               text = table.to_json(orient="records")
               name = name.replace("a", "b")
             - with TemporaryDirectory() as folder:
@@ -105,6 +107,7 @@ class FileSystem(Rule):
                 def save(self, path): ...
                 def fit(self):
                     self.save("last.pt")
+                    net.module.save("best.pt")
         """),
     )
 
@@ -190,7 +193,6 @@ def _word(key: ast.expr) -> str:
 
 
 def _is_own(module: Module, owner: ast.expr, name: str) -> bool:
-    """A method of the program's classes; what a wrapper holds (`net.module.save()`) is one of them, too."""
-    if isinstance(owner, ast.Attribute) and owner.attr == "module":
-        return True
-    return name in module.program.methods and not is_foreign(module, owner)
+    """A method of the program's classes; what a wrapper holds (`net.module.save()`) may be one of them, too."""
+    is_wrapped = isinstance(owner, ast.Attribute) and owner.attr == "module"
+    return name in module.program.methods and (is_wrapped or not is_foreign(module, owner))
