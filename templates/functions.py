@@ -16,7 +16,7 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, call_replica, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import make_replica, share_tensors, versions_of, without_hooks
+from .replicas import make_replica, share_tensors, statistics_among, versions_of, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns
@@ -262,7 +262,7 @@ def parallel_apply_on_ranks(
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch
+    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][3] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6a82bc31): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 4c44b2e0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -293,6 +293,11 @@ def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
     return [each._version for each in parameters]
 
 
+def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Those that may be running statistics: batch norm writes into them, and their version stays."""
+    return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
+
+
 class GradientSums:
     """The parameters of one forward on their way into a replica, and their gradients on the way back, summed."""
 
@@ -563,7 +568,7 @@ def parallel_apply_on_ranks(
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
     writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else ()), *(first if effects[0][3] else ())]  # `first`: into the batch
+    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][3] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),

@@ -132,9 +132,22 @@ def by_hand(
     return call
 
 
+class Tracking(nn.Module):
+    """Running statistics that are parameters, into which batch norm writes; a row is enough for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(4), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pairs = torch.stack([x, x.sin()], 2)
+        return nn.functional.batch_norm(pairs, self.mean, self.variance, training=True).sum(2)
+
+
 def net() -> nn.Module:
     torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2))
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), Tracking(), nn.Tanh(), nn.Linear(4, 2))
 
 
 def numbers_of(module: nn.Module, call: Any) -> Iterator[torch.Tensor]:

@@ -104,7 +104,10 @@ class Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
         ctx.count = count
-        return tuple(t.view_as(t) if r == 0 else t.clone() for r in range(count) for t in tensors)
+        copies = tuple(t.view_as(t) if r == 0 else t.clone() for r in range(count) for t in tensors)
+        frozen = [copy for copy, t in zip(copies, tensors * count, strict=True) if not t.requires_grad]
+        ctx.mark_non_differentiable(*frozen)  # as torch's Broadcast does
+        return copies
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
