@@ -47,7 +47,7 @@ LEFT_ALONE = {
     "a file that nobody sees": "import tempfile\nwith tempfile.NamedTemporaryFile() as file: file.write(b'a')",
     "a file without a name": "import tempfile\nwith tempfile.TemporaryFile() as file: file.write(b'a')",
     "a file that is nowhere": "import os\nfile = open(os.devnull, 'w')",
-    "the model's own method": "net.module.save('a.pt')",
+    "the model's own method": "class Net:\n    def save(self, path): pass\nnet.module.save('a.pt')",
     "the script's own method": "class Plot:\n    def save(self, name): pass\nplot = Plot()\nplot.save('a.png')",
     "numbers with a seed": "import random\nimport numpy as np\nrandom.seed(0)\nrng = np.random.default_rng(1)",
     "a generator that torch seeds": "g = torch.Generator()\ng.manual_seed(3)",
