@@ -73,6 +73,6 @@ class Stage:
     @classmethod
     def from_json(cls, text: str) -> Stage:
         """The stage that `to_json` wrote."""
-        import msgspec  # of the extra `verify`: what is converted on the way runs without
+        import msgspec  # of the extra `verify`, which the doctor does without
 
         return msgspec.convert(json.loads(text), cls)  # json reads names that are no UTF-8

@@ -54,7 +54,7 @@ GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun doe
 class Failure:
     """Why a run is not whole."""
 
-    kind: str  # crash, hang, writes; memory, space: the machine had too little
+    kind: str  # crash, hang; memory: the machine had too little
     rank: int | None  # the first one that failed; None where no single one is to blame
     text: str  # the last line of its traceback, or what happened instead of one
     positions: tuple[RankPosition, ...] = ()  # where the ranks were when it was noticed
