@@ -175,6 +175,117 @@ def test_a_hook_writes_to_the_module_and_not_to_a_replica() -> None:
     assert fills_something(program(project_of(hooked)))
 
 
+KERNEL = """
+import sys, torch, torch.nn as nn
+import sigmoid_ext
+from . import built
+KEPT = torch.zeros(3)
+class Sigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, scales):
+        ctx.given, y = [x.new(), weight], torch.empty_like(x)
+        KERNEL(x, weight, ctx.given[0], y)
+        return y
+sigmoid = Sigmoid.apply
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.scales = nn.Parameter(torch.ones(3)), [1.0]
+    def forward(self, x):
+        return sigmoid(x, self.weight, self.scales)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fills"),
+    [
+        ("sigmoid_ext.run", False),
+        ("built.ops.run", False),  # of a local module without a file: it is built
+        ("print", True),
+        ("sys.stdout.writelines", True),
+        ("KEPT.index_add_", True),
+        ("scales.append", True),
+    ],
+)
+def test_an_extension_computes_in_a_function_of_autograd(kernel: str, fills: bool) -> None:
+    assert fills_something(program(project_of(KERNEL.replace("KERNEL(", f"{kernel}(")))) == fills
+
+
+SUMS = """
+import torch, torch.nn as nn
+class Sum(nn.Module):
+    def forward(self, parts, x):
+        parts.append(x)
+        return sum(parts)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.adder = MAKE()
+    def forward(self, x):
+        parts = []
+        return self.adder(parts, x)
+"""
+
+
+@pytest.mark.parametrize("make", ["Sum", "nn.DataParallel(Sum"])
+def test_a_layer_may_fill_a_list_of_one_replica(make: str) -> None:
+    """Around `self.adder` there is no DataParallel, so that no two replicas have that list."""
+    text = SUMS.replace("MAKE()", f"{make}(){')' * make.count('(')}")
+    assert fills_something(program(project_of(text))) == ("DataParallel" in make)
+
+
+EQUALIZED = """
+import torch.nn as nn
+class Equalized:
+    def __init__(self, name):
+        self.name = name
+    def __call__(self, module, given):
+        setattr(module, self.name, getattr(module, self.name + "_orig") * 2)
+def keep(module, given, output):
+    LINE
+class Log:
+    def update(self, line):
+        self.lines = line
+class Other:
+    def update(self, line):
+        print(line)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.log, self.seen = nn.Linear(3, 3), Log(), []
+        self.fc.register_forward_pre_hook(Equalized("weight"))
+        self.fc.register_forward_hook(keep)
+        hook = Equalized("bias")
+        self.fc.register_forward_pre_hook(hook)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fills"),
+    [
+        ("module.last = output", False),
+        ("setattr(module, 'last', output)", False),
+        ("module.seen.append(output)", True),
+        ("setattr(output, 'last', module)", True),
+        ("Log.update(module, 1)", True),
+        ("Other.update(module, 1)", True),
+    ],
+)
+def test_what_a_hook_sets_on_the_module_that_it_is_given_is_the_replicas(line: str, fills: bool) -> None:
+    assert fills_something(program(project_of(EQUALIZED.replace("LINE", line)))) == fills
+
+
+def test_a_method_of_a_class_is_that_of_its_own_base() -> None:
+    """`Net.forward` prints nothing, though another class has a `forward` that does."""
+    text = TEXT.replace("FORWARD", "return self.fc(x)")
+    text += (
+        "class Loud:\n    def forward(self, x):\n        print(x)\n"
+        "class Two(Net):\n    def forward(self, x):\n        return BASE.forward(self, x)\n"
+    )
+    assert not fills_something(program(project_of(text.replace("BASE", "Net"))))
+    assert fills_something(program(project_of(text.replace("BASE", "Loud"))))
+
+
 def test_few_scripts_of_the_corpus_are_caught() -> None:
     converted = [case for case in all_cases() if case.answer is None]
     assert {case.name for case in converted if fills_something(program(case.project()))} == CAUGHT

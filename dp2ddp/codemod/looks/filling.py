@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.reading_methods import (
     CHANGING,
     CHANGING_HOMES,
@@ -70,14 +71,22 @@ class Filling:
         return not self.sharing.is_copied(attr) and not self.sharing.is_constant(attr)
 
     def _is_replica(self, owner: ast.expr) -> bool:
-        """`self`, where that is a replica: not in a hook, nor in a function of `__init__`, which have the module."""
+        """`self`, where that is a replica, not in a hook, nor in a function of `__init__`, which have the module.
+
+        And what a hook is given.
+        """
         if isinstance(owner, ast.Call):
             return self.module.name(owner.func) == "builtins.super"
         if not isinstance(owner, ast.Name) or not self._is_self(owner):
-            return False
+            return isinstance(owner, ast.Name) and self._is_given_to_hook(owner)
         scope = self.module.scope(owner)
         is_closure = scope is not None and self.sharing.is_closure(self.module, owner, scope)
         return not is_closure and (scope is None or scope.node not in self.forwards.bound)
+
+    def _is_given_to_hook(self, owner: ast.Name) -> bool:
+        scope = self.module.scope(owner)
+        hook = scope.node if scope and scope.node in self.forwards.hooks else None
+        return hook is not None and [each.arg for each in self.module.taken(hook)][:1] == [owner.id]
 
     def _is_self(self, owner: ast.expr) -> bool:
         """`self` of a module, the context of a Function, or an object being made."""
@@ -121,12 +130,12 @@ class Filling:
 
     def _call_fills(self, call: Call) -> bool:
         name, function = call.name, call.node.func
-        is_apply = isinstance(function, ast.Attribute) and function.attr == "apply"
-        kind = self.module.name(function.value if is_apply else function)  # type: ignore[attr-defined]
+        kind = (name or "").removesuffix(".apply")  # of an autograd.Function
         if self.forwards.functions(self.module, function) or self.forwards.class_named(kind):
             return False  # looked at, too
-        if name is None:
+        if name is None and not self.module.is_of_absent_file(function):
             return self._is_unknown(function) or self._method_fills(call)
+        name = name or ""
         if name.startswith("builtins."):
             return self._builtin_fills(call, name.partition(".")[2])
         if does(name) not in HARMLESS:
@@ -134,6 +143,8 @@ class Filling:
         is_given_shared = any(map(self.is_shared, values_of(call.node)))
         if name.startswith(COMPUTING_HOMES):
             return is_given_shared and self._library_fills(call, name)
+        if self.forwards.is_function(self.module, self.module.enclosing(call.node, ast.ClassDef)):
+            return not is_kernel(self.module, call.node)
         # called for what it does
         return is_given_shared or isinstance(self.module.parents[call.node], ast.Expr)
 
@@ -181,6 +192,12 @@ class Filling:
         if call.method.endswith("_") and not call.method.endswith("__") and call.method != "requires_grad_":
             return True
         return call.method not in READING and not self._is_layer(function.value)
+
+
+def is_kernel(module: Module, node: ast.AST) -> bool:
+    """A function of a library that is called in an autograd.Function, or in a backward: it computes."""
+    home = (module.name(node.func) or "").partition(".")[0] if isinstance(node, ast.Call) else "builtins"
+    return home not in TRACKING and home not in sys.stdlib_module_names
 
 
 @lru_cache(maxsize=1)

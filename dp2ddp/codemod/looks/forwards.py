@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
-from dp2ddp.codemod.knowledge.functions import TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
-from dp2ddp.codemod.looks.filling import Filling
+from dp2ddp.codemod.looks.filling import Filling, is_kernel
 from dp2ddp.codemod.looks.sharing import Sharing, is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
@@ -28,6 +27,7 @@ from dp2ddp.codemod.model.nodes import (
     places,
 )
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binding
 
 MODULE = "torch.nn.Module"
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -62,6 +62,7 @@ class Forwards:
         self.building: dict[ast.AST, Module] = {}  # what runs before, and values that models get: for later
         # methods of a module itself: `layer.register_forward_hook(self.keep)`
         self.bound: set[ast.AST] = set()
+        self.hooks = {each for module in program.modules for _, each in self._forward_hooks(module)}
         self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._used: set[ast.AST] = set()  # classes and variables that were looked through
         self._followed: set[tuple[ast.AST, bool, bool]] = set()  # names, of which nothing new can be said
@@ -95,7 +96,7 @@ class Forwards:
     def fillings_in_backward(self) -> dict[Part, None]:
         """Where backwards and hooks on gradients write to what outlives them."""
         filled = (part for each in self.in_backward for part in self._fillings_of(*each))
-        return dict.fromkeys(part for part in filled if not _is_kernel(*part))
+        return dict.fromkeys(part for part in filled if not is_kernel(*part))
 
     @cached_property
     def surely_running(self) -> dict[Part, None]:
@@ -143,6 +144,9 @@ class Forwards:
             return []
         dotted = module.name(node) or ""
         home, _, name = dotted.rpartition(".")
+        owner, kind = self.class_named(home) or (module, None)
+        if own := next(self.program.methods_of(owner, kind, name), None):
+            return [own]  # `Base.forward(self, x)`
         there = self.program.by_name.get(home)
         nodes = [each.node for each in there.top.bindings.get(name, ())] if there else []
         functions = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
@@ -163,9 +167,17 @@ class Forwards:
         unknown = (name for name in others if not name.startswith(NO_MODULES))
         return any(has_forward or name.startswith(MODULE_HOMES) for name in unknown)
 
-    def is_function(self, module: Module, node: ast.ClassDef) -> bool:
+    def is_function(self, module: Module, node: ast.AST | None) -> bool:
         """Whether a class is a torch.autograd.Function."""
-        return any(module.name(base) in OF_FUNCTION for base in node.bases)
+        return isinstance(node, ast.ClassDef) and any(module.name(base) in OF_FUNCTION for base in node.bases)
+
+    def _forward_hooks(self, module: Module) -> Iterator[Part]:
+        """The functions, and `__call__` of the objects, that are forward hooks: they get a replica."""
+        for home, hook in _hooked(module, FORWARD_HOOKS):
+            yield home, hook
+            makers = self.program.flow.makers(home, hook) if isinstance(hook, ast.expr) else ()
+            for made in (self.class_named(there.name(func)) for there, func in makers):
+                yield from self.program.methods_of(*made, "__call__") if made else ()
 
     # --- which functions run
 
@@ -209,9 +221,17 @@ class Forwards:
                 self._run(module, function)
 
     def _may_be_model(self, call: Call) -> bool:
-        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets."""
-        is_set = call.method in self.program.attributes and call.method not in self.methods
+        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets, and not to a bare layer."""
+        values = [] if call.method in self.methods else self.program.attributes.get(call.method, [])
+        is_set = bool(values) and not all(self._is_bare_layer(*each) for each in values)
         return call.name is None and (isinstance(call.node.func, ast.Name) or is_set)
+
+    def _is_bare_layer(self, module: Module, binding: Binding) -> bool:
+        """Whether an attribute is set to a layer of the program's own, around which there is no DataParallel."""
+        made = (
+            self.class_named(module.name(binding.node.func)) if isinstance(binding.node, ast.Call) else None
+        )
+        return made is not None and self.is_part(*made)
 
     def _is_filled_later(self, module: Module, value: ast.AST, *, deep: bool = True) -> bool:
         """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
@@ -363,9 +383,18 @@ class Forwards:
         if (node, place) in self._tainted:
             return
         self._tainted.add((node, place))
-        functions = [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
-        is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
-        if not functions and place is not None and module.name(node) is None and not is_method:
+        functions: list[tuple[Module, Function]] = (
+            [(module, node)] if isinstance(node, ast.Lambda) else self.functions(module, node)
+        )
+        applied = self.class_named((module.name(node) or "").removesuffix(".apply"))
+        if applied and self.is_function(*applied):  # whose forward gets the context first
+            functions = [*self.program.methods_of(*applied, "forward")]
+            place = place + 1 if isinstance(place, int) else place
+        is_method = isinstance(node, ast.Attribute) and (
+            node.attr in READING | FILLING or node.attr[:2] == "__"
+        )
+        is_unknown = module.name(node) is None and not module.is_of_absent_file(node)
+        if not functions and place is not None and is_unknown and not is_method:
             functions = self._forwards_of(node)
         for home, function in functions:
             rest = (function.args.vararg, *function.args.kwonlyargs, function.args.kwarg)
@@ -378,7 +407,8 @@ class Forwards:
 
     def _forwards_of(self, node: ast.expr) -> list[tuple[Module, Function]]:
         """The forwards that `self.layer(...)` may call: those of the classes that it is set to, or all."""
-        forwards = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        named = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        forwards = [(home, each) for home, each in named if not self.is_function(home, home.parents[each])]
         values = self.program.attributes.get(getattr(node, "attr", ""), [])
         own: set[ast.AST] = set()
         for module, binding in values:
@@ -395,15 +425,6 @@ def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
     for call in module.calls if registers.search(module.source.text) else ():
         if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
-
-
-def _is_kernel(module: Module, node: ast.AST) -> bool:
-    """A function of a library that is called in a backward: it computes."""
-    name = module.name(node.func) if isinstance(node, ast.Call) else "builtins."
-    return (
-        not (name or "").startswith(("builtins.", "logging."))
-        and (name or "").partition(".")[0] not in TRACKING
-    )
 
 
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:

@@ -291,6 +291,13 @@ class Module:
                 return next(((self, each) for each in methods if getattr(each, "name", None) == attr), None)
         return self.program.definition(self.name(node))
 
+    def is_of_absent_file(self, node: ast.expr) -> bool:
+        """Whether it is of a local module without a file: an extension that is built."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        bindings = self.bindings(node) if isinstance(node, ast.Name) else []
+        return any(each.how is Binds.IMPORT and self.program.is_absent(each.dotted) for each in bindings)
+
     # --- names
 
     def name(self, node: ast.AST | None, *, follow: bool = True, seen: Seen = frozenset()) -> str | None:

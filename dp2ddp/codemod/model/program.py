@@ -63,6 +63,11 @@ class Program:
         """Whether a name is of the program's own files."""
         return dotted is not None and self._home(dotted) is not None
 
+    def is_absent(self, dotted: str) -> bool:
+        """Whether a name is of the program's own packages, but none of their files has it."""
+        home, path = self._home(dotted) or (self.entry, [])
+        return path != [] and path[0] not in home.top.bindings and not home.stars
+
     def _home(self, dotted: str) -> tuple[Module, list[str]] | None:
         """The file that a dotted name begins with, and the rest of it."""
         parts = dotted.split(".")
@@ -160,12 +165,14 @@ class Program:
         definition = module.definition(called)
         if definition is None or not isinstance(definition[1], ast.ClassDef):
             return definition
-        return next(self.initials(*definition), None)
+        return next(self.methods_of(*definition, "__init__"), None)
 
-    def initials(self, module: Module, kind: ast.AST | None) -> Iterator[tuple[Module, ast.FunctionDef]]:
-        """The `__init__` of a class, and of the program's own classes that it is derived from."""
+    def methods_of(
+        self, module: Module, kind: ast.AST | None, name: str
+    ) -> Iterator[tuple[Module, ast.FunctionDef]]:
+        """The methods of a name of a class, and of the program's own classes that it is derived from."""
         methods = ((home, each) for home, kind in self.lineage(module, kind) for each in functions_of(kind))
-        return (each for each in methods if each[1].name == "__init__")
+        return (each for each in methods if each[1].name == name)
 
     def functions_given(self, module: Module, given: ast.expr) -> list[tuple[Module, ast.AST]]:
         """What is handed on to be called: a function, a part of one, or a method, of whatever object."""

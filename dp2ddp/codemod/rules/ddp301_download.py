@@ -102,7 +102,7 @@ def _downloads_itself(module: Module, name: str | None) -> bool:
     home, made = module.program.definition(name) or (module, None)
     if not isinstance(made, ast.ClassDef):
         return module.program.is_local(name) and not (made and _hands_on(home, made))
-    return any(not _hands_on(*each) for each in module.program.initials(home, made))
+    return any(not _hands_on(*each) for each in module.program.methods_of(home, made, "__init__"))
 
 
 def _hands_on(module: Module, function: ast.AST) -> bool:
