@@ -1,7 +1,8 @@
 """Say where a library trains otherwise on ranks.
 
 A hazard where a Trainer trains and its arguments do not say `dataloader_drop_last=True`, and for arguments that
-make gradients other ones; a note for random numbers that are drawn rank by rank.
+make gradients other ones; a note for random numbers that are drawn rank by rank, and for hidden states of models
+that DataParallel wraps.
 
 DataParallel takes the last, short batch of an epoch as it is. Ranks get batches of one length: rows that were
 there before count twice. The rest was measured with transformers 5.24.
@@ -27,6 +28,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
 )
 from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
 from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
@@ -53,10 +55,19 @@ COUPLED = Reason(
     "this loss compares rows with each other: those of all GPUs under DataParallel, of one on ranks",
     f"say {GATHERS}=True, where it has that; or accept it: fewer negatives",
 )
+CAPTURED = (
+    "output_hidden_states",
+    "output_attentions",
+)  # arguments of transformers' models and their configs
+CAPTURING_HOOKS = Reason(
+    "capturing-hooks",
+    "since transformers 5, each forward under DataParallel adds hooks for this, and hidden states hold layers twice: "
+    "call the model once before it is wrapped",
+)
 
 
 class LibraryDiffers(Rule):
-    nodes = ("Arg", "Call")
+    nodes = ("Arg", "Call", "Name")
     everywhere = True
     examples = (
         flags("""
@@ -72,6 +83,12 @@ class LibraryDiffers(Rule):
             args = TrainingArguments("out", dataloader_drop_last=True)
             Trainer(model, args, DataCollatorForLanguageModeling(words), data).train()
         """),
+        notes("""
+            # hidden states hold layers twice
+            import torch, transformers
+            config = transformers.BertConfig(output_hidden_states=True)
+            net = torch.nn.DataParallel(transformers.BertModel(config))
+        """),
         Untouched("""
             from transformers import Trainer, TrainingArguments
             args = TrainingArguments("out", dataloader_drop_last=True)
@@ -80,6 +97,8 @@ class LibraryDiffers(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
+        if find_wraps(module.program):
+            yield from (Note(each, CAPTURING_HOOKS) for each in _captured(module))
         wraps = library_wraps(module.program)
         if not wraps or not any("train" in each.by_word for each in module.program.modules):
             return
@@ -87,6 +106,17 @@ class LibraryDiffers(Rule):
             yield from _last_batch(wrap)
         for call in module.calls:
             yield from _of_call(module, call)
+
+
+def _captured(module: Module) -> Iterator[ast.expr]:
+    """Where a model of transformers is told to give what it catches by hooks."""
+    if not any(name.startswith("transformers.") for name in module.mentions):
+        return
+    given = ((each.arg, each.value) for each in module.all(ast.keyword))
+    set_later = ((name, each.node) for name in CAPTURED for each in module.attributes.get(name, ()))
+    for name, value in (*given, *set_later):
+        if name in CAPTURED and isinstance(value, ast.expr) and _is(True, value):
+            yield value
 
 
 def _of_call(module: Module, call: Call) -> Iterator[Finding]:
