@@ -9,7 +9,7 @@ from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import last_name
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Binds, Scope
+from dp2ddp.codemod.model.scopes import Binds, Scope, settings
 
 DEPTH = 6  # names for names end somewhere
 
@@ -160,15 +160,22 @@ def comes_only_to(module: Module, node: ast.AST, fine: Fine, seen: Set[ast.AST] 
     if node in seen:
         return True
     seen, parent = seen | {node}, module.parents[node]
-    match parent:
-        case (
-            ast.Assign(targets=[ast.Name() | ast.Attribute() as target])
-            | ast.AnnAssign(target=ast.Name() | ast.Attribute() as target)
-            | ast.withitem(optional_vars=ast.Name() | ast.Attribute() as target)
-        ):
-            return all(comes_only_to(home, use, fine, seen) for home, use in loads(module, target))
+    kept_in = [*_targets(module, node)]
+    if kept_in and all(isinstance(target, (ast.Name, ast.Attribute)) for target in kept_in):
+        uses = (use for target in kept_in for use in loads(module, target))
+        return all(comes_only_to(home, use, fine, seen) for home, use in uses)
     answer = fine(module, parent, node)
     return comes_only_to(module, parent, fine, seen) if answer is None else answer
+
+
+def _targets(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+    """What a value is set to: `kept` of `kept = value`, of `kept, count = value, 0` and of `with value as kept`."""
+    statement = module.parents[node]
+    if isinstance(statement, ast.Tuple) and getattr(module.parents[statement], "targets", [None])[1:] == []:
+        statement = module.parents[statement]
+    for target, given in settings(statement):
+        if {Binds.VALUE: given.node, Binds.CONTEXT: given.whole}.get(given.how) is node:
+            yield target
 
 
 def is_only_written(module: Module, node: ast.AST) -> bool:
