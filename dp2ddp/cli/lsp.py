@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+from importlib.util import find_spec
 
 import click
+
+from dp2ddp.errors import MissingError
 
 
 @click.command()
@@ -13,6 +15,8 @@ def command() -> None:
 
     The editor starts it, and speaks the Language Server Protocol with it on stdin and stdout (docs/check.md).
     """
-    from dp2ddp.language_server import LanguageServer
+    if find_spec("pygls") is None:
+        raise MissingError("lsp speaks with editors, which needs pygls: pip install pygls")
+    from dp2ddp.language_server import language_server
 
-    sys.exit(LanguageServer(sys.stdin.buffer, sys.stdout.buffer).serve())
+    language_server().start_io()
