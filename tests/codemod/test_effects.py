@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.codemod.clock_scripts import METER, OWN, SHARED
 from tests.codemod.programs import WRAP, converted
+from tests.diffs import Script, cases
 
 
 def changed(text: str) -> list[str]:
@@ -219,42 +221,52 @@ def test_a_tracker_that_a_call_imports_is_rank_0s(text: str, made: str) -> None:
 
 # --- clocks
 
-IMPORTS = "import datetime, json, os, random, sys, time\nimport numpy\n"
-OVER_REPORTED = {"settings of a log line"}  # a dictionary by keywords may be anything
+SHOWN, DECIDE = (cases(Path(__file__).with_name("clocks") / f"{name}.diff") for name in ("shown", "decides"))
 
 
 def clocks(text: str, **modules: str) -> int:
     """How many clocks are rank 0's."""
-    conversion = converted(
-        WRAP + IMPORTS + text, {name: "import time\n" + one for name, one in modules.items()}
-    )
+    conversion = converted(text, {name: f"import time\n{one}" for name, one in modules.items()})
     return sum(each.after.count("ask_rank0(time.") for each in (conversion.entry, *conversion.modules))
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_clock_that_is_shown_is_each_ranks_own(name: str) -> None:
-    assert bool(clocks(OWN[name])) == (name in OVER_REPORTED)
+@pytest.mark.parametrize("script", SHOWN, ids=lambda script: script.name)
+def test_a_clock_that_is_shown_is_each_ranks_own(script: Script) -> None:
+    """But for those of which the case says why each of them is taken for one that decides."""
+    assert bool(clocks(script.text)) == ("though" in script.said)
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_a_clock_that_decides_is_rank_0s(name: str) -> None:
-    assert clocks(SHARED[name]) == SHARED[name].count("time.time()")
+@pytest.mark.parametrize("script", DECIDE, ids=lambda script: script.name)
+def test_a_clock_that_decides_is_rank_0s(script: Script) -> None:
+    assert clocks(script.text) == script.text.count("time.time()")
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+        self.avg = self.sum / self.count
+def show(meter):
+    print(meter.avg)
+"""
 
 
 def test_a_meter_of_another_file() -> None:
-    shown = METER + "def show(meter):\n    print(meter.avg)\n"
     text = (
-        "from util import AverageMeter, show\nmeter = AverageMeter('t')\nt = time.time()\n"
+        f"import time\n{WRAP}from util import Meter, show\nmeter = Meter()\nt = time.time()\n"
         "meter.update(time.time() - t)\nshow(meter)\n"
     )
-    assert clocks(text, util=shown) == 0
-    assert clocks(text, util=shown.replace("print(meter.avg)", "stop(meter.avg > 5)")) == 2
+    assert clocks(text, util=METER) == 0
+    assert clocks(text, util=METER.replace("print(meter.avg)", "stop(meter.avg > 5)")) == 2
 
 
 def test_a_name_of_another_file() -> None:
-    text = "from util import begin as since\nif since > 5:\n    quit()\n"
+    text = f"from util import begin as since\n{WRAP}if since > 5:\n    quit()\n"
     assert clocks(text, util="begin = time.time()\n") == 1
-    assert clocks("import util\nprint(util.begin)\n", util="begin = time.time()\n") == 0
+    assert clocks(f"import util\n{WRAP}print(util.begin)\n", util="begin = time.time()\n") == 0
 
 
 LOGGER = """
