@@ -70,6 +70,12 @@ class TestHazards:
     def test_a_second_device_is_a_hazard(self, line: str) -> None:
         assert codes(converted(f"{WRAP}{line}\n")) == ["DDP102"]
 
+    @pytest.mark.parametrize(
+        "line", ["torch.cuda.comm.gather(parts)", "torch.nn.parallel._functions.Gather.apply(0, 0, *parts)"]
+    )
+    def test_a_copy_between_devices_is_a_hazard(self, line: str) -> None:
+        assert codes(converted(f"{WRAP}y = {line}\n")) == ["DDP902"]
+
     def test_a_device_context_means_the_rank_s_own(self) -> None:
         text = "import torch as ch\nnet = ch.nn.DataParallel(n)\nwith ch.cuda.device(0):\n    pass\n"
 
