@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RANK = Path(__file__).with_name("old_torch_rank.py")
 SCRIPTS = (
     *("augmented_with_workers", "sparse_word2vec", "center_loss", "gan_two_wrapped", "lbfgs_closure"),
-    *("lstm_dim1", "wgan_gp", "subclass_passthrough", "engine_with_hooks"),
+    *("lstm_dim1", "wgan_gp", "subclass_passthrough"),
     *("state_between_forwards", "by_hand_usual_shape"),
 )
 Numbers = list[list[float]]

@@ -1,4 +1,4 @@
-"""Many scripts that differ little, as diffs of a few that are printed whole: tests/pairs, mutations, codemod/forwards.
+"""Many scripts that differ little, as diffs of a few that are printed whole: tests/pairs, mutations, codemod.
 
 A file of diffs has a case behind each `+++ NAME`: what is said of it in comments (`# KEY: VALUE`), then what changes:
 

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ else:
 import dp2ddp
 from dp2ddp.cli import COMMANDS
 from dp2ddp.cli._defaults import read_defaults
+from dp2ddp.options import VerifyOptions
 from dp2ddp.review.settings import read_settings
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
@@ -142,6 +144,20 @@ def test_data_parse_and_settings_are_known(
         read_settings(tmp_path, COMMANDS)
         for name in table.keys() & COMMANDS.keys():
             assert read_defaults(COMMANDS, name, pytest.fail)
+
+
+def named(page: str, behind: str, before: str) -> set[str]:
+    """What stands in backticks in a part of a page."""
+    (part,) = re.findall(re.escape(behind) + r"(.*?)" + re.escape(before), (DOCS / page).read_text("utf-8"))
+    return set(re.findall(r"`([\w-]+)`", part))
+
+
+def test_pages_list_the_options_that_there_are() -> None:
+    commands = [importlib.import_module(f"dp2ddp.cli.{name}").command for name in COMMANDS]
+    typed = {one.opts[-1] for command in commands for one in command.params if getattr(one, "typed", "")}
+    assert named("check.md", "counts on the command line only", "in the file it is an error") == typed
+    arguments = {one.name for one in fields(VerifyOptions)} - {"script", "as_module", "progress", "accept"}
+    assert named("verify.md", "The arguments are options of the command:", "It returns") == arguments
 
 
 # --- commands that are only shown

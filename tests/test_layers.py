@@ -12,105 +12,44 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# drawn along the processes: converting has no torch, running happens in children, comparing reads files
+# Package: those that it may import. Drawn along the processes: converting has no torch, running happens in children,
+# comparing reads files. What `__init__` names is looked up where it is used.
+_ALLOWED = """
+errors:
+commands:
+masks:
+signals:
+words:
+installed: errors
+new: errors source
+progress:
+styles:
+options: errors progress styles codemod
+templates:
+helpers: templates
+source: errors signals
+taps:
+trace: errors taps
+costs: taps
+launch: masks
+doctor: runtime installed codemod
+codemod: errors styles source launch copies
+review: errors options source codemod
+runtime: errors signals taps source trace costs copies
+copies: errors source
+comparison: words errors trace copies
+report: words errors masks styles source codemod review costs comparison runtime
+trial: words errors installed options progress source codemod runtime trace costs comparison copies report
+api: commands review errors options progress source codemod copies costs report trial
+language_server: api errors review
+cli: words api language_server commands errors masks new options progress styles source codemod review runtime \
+     trace costs report trial launch doctor
+testing: errors options report api
+__main__: cli
+__init__: api codemod costs errors progress report review
+"""
 ALLOWED = {
-    "errors": set(),
-    "commands": set(),
-    "masks": set(),
-    "signals": set(),
-    "words": set(),
-    "installed": {"errors"},
-    "new": {"errors", "source"},
-    "progress": set(),
-    "styles": set(),
-    "options": {"errors", "progress", "styles", "codemod"},
-    "templates": set(),
-    "helpers": {"templates"},
-    "source": {"errors", "signals"},
-    "taps": set(),
-    "trace": {"errors", "taps"},
-    "costs": {"taps"},
-    "launch": {"masks"},
-    "doctor": {"runtime", "installed", "codemod"},
-    "codemod": {"errors", "styles", "source", "launch", "copies"},
-    "review": {"errors", "options", "source", "codemod"},
-    "runtime": {"errors", "signals", "taps", "source", "trace", "costs", "copies"},
-    "copies": {"errors", "source"},
-    "comparison": {"words", "errors", "trace", "copies"},
-    "report": {
-        "words",
-        "errors",
-        "masks",
-        "styles",
-        "source",
-        "codemod",
-        "review",
-        "costs",
-        "comparison",
-        "runtime",
-    },
-    "trial": {
-        "words",
-        "errors",
-        "installed",
-        "options",
-        "progress",
-        "source",
-        "codemod",
-        "runtime",
-        "trace",
-        "costs",
-        "comparison",
-        "copies",
-        "report",
-    },
-    "api": {
-        "commands",
-        "review",
-        "errors",
-        "options",
-        "progress",
-        "source",
-        "codemod",
-        "copies",
-        "costs",
-        "report",
-        "trial",
-    },
-    "language_server": {"api", "errors", "review"},
-    "cli": {
-        "words",
-        "api",
-        "language_server",
-        "commands",
-        "errors",
-        "masks",
-        "new",
-        "options",
-        "progress",
-        "styles",
-        "source",
-        "codemod",
-        "review",
-        "runtime",
-        "trace",
-        "costs",
-        "report",
-        "trial",
-        "launch",
-        "doctor",
-    },
-    "testing": {"errors", "options", "report", "api"},
-    "__main__": {"cli"},
-    "__init__": {
-        "api",
-        "codemod",
-        "costs",
-        "errors",
-        "progress",
-        "report",
-        "review",
-    },  # looked up where they are used
+    name: {*names.split()} for name, _, names in (row.partition(":") for row in _ALLOWED.split("\n")[1:-1])
 }
 HEAVY = ("torch", "libcst", "rich", "numpy")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import dp2ddp
+from dp2ddp.review.rule_list import check_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 PORTS = ROOT / "benchmarks" / "ports"
@@ -56,10 +57,18 @@ def test_the_helpers_have_as_many_lines_as_it_says() -> None:
 def test_conversions_and_ports_take_as_many_lines_as_it_says() -> None:
     (row,) = re.findall(r"^\| lines changed or added in seven scripts.*$", COMPARISON, re.MULTILINE)
     ours, *others = [re.findall(r"\d+", cell)[:2] for cell in row.split("|")[2:6]]
-    assert spread([changed_by_us(folder) for folder in folders()]) == ours
+    conversions = [dp2ddp.convert(folder / "train_dp.py") for folder in folders()]
+    changed = [re.findall(r"^\+(?!\+\+ )", one.diff(), re.MULTILINE) for one in conversions]
+    assert spread([len(lines) for lines in changed]) == ours
+    *helpers, lm = sorted(one.helpers.after.count("\n") for one in conversions if one.helpers)
+    assert f"helpers of {helpers[0]} to {helpers[-1]} ({lm:,} for the language model" in row
     for numbers, name in zip(others, ("ddp", "accelerate", "fabric"), strict=True):
         counts = [changed_lines(folder / "train_dp.py", folder / f"train_{name}.py") for folder in folders()]
         assert spread(counts) == numbers, name
+
+
+def test_the_check_has_as_many_rules_as_it_says() -> None:
+    assert f"| rules about DDP code | {len(check_rules())} |" in COMPARISON
 
 
 def spread(counts: list[int]) -> list[str]:
@@ -75,9 +84,3 @@ def folders() -> list[Path]:
 def changed_lines(before: Path, after: Path) -> int:
     lines = [path.read_text(encoding="utf-8").splitlines() for path in (before, after)]
     return sum(line.startswith("+ ") for line in difflib.ndiff(*lines))
-
-
-def changed_by_us(folder: Path) -> int:
-    command = [sys.executable, "-m", "dp2ddp", "convert", "train_dp.py", "--diff"]
-    text = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-    return len([line for line in text.splitlines() if re.match(r"\+(?!\+\+ )", line)])

@@ -40,8 +40,6 @@ PRIVATE = {
     "asked": "requested",
     "away": "difference, distance",
 }
-
-
 GENERIC = {"one", "found"}  # a variable is called what it is
 
 
@@ -54,11 +52,6 @@ def files(*packages: str) -> Iterator[Path]:
     for package in packages or PACKAGES:
         folder = (ROOT if package == "templates" else ROOT / "dp2ddp") / package
         yield from sorted(path for path in folder.rglob("*.py"))
-
-
-def finished_files() -> Iterator[Path]:
-    """Without the two styles of the codemod, each of which has words, wraps and loaders of its own."""
-    return (path for path in files(*OWN_NAMES) if not {"small", "small_idiomatic"} & {*path.parts})
 
 
 def names(node: ast.AST) -> Iterator[str]:
@@ -116,7 +109,7 @@ def test_docstrings_say_what_a_thing_is_or_does() -> None:
 def test_no_class_name_stands_for_two_things() -> None:
     found = Counter(
         node.name
-        for path in finished_files()
+        for path in files(*OWN_NAMES)
         for node in tree_of(path).body
         if isinstance(node, ast.ClassDef)
     )
@@ -124,5 +117,5 @@ def test_no_class_name_stands_for_two_things() -> None:
 
 
 def test_no_module_name_stands_for_two_things() -> None:
-    stems = Counter(path.stem for path in finished_files() if not path.stem.startswith("__"))
+    stems = Counter(path.stem for path in files(*OWN_NAMES) if not path.stem.startswith("__"))
     assert {stem for stem, count in stems.items() if count > 1} == COMMANDS

@@ -155,31 +155,6 @@ class TestWriting:
         assert "from dp2ddp.helpers import WholeBatchParallel" in written
         assert "class WholeBatchParallel" not in written
 
-    def test_bytes_stay_as_they_were(self, script: Path) -> None:
-        data = b"\xef\xbb\xbfimport torch\r\nname = '\xc3\xa9'; net = torch.nn.DataParallel(net)\r\nx\t=  1"
-        script.write_bytes(data)
-
-        convert(script, "--import")
-
-        written = (script.parent / "train_ddp.py").read_bytes()
-        assert written.startswith(
-            b"\xef\xbb\xbfimport torch\r\nfrom dp2ddp.helpers import WholeBatchParallel, init_distributed\r\n"
-        )
-        assert written.endswith(
-            b"\r\nname = '\xc3\xa9'\r\ninit_distributed()\r\nnet = WholeBatchParallel(net)\r\nx\t=  1"
-        )
-
-    def test_the_coding_comment_holds(self, script: Path) -> None:
-        script.write_bytes(
-            b"# -*- coding: latin-1 -*-\nimport torch\nnet = torch.nn.DataParallel(net)  # \xe9\n"
-        )
-
-        convert(script, "--import")
-
-        assert (
-            (script.parent / "train_ddp.py").read_bytes().endswith(b"net = WholeBatchParallel(net)  # \xe9\n")
-        )
-
 
 class TestLooking:
     def test_diff_prints_and_writes_nothing(self, script: Path) -> None:

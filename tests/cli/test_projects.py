@@ -206,17 +206,6 @@ class TestInPlace:
         assert contents(project) != FILES
 
 
-def test_a_module_of_the_name_that_the_helpers_need(project: Path) -> None:
-    (project / "ddp_helpers.py").write_text("mine = 1\n")
-    (project / "train.py").write_text("import ddp_helpers\n" + TRAIN)
-
-    result = convert("train.py", "-o", "../ddp")
-
-    assert result.exit_code == 3
-    assert "rename it" in result.stderr
-    assert not (project.parent / "ddp").exists()
-
-
 @pytest.mark.torchrun
 def test_a_project_trains_the_same(project: Path, server: Server) -> None:
     result = forked(server, project, "verify", "train.py", "-n", "2")

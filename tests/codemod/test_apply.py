@@ -122,14 +122,6 @@ def test_lines_move_to_the_left_with_a_shorter_name_and_in_what_fills_a_hole() -
     assert edited(before, make) == "x = f(w(g(a,\n          b)),\n      c)\n"
 
 
-def test_lines_under_a_new_condition_stay_aligned() -> None:
-    def make(script: Module) -> list[TextEdit]:
-        line = statement(script)
-        return [Guard(line, line, "x", "")]
-
-    assert edited("f(a,\n\n  b)\n", make) == "if x:\n    f(a,\n\n      b)\n"
-
-
 @pytest.mark.parametrize(
     ("before", "code", "holes", "after"),
     [
@@ -288,6 +280,58 @@ def test_a_decorator_comes_under_those_that_are_there() -> None:
     assert (
         edited(text, make) == "@a\n# of A\n@new(1)\nclass A:\n    @b\n    @new\n    async def g(self): pass\n"
     )
+
+
+TEST = "rank == 0"
+
+
+def guarded(text: str, first: int, last: int) -> str:
+    """With the statements of the innermost block that begin on two lines put under the condition."""
+    script = module_of(text)
+    nodes = [node for node in ast.walk(script.tree) if isinstance(node, (ast.Expr, ast.Assign, ast.With))]
+    one, other = (next(node for node in nodes if node.lineno == line) for line in (first, last))
+    return edit_text(script, [Guard(one, other, TEST, "why")])
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "after"),
+    [
+        ("print(1)\nprint(2)\nx = 1\n", (1, 2), "if rank == 0:\n    print(1)\n    print(2)\nx = 1\n"),
+        (
+            "def f():\n\tif x:\n\t\tprint(1,\n\t\t\t2)  # both\n",
+            (3, 3),
+            "def f():\n\tif x:\n\t\tif rank == 0:\n\t\t\tprint(1,\n\t\t\t\t2)  # both\n",
+        ),
+        (
+            'print("""a\nb\n""",\n1)\n\n# c\nprint(2)\n',
+            (1, 7),
+            'if rank == 0:\n    print("""a\nb\n""",\n    1)\n\n    # c\n    print(2)\n',
+        ),
+        ("if x:  print(1)\n", (1, 1), "if x:\n    if rank == 0:\n        print(1)\n"),
+        (
+            "for i in x:\n  if i: print(1)\n",
+            (2, 2),
+            "for i in x:\n  if i:\n    if rank == 0:\n      print(1)\n",
+        ),
+        ("f(a,\n\n  b)\n", (1, 1), "if rank == 0:\n    f(a,\n\n      b)\n"),
+    ],
+)
+def test_statements_go_under_a_condition(before: str, lines: tuple[int, int], after: str) -> None:
+    assert guarded(before, *lines) == after
+    compile(after, "after", "exec")
+
+
+def test_edits_inside_and_in_front_of_what_goes_under_a_condition_are_kept() -> None:
+    def make(script: Module) -> list[TextEdit]:
+        line = statement(script, "print")
+        return [
+            InsertBefore(line, "begin()\nif y:\n    go()", ""),
+            Guard(line, line, TEST, ""),
+            Replace(call(script, "print").args[1], "c", ""),
+        ]
+
+    after = "x = 1\n\nbegin()\nif y:\n    go()\n\nif rank == 0:\n    print(a,\n          c)\n"
+    assert edited("x = 1\nprint(a,\n      b)\n", make) == after
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.plans.checks import keeps_other_lines
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
-from tests.codemod.scripts import converted, project_of
+from tests.codemod.scripts import converted
 
 WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
 
@@ -57,16 +57,6 @@ class TestPlace:
 
 
 class TestHazards:
-    def test_a_wrap_in_a_local_module_is_not_overlooked(self) -> None:
-        module = "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n"
-
-        conversion = convert(project_of("from models import build\nnet = build()\n", models=module))
-
-        assert [(one.code, one.file, one.line) for one in conversion.edits] == [
-            ("DDP101", None, 2),
-            ("DDP201", "models.py", 3),
-        ]
-
     @pytest.mark.parametrize(
         "line",
         [
@@ -79,6 +69,12 @@ class TestHazards:
     )
     def test_a_second_device_is_a_hazard(self, line: str) -> None:
         assert codes(converted(f"{WRAP}{line}\n")) == ["DDP102"]
+
+    @pytest.mark.parametrize(
+        "line", ["torch.cuda.comm.gather(parts)", "torch.nn.parallel._functions.Gather.apply(0, 0, *parts)"]
+    )
+    def test_a_copy_between_devices_is_a_hazard(self, line: str) -> None:
+        assert codes(converted(f"{WRAP}y = {line}\n")) == ["DDP902"]
 
     def test_a_device_context_means_the_rank_s_own(self) -> None:
         text = "import torch as ch\nnet = ch.nn.DataParallel(n)\nwith ch.cuda.device(0):\n    pass\n"

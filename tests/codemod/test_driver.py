@@ -130,26 +130,10 @@ def test_a_script_that_starts_itself_anew_is_a_hazard() -> None:
     assert said(converted(text)) == ["hazard DDP906:5"]
 
 
-def test_a_script_in_which_nothing_runs_is_not_converted() -> None:
-    found = converted("import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n")
-    assert said(found) == ["hazard DDP101:3"]
-
-
 def test_helpers_do_not_hide_names_of_the_script() -> None:
     after = converted(f"{WRAP}count_ranks = torch.cuda.device_count()\n").after
     assert "import WholeBatchParallel, count_ranks as count_ranks_, init_distributed\n" in after
     assert after.endswith("count_ranks = count_ranks_()\n")
-
-
-def test_helpers_may_be_pasted_into_the_script() -> None:
-    found = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.IN_SCRIPT)
-    assert found.helpers is None
-    names = {
-        each.name for each in ast.parse(found.after).body if isinstance(each, (ast.FunctionDef, ast.ClassDef))
-    }
-    assert {"WholeBatchParallel", "init_distributed", "save_on_rank0"} <= names
-    with pytest.raises(ConversionError, match="has its own tell_all"):
-        converted(f"{WRAP}tell_all = 1\n", helpers=HelperPlace.IN_SCRIPT)
 
 
 @pytest.mark.parametrize("place", [HelperPlace.BESIDE, HelperPlace.IN_SCRIPT])
@@ -158,11 +142,6 @@ def test_a_converted_script_is_converted_no_further_but_for_what_is_new(place: H
     assert not converted(first, helpers=place).changed
     second = converted(f"{first}other = torch.nn.DataParallel(Net())\n", helpers=place).after
     assert second == f"{first}other = WholeBatchParallel(Net())\n"
-
-
-def test_helpers_are_imported_from_the_package_where_that_is_asked_for() -> None:
-    after = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.PACKAGE).after
-    assert "from dp2ddp.helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
 
 
 def test_rules_are_chosen_by_their_codes() -> None:

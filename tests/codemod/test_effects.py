@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.codemod.clock_scripts import METER, OWN, SHARED
 from tests.codemod.programs import WRAP, converted
+from tests.diffs import Script, cases
 
 
 def changed(text: str) -> list[str]:
@@ -163,17 +165,7 @@ def test_what_one_run_does_once_rank_0_does(text: str, lines: list[str]) -> None
     assert changed(text) == lines
 
 
-IN_FORWARD = "class Net(torch.nn.Module):\n    def forward(self, x):\n        keep(x)\n        return x\n"
-HOOKED = "def see(module, given, out):\n    keep(out)\nnet.module.register_forward_hook(see)\n"
-KEEP = "def keep(x):\n    torch.save(x, 'x.pt')\n"
-OF_OTHER = (
-    "class Log:\n    def keep(self, x):\n        torch.save(x, 'x.pt')\nclass Net(torch.nn.Module):\n"
-    "    def forward(self, x):\n        self.log.keep(x)\n        return x\n"
-)
 HAZARDS = {
-    OF_OTHER: "DDP502",
-    f"{KEEP}{IN_FORWARD}": "DDP502",
-    f"{KEEP}{HOOKED}": "DDP502",
     "import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    torch.save(x, f.name)\n": "DDP501",
     "import argparse\nparser.add_argument('--out', type=argparse.FileType('w'))\n": "DDP501",
     "import h5py\nwith h5py.File(path, 'a') as f:\n    x = f['x']['y']\n": "DDP501",
@@ -219,130 +211,63 @@ def test_a_tracker_that_a_call_imports_is_rank_0s(text: str, made: str) -> None:
 
 # --- clocks
 
-IMPORTS = "import datetime, json, os, random, sys, time\nimport numpy\n"
-OVER_REPORTED = {"settings of a log line"}  # a dictionary by keywords may be anything
+SHOWN, DECIDE = (cases(Path(__file__).with_name("clocks") / f"{name}.diff") for name in ("shown", "decides"))
 
 
 def clocks(text: str, **modules: str) -> int:
     """How many clocks are rank 0's."""
-    conversion = converted(
-        WRAP + IMPORTS + text, {name: "import time\n" + one for name, one in modules.items()}
-    )
+    conversion = converted(text, {name: f"import time\n{one}" for name, one in modules.items()})
     return sum(each.after.count("ask_rank0(time.") for each in (conversion.entry, *conversion.modules))
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_clock_that_is_shown_is_each_ranks_own(name: str) -> None:
-    assert bool(clocks(OWN[name])) == (name in OVER_REPORTED)
+@pytest.mark.parametrize("script", SHOWN, ids=lambda script: script.name)
+def test_a_clock_that_is_shown_is_each_ranks_own(script: Script) -> None:
+    """But for those of which the case says why each of them is taken for one that decides."""
+    assert bool(clocks(script.text)) == ("though" in script.said)
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_a_clock_that_decides_is_rank_0s(name: str) -> None:
-    assert clocks(SHARED[name]) == SHARED[name].count("time.time()")
+@pytest.mark.parametrize("script", DECIDE, ids=lambda script: script.name)
+def test_a_clock_that_decides_is_rank_0s(script: Script) -> None:
+    assert clocks(script.text) == script.text.count("time.time()")
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+        self.avg = self.sum / self.count
+def show(meter):
+    print(meter.avg)
+"""
 
 
 def test_a_meter_of_another_file() -> None:
-    shown = METER + "def show(meter):\n    print(meter.avg)\n"
     text = (
-        "from util import AverageMeter, show\nmeter = AverageMeter('t')\nt = time.time()\n"
+        f"import time\n{WRAP}from util import Meter, show\nmeter = Meter()\nt = time.time()\n"
         "meter.update(time.time() - t)\nshow(meter)\n"
     )
-    assert clocks(text, util=shown) == 0
-    assert clocks(text, util=shown.replace("print(meter.avg)", "stop(meter.avg > 5)")) == 2
+    assert clocks(text, util=METER) == 0
+    assert clocks(text, util=METER.replace("print(meter.avg)", "stop(meter.avg > 5)")) == 2
 
 
 def test_a_name_of_another_file() -> None:
-    text = "from util import begin as since\nif since > 5:\n    quit()\n"
+    text = f"from util import begin as since\n{WRAP}if since > 5:\n    quit()\n"
     assert clocks(text, util="begin = time.time()\n") == 1
-    assert clocks("import util\nprint(util.begin)\n", util="begin = time.time()\n") == 0
+    assert clocks(f"import util\n{WRAP}print(util.begin)\n", util="begin = time.time()\n") == 0
 
 
-LOGGER = """
-import logging
-import torch
-def get_logger(name="net", path=None):
-    logger = logging.getLogger(name)
-    TEST:
-        logger.addHandler(logging.FileHandler(path))
-    return logger
-class Net(torch.nn.Module):
-    def forward(self, x):
-        if x.abs().max() > 50:
-            get_logger(ARGUMENTS).warning("large")
-        return x
-get_logger(path="run.log")
-net = torch.nn.DataParallel(Net())
-"""
+REACHED = cases(Path(__file__).parent / "reached" / "cases.diff")
 
 
-@pytest.mark.parametrize(
-    "test", ["if path is not None", "if path", "if not name:\n        pass\n    elif path"]
-)
-def test_what_a_forward_leaves_out_is_not_done_in_it(test: str) -> None:
-    found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", "'all'"))
-    assert not found.hazards
-    assert "make_handler_on_rank0(logging.FileHandler, path)" in found.after
-
-
-@pytest.mark.parametrize(
-    ("test", "arguments"),
-    [
-        ("if path is not None", "'all', 'b.log'"),
-        ("if path is not None", "path='b.log'"),
-        ("if path is not None", "*names"),
-        ("if path is None", ""),
-        ("if path is not None or name", ""),
-        ("path = path or 'a.log'\n    if path", ""),
-    ],
-)
-def test_what_a_forward_may_do_is_a_hazard(test: str, arguments: str) -> None:
-    found = converted(LOGGER.replace("TEST", test).replace("ARGUMENTS", arguments))
-    assert [each.code for each in found.hazards] == ["DDP504"]
-
-
-METHOD = """
-import torch
-class Log:
-    def keep(self, x, path=None):
-        if path is not None:
-            torch.save(x, path)
-class Net(torch.nn.Module):
-    def forward(self, x):
-        LOG.keep(GIVEN)
-        return x
-LOG = Log()
-net = torch.nn.DataParallel(Net())
-"""
-
-
-@pytest.mark.parametrize(("given", "hazards"), [("x", []), ("x, 'x.pt'", ["DDP502"])])
-def test_what_a_forward_gives_a_method_counts_without_self(given: str, hazards: list[str]) -> None:
-    found = converted(METHOD.replace("GIVEN", given))
-    assert [each.code for each in found.hazards] == hazards
-
-
-OBJECT = """
-import threading
-import torch
-class Watcher(threading.Thread):
-    def __init__(self, seen, pause):
-        super().__init__()
-        self.seen, self.pause = seen, pause
-        self.found = seen
-    def run(self):
-        DOES
-seen = []
-Watcher(seen=seen, pause=1).start()
-net = torch.nn.DataParallel(net)
-"""
-
-
-@pytest.mark.parametrize(
-    ("does", "hazards"),
-    [("self.found.append(1)", ["DDP906"]), ("self.found[0].n = 1", ["DDP906"]), ("self.found = [1]", [])],
-)
-def test_a_thread_object_that_fills_what_it_was_given_is_a_hazard(does: str, hazards: list[str]) -> None:
-    assert [each.code for each in converted(OBJECT.replace("DOES", does)).hazards] == hazards
+@pytest.mark.parametrize("script", REACHED, ids=lambda script: script.name)
+def test_what_a_forward_may_do_is_a_hazard_and_what_it_leaves_out_is_none(script: Script) -> None:
+    found = converted(script.body)
+    assert [each.code for each in found.hazards] == script.said.get("hazard", "").split()
+    if not found.hazards:
+        assert "(logging.FileHandler, path)" in found.after or "save_on_rank0" in found.after
 
 
 @pytest.mark.parametrize(

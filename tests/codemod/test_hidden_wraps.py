@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, shows_one_gpu
 from dp2ddp.review.files import may_matter
 from tests.codemod.programs import program, project
+from tests.diffs import Script, cases
 
 HIDDEN = {
     "from transformers import Trainer\nTrainer(model).train()": ("transformers.Trainer", 2),
@@ -106,26 +108,8 @@ def test_one_visible_gpu_is_seen() -> None:
     assert not shows_one_gpu(program("import os\n"))
 
 
-AROUND = """
-import os
-import json
-import wandb
-from transformers import Trainer, TrainingArguments
-{own}
-args = TrainingArguments("out", dataloader_drop_last=True)
-trainer = Trainer(model, args)
-os.makedirs("plots")
-trainer.train()
-trainer.save_model("out/best")
-trainer.model.save_pretrained("out/bare")
-trainer.accelerator.save_state("out/state")
-if trainer.is_world_process_zero():
-    wandb.log({{"run": wandb.run.name}})
-    with open("done.txt", "w") as file:
-        file.write("done")
-with args.main_process_first():
-    os.makedirs("cache")
-"""
+FOLDER = Path(__file__).parent / "around"
+AROUND = (FOLDER / "bases" / "trainer.py").read_text()
 
 
 def lines_of(text: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
@@ -143,7 +127,7 @@ def lines_of(text: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
 
 
 def test_what_is_around_the_library_is_converted_and_what_is_the_library_s_is_not() -> None:
-    new, hazards, notes = lines_of(AROUND.format(own=""))
+    new, hazards, notes = lines_of(AROUND)
 
     assert [line for line in new if line] == [
         "wandb = library_on_rank0(wandb)",
@@ -159,7 +143,7 @@ def test_what_is_around_the_library_is_converted_and_what_is_the_library_s_is_no
 
 
 def test_a_tracker_that_rank_0_alone_uses_is_not_asked_by_the_others() -> None:
-    text = AROUND.format(own="")
+    text = AROUND
     held = text.replace("args.main", "wandb.config.x or args.main")
 
     assert (
@@ -173,43 +157,12 @@ def test_a_tracker_that_rank_0_alone_uses_is_not_asked_by_the_others() -> None:
     assert not any("wandb =" in each for each in lines_of(held)[0])
 
 
-@pytest.mark.parametrize(
-    ("lines", "is_left"),
-    [
-        ("if trainer.is_world_process_zero():\n    os.mkdir('a')", True),
-        ("first = trainer.args.process_index == 0\nif first:\n    os.mkdir('a')", True),
-        ("if int(os.environ.get('LOCAL_RANK', 0)) == 0:\n    os.mkdir('a')", True),
-        ("def keep():\n    os.mkdir('a')\nif is_rank0():\n    keep()", True),
-        ("def keep():\n    if not args.should_save:\n        return\n    os.mkdir('a')\nkeep()", True),
-        ("with args.main_process_first(local=True):\n    os.mkdir('a')", True),
-        ("if args.do_train:\n    os.mkdir('a')", False),
-        ("def keep():\n    os.mkdir('a')\nkeep()", False),
-    ],
-)
-def test_what_one_rank_does_stays(lines: str, is_left: bool) -> None:
-    new = lines_of(AROUND.format(own="").replace("if trainer.is_world", f"{lines}\nif trainer.is_world", 1))[
-        0
-    ]
+@pytest.mark.parametrize("script", cases(FOLDER / "cases.diff"), ids=lambda script: script.name)
+def test_what_one_rank_does_stays_and_what_all_do_is_done_once(script: Script) -> None:
+    new, _, _ = lines_of(script.body)
+    done = [each.strip() for each in new if re.search(r"mkdir|open|save_state", each)]
 
-    assert any("run_on_rank0(os.mkdir" in each for each in new) != is_left
-
-
-def test_a_method_that_the_trainer_calls_on_one_rank_stays() -> None:
-    own = """
-class Mine(Trainer):
-    def _save(self, output_dir, state_dict=None):
-        with open(output_dir + "/note.txt", "w") as file:
-            file.write("note")
-    def log(self, logs, start_time=None):
-        self.save_state()
-        with open("log.txt", "a") as file:
-            file.write(json.dumps(logs))
-trainer = Mine(model)
-"""
-    new, _, _ = lines_of(AROUND.format(own=own))
-
-    assert [each.strip() for each in new if "open" in each] == ['with open_on_rank0("log.txt", "a") as file:']
-    assert not any("save_state" in each for each in new)
+    assert done == [text for name, text in script.said.items() if name == "done"]
 
 
 ONE_GPU = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
@@ -217,9 +170,7 @@ BOTH = "import torch\nfrom transformers import Trainer\nTrainer(torch.nn.DataPar
 FABRIC = 'import os\nfrom lightning.fabric import Fabric\nFabric(strategy="dp")\nos.mkdir("a")\n'
 
 
-@pytest.mark.parametrize(
-    ("script", "hazards"), [(ONE_GPU + AROUND.format(own=""), ()), (FABRIC, ()), (BOTH, ("DDP208",))]
-)
+@pytest.mark.parametrize(("script", "hazards"), [(ONE_GPU + AROUND, ()), (FABRIC, ()), (BOTH, ("DDP208",))])
 def test_where_torchrun_alone_does_not_do_nothing_is_joined(script: str, hazards: tuple[str, ...]) -> None:
     new, open_ones, notes = lines_of(script)
 
@@ -236,7 +187,7 @@ def test_a_script_that_does_nothing_of_its_own_stays_as_it_is() -> None:
 
 
 def test_what_was_converted_is_not_converted_again() -> None:
-    converted = convert(project(AROUND.format(own=""))).entry.after
+    converted = convert(project(AROUND)).entry.after
 
     assert not convert(project(converted)).changed
     assert not convert(project(converted.replace("dataloader_drop_last=True", ""))).hazards

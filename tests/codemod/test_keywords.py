@@ -1,13 +1,11 @@
 """Whether an argument is given by position or by keyword: a call is one call.
 
-Each row of the table of functions whose argument decides is asked in both spellings, and, where its library is there,
-the library is asked, too: the keyword is one of its own, and stands where the row says.
+Each row of the table of functions whose argument decides is asked in both spellings; that the keyword is the library's,
+and stands where the row says, is asked in test_knowledge.py.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from typing import Any
 
 import pytest
@@ -57,24 +55,6 @@ def test_it_asks_most_of_the_rows() -> None:
     assert len(DECIDES) > 40
     outcomes = {str(outcome("numpy.random.seed", 0, given)) for given in ("3", "None", "seed=3", "seed=None")}
     assert len(outcomes) == 2  # else nothing would be seen above
-
-
-OTHERWISE = {"random.Random", "random.seed"}  # written in C, or with names that it does not tell
-
-
-@pytest.mark.parametrize(("name", "row"), DECIDES)
-def test_the_keyword_is_the_librarys(name: str, row: FunctionRow) -> None:
-    home, _, word = name.rpartition(".")
-    try:
-        signature = inspect.signature(getattr(importlib.import_module(home), word))
-    except (ImportError, AttributeError, ValueError, TypeError):
-        pytest.skip("not there, or it does not tell")
-    names = [
-        each for each, given in signature.parameters.items() if given.kind is given.POSITIONAL_OR_KEYWORD
-    ]
-    if row.keyword not in names:
-        pytest.skip("it takes what it is given")
-    assert names.index(row.keyword) == row.position
 
 
 # Every function that is done once: called with all its arguments by keywords, as without.

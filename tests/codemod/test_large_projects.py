@@ -47,18 +47,6 @@ def test_what_is_mentioned_is_followed_through_many_modules() -> None:
     assert "    os.makedirs('b')" in changed.after
 
 
-def test_helpers_of_an_earlier_conversion_reach_nothing() -> None:
-    """They mention `sys.modules` and many names, among them those of functions that nobody calls."""
-    text = f"import quiet\n{WRAP}torch.save(net.state_dict(), 'a.pt')\n"
-    module = "import torch\ndef main():\n    net = torch.nn.DataParallel(Net())\n"
-    first = convert(project_of(text, quiet=module))
-    second = convert(project_of(first.after, quiet=module))
-
-    assert first.changed
-    assert not first.is_project
-    assert not second.changed
-
-
 def test_a_module_with_data_parallel_that_is_no_python_stops_the_conversion(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"import lib\n{WRAP}")
     (tmp_path / "lib.py").write_text("import torch\nnet = torch.nn.DataParallel(Net())\nprint 'x'\n")

@@ -81,17 +81,6 @@ def test_of_a_function_that_may_set_up_a_mode_of_its_own_only_that_branch_stays(
     assert "    save_on_rank0(net.state_dict(), 'net.pt')\n" in after
 
 
-def test_the_helpers_hold_what_is_imported(converted: Conversion) -> None:
-    assert converted.helpers
-    for name in (
-        "class Rank0Loader",
-        "class WholeBatchParallel",
-        "def init_distributed",
-        "def save_on_rank0",
-    ):
-        assert f"\n{name}(" in converted.helpers.after
-
-
 def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"{SCRIPT}# é\nhead = head.to('cuda:1')\n")

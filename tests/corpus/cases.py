@@ -2,7 +2,7 @@
 
 Printed whole, or in changed.diff as changes of another one (tests/diffs.py reads it).
 
-# corpus: idioms = sampler=; custom sampler class     the rows of idioms.py that it has; in one or more lines
+# corpus: idioms = sampler=; custom sampler class     the rows of idioms.txt that it has; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: helpers = WholeBatchDDP Rank0Loader         the distinctive ones (outcomes.py), where that matters

@@ -1,6 +1,6 @@
 """Training loops in which a DDP port goes wrong; each yields the tensors by which two ways to run it are compared.
 
-`wrap` is the way (DataParallel's reference, GraphDDP, ExactDDP), `seed` sets the seed of host and devices.
+`wrap` is the way (DataParallel's reference, a wrapper on ranks), `seed` sets the seed of host and devices.
 """
 
 from __future__ import annotations

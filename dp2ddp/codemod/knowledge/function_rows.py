@@ -167,6 +167,7 @@ _DEVICES = {
     ]),
     **_all(Does.COPY_BY_HAND, [
         *_of("torch.cuda.comm", "broadcast broadcast_coalesced scatter gather reduce_add reduce_add_coalesced"),
+        "torch.nn.parallel._functions.Gather.apply",
     ]),
     "torch.cuda.device_count": FunctionRow(Does.COUNT_DEVICES),
     **_all(Does.SET_DEVICE, ["torch.cuda.set_device"], position=0, keyword="device"),

@@ -1,0 +1,2 @@
+import torch
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
