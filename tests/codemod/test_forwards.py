@@ -96,18 +96,22 @@ class Sum(nn.Module):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.adder = MAKE()
+        self.adder = Sum()
     def forward(self, x):
         parts = []
+        for layer in self.children():
+            FILL
         return self.adder(parts, x)
 """
 
 
-@pytest.mark.parametrize("make", ["Sum", "nn.DataParallel(Sum"])
-def test_a_layer_may_fill_a_list_of_one_replica(make: str) -> None:
-    """Around `self.adder` there is no DataParallel, so that no two replicas have that list."""
-    text = SUMS.replace("MAKE()", f"{make}(){')' * make.count('(')}")
-    assert fills_something(program(project_of(text))) == ("DataParallel" in make)
+@pytest.mark.parametrize(
+    ("fill", "fills"),
+    [("parts.append(x)", False), ("pass", True), ("if x.sum(): parts.append(x)", True)],
+)
+def test_a_list_with_something_in_it_is_copied_for_each_replica(fill: str, fills: bool) -> None:
+    """Of `self.adder` the text does not tell that there is no DataParallel around it."""
+    assert fills_something(program(project_of(SUMS.replace("FILL", fill)))) == fills
 
 
 EQUALIZED = """
@@ -151,15 +155,24 @@ def test_what_a_hook_sets_on_the_module_that_it_is_given_is_the_replicas(line: s
     assert fills_something(program(project_of(EQUALIZED.replace("LINE", line)))) == fills
 
 
+BASES = """
+import torch.nn as nn
+class Quiet(nn.Module):
+    def forward(self, x):
+        return x
+class Loud:
+    def forward(self, x):
+        print(x)
+class Net(Quiet):
+    def forward(self, x):
+        return BASE.forward(self, x)
+"""
+
+
 def test_a_method_of_a_class_is_that_of_its_own_base() -> None:
-    """`Net.forward` prints nothing, though another class has a `forward` that does."""
-    text = TEXT.replace("FORWARD", "return self.fc(x)")
-    text += (
-        "class Loud:\n    def forward(self, x):\n        print(x)\n"
-        "class Two(Net):\n    def forward(self, x):\n        return BASE.forward(self, x)\n"
-    )
-    assert not fills_something(program(project_of(text.replace("BASE", "Net"))))
-    assert fills_something(program(project_of(text.replace("BASE", "Loud"))))
+    """`Quiet.forward` prints nothing, though another class has a `forward` that does."""
+    assert not fills_something(program(project_of(BASES.replace("BASE", "Quiet"))))
+    assert fills_something(program(project_of(BASES.replace("BASE", "Loud"))))
 
 
 def test_few_scripts_of_the_corpus_are_caught() -> None:

@@ -7,6 +7,7 @@ writes to anything else is there for the next replica, and afterwards. Whatever 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -27,7 +28,6 @@ from dp2ddp.codemod.model.nodes import (
     places,
 )
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Binding
 
 MODULE = "torch.nn.Module"
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -43,6 +43,7 @@ HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
+BRANCHES = (ast.If, ast.IfExp, ast.Try, ast.BoolOp, ast.ExceptHandler)
 Part = tuple[Module, ast.AST]
 
 
@@ -200,7 +201,8 @@ class Forwards:
                     case [_, ast.Constant(value="forward"), given]:
                         self._build(module, given)
                 for place, given in _given(call.node) if self._may_be_model(call) else ():
-                    if any(self._is_filled_later(module, each) for each in module.values(given)):
+                    is_empty = any(self._is_filled_later(module, each) for each in module.values(given))
+                    if is_empty and not _is_filled_above(module, given):
                         self._taint(module, call.node.func, place)
         for module, binding in self.program.attributes.get("forward", ()):
             if isinstance(binding.node, ast.expr):
@@ -221,17 +223,9 @@ class Forwards:
                 self._run(module, function)
 
     def _may_be_model(self, call: Call) -> bool:
-        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets, and not to a bare layer."""
-        values = [] if call.method in self.methods else self.program.attributes.get(call.method, [])
-        is_set = bool(values) and not all(self._is_bare_layer(*each) for each in values)
+        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets."""
+        is_set = call.method in self.program.attributes and call.method not in self.methods
         return call.name is None and (isinstance(call.node.func, ast.Name) or is_set)
-
-    def _is_bare_layer(self, module: Module, binding: Binding) -> bool:
-        """Whether an attribute is set to a layer of the program's own, around which there is no DataParallel."""
-        made = (
-            self.class_named(module.name(binding.node.func)) if isinstance(binding.node, ast.Call) else None
-        )
-        return made is not None and self.is_part(*made)
 
     def _is_filled_later(self, module: Module, value: ast.AST, *, deep: bool = True) -> bool:
         """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
@@ -425,6 +419,19 @@ def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
     for call in module.calls if registers.search(module.source.text) else ():
         if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
+
+
+def _is_filled_above(module: Module, node: ast.expr) -> bool:
+    """Whether a list surely has something in it: `parts.append(x)` stands above, in no branch."""
+    for each in module.by_word.get("append", ()):
+        if isinstance(each, ast.Attribute) and ast.dump(each.value) == ast.dump(node):
+            around = [
+                *itertools.takewhile(lambda outer: not isinstance(outer, FUNCTIONS), module.around(each))
+            ]
+            is_here = module.function_around(each) is module.function_around(node)
+            if is_here and each.lineno < node.lineno and not any(isinstance(one, BRANCHES) for one in around):
+                return True
+    return False
 
 
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
