@@ -124,8 +124,7 @@ class VirtualStream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
     def __enter__(self) -> VirtualStream:
-        before = self._streams.machine.set_current(self.device_index)
-        self._before.append((before, self._streams.current(self.device_index)))
+        self._before.append((self._streams.machine.current, self._streams.current(self.device_index)))
         self._streams.set_current(self)
         return self
 
@@ -171,26 +170,14 @@ class CudaStreams:
         index = self.machine.index(device)
         return self._chosen().get(index, self.default[index])
 
-    def set_current(self, stream: VirtualStream) -> None:
-        self._chosen()[stream.device_index] = stream
+    def set_current(self, stream: VirtualStream | None) -> None:
+        """And its device (torch/csrc/cuda/Module.cpp); None changes nothing."""
+        if stream is not None:
+            self._chosen()[stream.device_index] = stream
+            self.machine.set_current(stream.device_index)
 
     def _chosen(self) -> dict[int, VirtualStream]:
         chosen: dict[int, VirtualStream] | None = getattr(self._thread, "chosen", None)
         if chosen is None:
             chosen = self._thread.chosen = {}
         return chosen
-
-
-class StreamContext:
-    """torch.cuda.stream(stream): makes it and its device current; None changes nothing."""
-
-    def __init__(self, stream: VirtualStream | None) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*exc_info)
