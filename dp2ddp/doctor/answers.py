@@ -22,6 +22,13 @@ class Answer:
     facts: Mapping[str, object] = field(default_factory=dict)  # the same facts as data; sizes in bytes
 
 
+def answered(
+    name: str, text: str, facts: Mapping[str, object], advice: str = "", state: State | None = None
+) -> Answer:
+    """Where there is advice it is a remark, unless it is said to be something else."""
+    return Answer(name, state or ("remark" if advice else "good"), text, advice, facts)
+
+
 def size(count: float) -> str:
     """Bytes in words: 64 MB, 1.5 GB."""
     for unit, factor in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20)):
