@@ -35,7 +35,7 @@ ALLOWED = {
     "codemod": {"errors", "styles", "source", "launch", "copies"},
     "review": {"errors", "options", "source", "codemod"},
     "runtime": {"errors", "signals", "taps", "source", "trace", "costs", "copies"},
-    "copies": {"errors", "source"},
+    "copies": {"words", "errors", "source"},
     "comparison": {"words", "errors", "trace", "copies"},
     "report": {
         "words",
