@@ -7,7 +7,6 @@ say cuda:N.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -42,12 +41,7 @@ def install_distributed(taps: Taps, machine: Machine) -> None:
 
 
 def _forking(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...] = (),
-    nprocs: int = 1,
-    join: bool = True,
-    daemon: bool = False,
-    **_: Any,
+    fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, **_: Any
 ) -> Any:
     """torch.multiprocessing.spawn(main, nprocs=torch.cuda.device_count()): the ranks of many hand-written scripts.
 
