@@ -21,8 +21,7 @@ from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.errors import SourceError
 from dp2ddp.source.folders import project_root
 from dp2ddp.source.git import as_typed
-from dp2ddp.source.left_out import is_below_left_out
-from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
+from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, is_below_left_out, survey
 from dp2ddp.words import size as size_text
 
 COPIED = 2**20  # bytes of a file that is copied, whatever it is

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.doctor.answers import TWO_RANKS, Answer, answered
-from dp2ddp.doctor.host import host_answers
+from dp2ddp.doctor.host import TWO_RANKS, Answer, answered, host_answers
 from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
 from dp2ddp.installed import install
 from dp2ddp.runtime.process.launch_command import environment

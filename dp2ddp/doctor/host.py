@@ -12,12 +12,45 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from dp2ddp import __version__
-from dp2ddp.doctor.answers import Answer, answered, size
 from dp2ddp.installed import install, missing_for_runs
 from dp2ddp.runtime.process.launch_command import SET_BY_TORCHRUN
+
+State = Literal["good", "remark", "bad"]  # bad: training cannot work here before it is mended
+
+TWO_RANKS = "two ranks"  # the name of the answer that counts most
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of `dp2ddp doctor`."""
+
+    name: str  # what was asked: "shared memory"
+    state: State
+    text: str  # the facts, in words
+    advice: str = ""  # what follows from them, and what to do
+    facts: Mapping[str, object] = field(default_factory=dict)  # the same facts as data; sizes in bytes
+
+
+def answered(
+    name: str, text: str, facts: Mapping[str, object], advice: str = "", state: State | None = None
+) -> Answer:
+    """Where there is advice it is a remark, unless it is said to be something else."""
+    return Answer(name, state or ("remark" if advice else "good"), text, advice, facts)
+
+
+def size(count: float) -> str:
+    """Bytes in words: 64 MB, 1.5 GB."""
+    for unit, factor in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20)):
+        if count >= factor:
+            number = count / factor
+            return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}".replace(".0 ", " ")
+    return f"{count / 1024:.0f} KB"
+
 
 GB = 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.codemod.knowledge.wrapping_libraries import UNASKED
-from dp2ddp.doctor.answers import Answer, answered, size
+from dp2ddp.doctor.host import Answer, answered, size
 from dp2ddp.installed import install, missing_for_runs
 
 OLDEST = (2, 4)  # of torch, for dp2ddp's helpers; pyproject.toml says the same
