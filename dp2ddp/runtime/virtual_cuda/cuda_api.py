@@ -32,8 +32,7 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
     cuda_streams = CudaStreams(machine)
     functions = _functions(machine, streams, cuda_streams)
-    for name, function in functions.items():
-        taps.set(torch.cuda, name, _named(function, name))
+    taps.set_all(torch.cuda, functions)
     taps.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
     taps.set(torch.cuda, "default_generators", streams.generators)
     taps.set(torch, "Generator", VirtualGenerator)
@@ -50,14 +49,6 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     taps.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     if hasattr(torch, "accelerator"):
         _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
-
-
-def _named(function: Any, name: str) -> Any:
-    """So that tracebacks and help() show the public name."""
-    if not isinstance(function, type):
-        function.__name__ = function.__qualname__ = name
-        function.__module__ = "torch.cuda"
-    return function
 
 
 def _functions(machine: Machine, streams: RandomStreams, cuda_streams: CudaStreams) -> Functions:

@@ -48,10 +48,6 @@ class VirtualEvent:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._recorded_at - self._recorded_at) * 1000
 
-    def __repr__(self) -> str:
-        device = self.device or "uninitialized"
-        return f"torch.Event device_type={device}, device_index={self.event_id}"
-
 
 class VirtualCudaEvent(VirtualEvent):
     """torch.cuda.Event."""
@@ -64,13 +60,6 @@ class VirtualCudaEvent(VirtualEvent):
     @property
     def cuda_event(self) -> int:
         return self.event_id
-
-    def __repr__(self) -> str:
-        return (
-            f"<torch.cuda.Event {self.cuda_event:#x}>"
-            if self.event_id
-            else "<torch.cuda.Event uninitialized>"
-        )
 
 
 class VirtualStream:
@@ -119,9 +108,6 @@ class VirtualStream:
 
     def _key(self) -> tuple[int, int]:
         return self.device_index, self.stream_id
-
-    def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
     def __enter__(self) -> VirtualStream:
         self._before.append((self._streams.machine.current, self._streams.current(self.device_index)))

@@ -26,7 +26,6 @@ def test_streams_have_torchs_attributes(virtual: Install) -> None:
     assert real <= set(dir(stream))
     assert (stream.device, stream.device_index, stream.device_type) == (CUDA_1, 1, 1)
     assert (stream.priority, stream.priority_range()) == (-5, (0, -5))
-    assert repr(stream) == f"<torch.cuda.Stream device=cuda:1 cuda_stream={stream.cuda_stream:#x}>"
     assert isinstance(stream, torch.Stream)
     same = torch.cuda.Stream(stream_id=stream.stream_id, device_index=1, device_type=1)
     assert same == stream
@@ -51,7 +50,7 @@ def test_events_have_torchs_attributes(virtual: Install) -> None:
     virtual(2)
     event = torch.cuda.Event(True, False, interprocess=True)
     assert real <= set(dir(event))
-    assert (event.device, event.cuda_event, repr(event)) == (None, 0, "<torch.cuda.Event uninitialized>")
+    assert (event.device, event.cuda_event) == (None, 0)
     event.record(torch.cuda.Stream(1))
     assert event.device == CUDA_1
     assert event.cuda_event == event.event_id != 0
