@@ -10,7 +10,6 @@ import multiprocessing.synchronize
 import queue
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,17 +37,8 @@ def install_data_parallel(taps: Taps, machine: Machine) -> None:
 # ---- copies between devices
 
 
-def broadcast(tensor: torch.Tensor, devices: Any = None) -> list[torch.Tensor]:
-    tensor = _as_real(tensor)
-    if devices is None:
-        raise RuntimeError("Exactly one of 'devices' and 'out' must be specified, but got neither")
-    return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
-
-
-def _checked(device: int) -> int:
-    if device < 0:
-        raise RuntimeError(f"Expected non-negative device index, but got {device}")
-    return device
+def broadcast(tensor: torch.Tensor, devices: Sequence[Any]) -> list[torch.Tensor]:
+    return [copy_to(_as_real(tensor), _get_device_index(device)) for device in devices]
 
 
 def broadcast_coalesced(
@@ -76,42 +66,25 @@ def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
 
 
 def scatter(
-    tensor: torch.Tensor,
-    devices: Any = None,
-    chunk_sizes: Sequence[int] | None = None,
-    dim: int = 0,
-    streams: Any = None,
+    tensor: torch.Tensor, devices: Sequence[Any], chunk_sizes: Any = None, dim: int = 0, streams: Any = None
 ) -> tuple[torch.Tensor, ...]:
     tensor = _as_real(tensor)
-    devices = [_checked(_get_device_index(device)) for device in devices]
-    if not devices:
-        raise RuntimeError("Expected at least one device to scatter to")
-    if chunk_sizes is not None and len(chunk_sizes) != len(devices):
-        raise RuntimeError(
-            "Expected devices and chunk_sizes to be of same length, but got "
-            f"len(devices) = {len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
-        )
-    sizes = None if chunk_sizes is None else list(chunk_sizes)
-    chunks = tensor.chunk(len(devices), dim) if sizes is None else torch.split(tensor, sizes, dim)
+    chunks = (
+        tensor.chunk(len(devices), dim)
+        if chunk_sizes is None
+        else torch.split(tensor, list(chunk_sizes), dim)
+    )
     # A chunk that is already where it should be stays a view of the input, as in torch.
-    return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
+    places = map(device_at, map(_get_device_index, devices))
+    return tuple(chunk.to(place) for chunk, place in zip(chunks, places, strict=False))
 
 
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
-        tensors = [_as_real(tensor) for tensor in tensors]
-        if destination == -1:
-            warnings.warn(_MINUS_ONE, FutureWarning, stacklevel=2)
         place = _get_device_index(destination, allow_cpu=True, optional=True)
-        return gather_at(tensors, dim, HOST if place == -1 else machine.checked(place))
+        return gather_at([*map(_as_real, tensors)], dim, HOST if place == -1 else machine.checked(place))
 
     return gather
-
-
-_MINUS_ONE = (  # torch/nn/parallel/comm.py
-    "Using -1 to represent CPU tensor is deprecated. Please use a "
-    'device object or string instead, e.g., "cpu".'
-)
 
 
 def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
