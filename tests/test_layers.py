@@ -36,7 +36,7 @@ doctor: runtime installed codemod
 codemod: errors styles source launch copies
 review: errors options source codemod
 runtime: errors signals taps source trace costs copies
-copies: errors source
+copies: words errors source
 comparison: words errors trace copies
 report: words errors masks styles source codemod review costs comparison runtime
 trial: words errors installed options progress source codemod runtime trace costs comparison copies report

@@ -19,7 +19,7 @@ from dp2ddp.options import option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp2ddp.doctor.answers import Answer
+    from dp2ddp.doctor.host import Answer
 
 MARKS = {"good": ("ok", "green"), "remark": ("look", "yellow"), "bad": ("no", "red")}
 NAME_WIDTH = 16
@@ -80,7 +80,7 @@ def text_of(answer: Answer) -> str:
 
 
 def verdict(answers: Sequence[Answer]) -> str:
-    from dp2ddp.doctor.answers import TWO_RANKS
+    from dp2ddp.doctor.host import TWO_RANKS
 
     broken = [answer.name for answer in answers if answer.state == "bad"]
     remarks = [answer.name for answer in answers if answer.state == "remark"]

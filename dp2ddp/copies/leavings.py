@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import os
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -44,9 +43,7 @@ def is_as_it_was(new: Path, old: Path) -> bool:
 
 # ---- whether what a copy only links to is as it was: the last word where no mount keeps writers away
 
-HASHED = 2**20  # bytes of a file of which the content is asked, too
-HASHED_INSIDE = 2**16  # the same for the first things in a linked folder
-LOOKED_INTO = 500  # so many of them
+LOOKED_INTO = 500  # first things in a linked folder that are asked, too
 
 
 @dataclass(frozen=True)
@@ -54,39 +51,28 @@ class Original:
     """A file or folder of the user's, and how it looked; None: it was not there, or could not be read."""
 
     path: Path
-    state: tuple[int | str, ...] | None
+    state: tuple[int, ...] | None
     inside: tuple[Original, ...] = ()  # of a folder: the first things in it
 
 
 def look_at(path: Path) -> Original:
     """How a thing that is linked looks now."""
-    return Original(path, _state(path, HASHED), tuple(_inside(path)) if path.is_dir() else ())
+    inside: list[str] = []
+    with suppress(OSError), os.scandir(path) as entries:
+        inside = [entry.path for entry in islice(entries, LOOKED_INTO)]
+    return Original(path, _state(path), tuple(Original(Path(name), _state(Path(name))) for name in inside))
 
 
 def changed(originals: Iterable[Original]) -> tuple[Path, ...]:
     """Those that look different by now."""
-    every = (
-        (each, limit)
-        for original in originals
-        for each, limit in (*((one, HASHED_INSIDE) for one in original.inside), (original, HASHED))
-    )
-    return tuple(each.path for each, limit in every if _state(each.path, limit) != each.state)
+    every = (each for original in originals for each in (*original.inside, original))
+    return tuple(each.path for each in every if _state(each.path) != each.state)
 
 
-def _inside(folder: Path) -> Iterator[Original]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.path for entry in islice(entries, LOOKED_INTO)]
-    except OSError:
-        return
-    yield from (Original(Path(name), _state(Path(name), HASHED_INSIDE)) for name in names)
-
-
-def _state(path: Path, hashed: int) -> tuple[int | str, ...] | None:
+def _state(path: Path) -> tuple[int, ...] | None:
+    """The time is that of the last change of anything, which nobody can set back."""
     try:
         state = path.stat()
-        small = stat.S_ISREG(state.st_mode) and state.st_size <= hashed
-        content = hashlib.blake2b(path.read_bytes()).hexdigest() if small else ""
     except OSError:
         return None
-    return state.st_size, state.st_mtime_ns, state.st_mode, state.st_ino, content
+    return state.st_size, state.st_ctime_ns, state.st_mode, state.st_ino

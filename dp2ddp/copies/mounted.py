@@ -21,7 +21,7 @@ from dp2ddp.copies.leavings import FilesLeft, Original, changed, is_as_it_was, l
 from dp2ddp.copies.links_out import LinksOut, links_out
 from dp2ddp.copies.namespace import READY, Layer
 from dp2ddp.errors import RunError
-from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import is_left_out
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without
 _REMOVED_TOLD = 1000  # files of a removed folder that are named, at most

@@ -21,8 +21,8 @@ from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.errors import SourceError
 from dp2ddp.source.folders import project_root
 from dp2ddp.source.git import as_typed
-from dp2ddp.source.left_out import is_below_left_out
-from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
+from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, is_below_left_out, survey
+from dp2ddp.words import size as size_text
 
 COPIED = 2**20  # bytes of a file that is copied, whatever it is
 LINKED_EACH = 20_000  # files of a folder that is not linked as a whole
@@ -347,11 +347,3 @@ def _holds_few(folder: Path) -> bool:
 
 def _named(place: Path, what: str) -> str:
     return f"{place} ({what})" if what else str(place)
-
-
-def size_text(size: int) -> str:
-    """ "1.5 MB", "300 GB" """
-    for factor, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} bytes"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -27,13 +27,13 @@ from dp2ddp.taps import Inside, Taps, in_all_threads
 What = Literal["collectives", "copies"]
 
 
+@dataclass
 class Tally:
     """What a step had: calls and bytes, by what they are and of which kind."""
 
-    def __init__(self) -> None:
-        self.calls: Counts[tuple[What, str]] = Counts()
-        self.bytes: Counts[tuple[What, str]] = Counts()
-        self.evaluated = False  # whether the wrapped model ran without gradients, too
+    calls: Counts[tuple[What, str]] = field(default_factory=Counts)
+    bytes: Counts[tuple[What, str]] = field(default_factory=Counts)
+    evaluated: bool = False  # whether the wrapped model ran without gradients, too
 
     def add(self, what: What, kind: str, size: int = 0) -> None:
         """Count one call, with its bytes."""
@@ -42,8 +42,7 @@ class Tally:
 
     def taken(self) -> Tally:
         """What was counted, and begin anew."""
-        taken = Tally()
-        vars(taken).update(vars(self))
+        taken = Tally(**vars(self))
         vars(self).update(vars(Tally()))
         return taken
 
@@ -79,8 +78,7 @@ _NO_BYTES = {"barrier", "monitored_barrier"}  # its tensor only says on which de
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Pushed in each thread of the script. Any throughout: arguments and results of whatever is called."""
 
-    def __init__(self, tally: Tally, live: Live | None) -> None:
-        """`live`: of virtual devices."""
+    def __init__(self, tally: Tally, live: Live) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally, self._live = tally, live
         self.inside = Inside()  # a function of Python is under way, which will say where its results are
@@ -90,8 +88,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with contextlib.suppress(Exception):  # the script never fails because of us
             if func.namespace == "c10d":
                 self._note_collective(func, args)
-            elif self._live is not None:
-                self._note_results(self._live, args, kwargs, result)
+            else:
+                self._note_results(args, kwargs, result)
         return result
 
     def _note_collective(self, func: Any, args: Any) -> None:
@@ -100,16 +98,14 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sides = [size for each in args[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
         self._tally.add("collectives", name, 0 if name in _NO_BYTES else max(sides, default=0))
 
-    def _note_results(self, live: Live, args: Any, kwargs: Any, result: Any) -> None:
-        place = None
-        for tensor in tensors_in((args, kwargs or {})):
-            known = live.place_of(tensor)
-            if known is not None and (place is None or known >= 0):
-                place = known
+    def _note_results(self, args: Any, kwargs: Any, result: Any) -> None:
+        given = [self._live.place_of(tensor) for tensor in tensors_in((args, kwargs or {}))]
+        known = [place for place in given if place is not None]
+        place = next((each for each in reversed(known) if each >= 0), known[0] if known else None)
         for tensor in tensors_in(result):
-            live.note(tensor, place if live.place_of(tensor) is None else None)
+            self._live.note(tensor, place if self._live.place_of(tensor) is None else None)
         if not self.inside.yes:
-            live.sample()
+            self._live.sample()
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -276,13 +272,13 @@ class Counter(Meter):
     def __init__(
         self, folder: Path, rank: int, warm_up: int, steps: int, devices: int, place_of: PlaceOf | None = None
     ) -> None:
-        """`place_of`: of virtual devices, of which there are `devices`; real ones are asked themselves."""
+        """`place_of`: of virtual devices, of which there are `devices`; of real ones only what is sent counts."""
         super().__init__(folder, rank, warm_up, steps)
         self._devices = devices
         self._tally = Tally()
         self._counted: list[Tally] = []
         self._place_of = place_of or _real_place
-        self._live = Live() if place_of else None
+        self._live = Live()
         self._mode = Operations(self._tally, self._live)
         self._followed = Copies(self._tally, self._place_of, self._mark)
         taps = Taps()
@@ -300,7 +296,7 @@ class Counter(Meter):
         with self._mode.inside.entered():
             result = call()
         self._mark(result)
-        if self._live is not None and not self._mode.inside.yes and not self._followed.inside:
+        if not self._mode.inside.yes and not self._followed.inside:
             self._live.sample()
         return result
 
@@ -308,8 +304,6 @@ class Counter(Meter):
 
     def _mark(self, values: Any) -> None:
         """Where tensors are said to be is where their storages are."""
-        if self._live is None:
-            return
         with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
             for tensor in tensors_in(values):
                 self._live.note(tensor, self._place_of(tensor))
@@ -320,7 +314,7 @@ class Counter(Meter):
 
     def _step(self, number: int) -> None:
         step = self._tally.taken()
-        if number == self._warm_up and self._live is not None:
+        if number == self._warm_up:
             self._live.forget_peaks()
         if number > self._warm_up:
             self._counted.append(step)
@@ -332,7 +326,7 @@ class Counter(Meter):
             self._taken,
             collectives=mean(kept, "collectives"),
             copies=mean(kept, "copies"),
-            devices=self._live.peaks(self._devices) if self._live else (),
+            devices=self._live.peaks(self._devices),
             parameters=sum(bytes_of(each) for group in groups for each in group["params"]),
         )
 

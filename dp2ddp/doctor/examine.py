@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.doctor.answers import TWO_RANKS, Answer
-from dp2ddp.doctor.children import Ended, started, wait
-from dp2ddp.doctor.host import host_answers
+from dp2ddp.doctor.host import TWO_RANKS, Answer, answered, host_answers
 from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
 from dp2ddp.installed import install
+from dp2ddp.runtime.process.launch_command import environment
+from dp2ddp.runtime.processes import kill_tree, parent_variable
 
 HERE = Path(__file__).resolve().parent
-AGENT = HERE.parent / "runtime" / "process" / "agent.py"
+PACKAGE = HERE.parent
+AGENT = PACKAGE / "runtime" / "process" / "agent.py"
 RANKS = 2
 
 
@@ -47,7 +53,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
             return
         yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
         if importlib.util.find_spec("psutil") is None:
-            yield Answer(TWO_RANKS, "remark", "not tried: that needs psutil", install(["psutil"]))
+            yield answered(TWO_RANKS, "not tried: that needs psutil", {}, install(["psutil"]))
             return
         progress("starting two ranks with torchrun; some seconds")
         yield two_ranks(folder, timeout)
@@ -77,24 +83,22 @@ def _agent_words(folder: Path) -> str:
 
 
 def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str = "") -> Answer:
-    facts = {"code": end.code, "ranks": list(ranks)}
     if end.code == 0:
         seconds = json.loads(ranks[0])
         times = ", ".join(f"{backend} in {value * 1000:.1f} ms" for backend, value in seconds.items())
         text = f"met by torchrun, and added a megabyte: {times}"
-        return Answer(TWO_RANKS, "good", text, "", {"code": 0, "seconds": seconds})
+        return answered(TWO_RANKS, text, {"code": 0, "seconds": seconds})
     if end.code is None:
         stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(ranks))
+        text = f"not done after {timeout:g} s: {stuck}"
         advice = (
             "where ranks do not meet: GLOO_SOCKET_IFNAME=lo, and the host name above; where they meet and NCCL hangs: "
             "NCCL_P2P_DISABLE=1, NCCL_DEBUG=INFO; on a slow machine: --timeout"
         )
-        return Answer(TWO_RANKS, "bad", f"not done after {timeout:g} s: {stuck}", advice, facts)
-    words = _error_line(end) or agent or f"torchrun ended with {end.code}"
-    advice = (
-        "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
-    )
-    return Answer(TWO_RANKS, "bad", f"failed: {words}", advice, facts)
+    else:
+        text = f"failed: {_error_line(end) or agent or f'torchrun ended with {end.code}'}"
+        advice = "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
+    return answered(TWO_RANKS, text, {"code": end.code, "ranks": list(ranks)}, advice, "bad")
 
 
 def _error_line(end: Ended) -> str:
@@ -104,3 +108,53 @@ def _error_line(end: Ended) -> str:
         if re.match(r"[\w.]*(?:Error|Exception)\b", text):
             return text
     return ""
+
+
+# ---- processes with a limit; whatever happens, none of them stays
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended; `code` None: it was ended, because its time was up."""
+
+    code: int | None
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def last_line(self) -> str:
+        """What Python says last of an error."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        return lines[-1] if lines else "without a word"
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], starts_others: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process of ours; at the end of the block neither it runs, nor what it started."""
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env={**environment(), "PYTHONPATH": path, **parent_variable()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                if starts_others:  # which needs psutil
+                    kill_tree(process.pid)
+                process.kill()
+
+
+def wait(process: subprocess.Popen[str], until: float) -> Ended:
+    """Its end, if it comes before this moment (time.monotonic())."""
+    try:
+        said = process.communicate(timeout=max(0.0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return Ended(None)
+    return Ended(process.returncode, *said)

@@ -12,12 +12,45 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from dp2ddp import __version__
-from dp2ddp.doctor.answers import Answer, size
 from dp2ddp.installed import install, missing_for_runs
 from dp2ddp.runtime.process.launch_command import SET_BY_TORCHRUN
+
+State = Literal["good", "remark", "bad"]  # bad: training cannot work here before it is mended
+
+TWO_RANKS = "two ranks"  # the name of the answer that counts most
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of `dp2ddp doctor`."""
+
+    name: str  # what was asked: "shared memory"
+    state: State
+    text: str  # the facts, in words
+    advice: str = ""  # what follows from them, and what to do
+    facts: Mapping[str, object] = field(default_factory=dict)  # the same facts as data; sizes in bytes
+
+
+def answered(
+    name: str, text: str, facts: Mapping[str, object], advice: str = "", state: State | None = None
+) -> Answer:
+    """Where there is advice it is a remark, unless it is said to be something else."""
+    return Answer(name, state or ("remark" if advice else "good"), text, advice, facts)
+
+
+def size(count: float) -> str:
+    """Bytes in words: 64 MB, 1.5 GB."""
+    for unit, factor in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20)):
+        if count >= factor:
+            number = count / factor
+            return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}".replace(".0 ", " ")
+    return f"{count / 1024:.0f} KB"
+
 
 GB = 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images
@@ -46,21 +79,16 @@ def host_answers() -> Iterator[Answer]:
 def system_answer() -> Answer:
     text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
     facts = {"version": platform.python_version(), "system": platform.system(), "executable": sys.executable}
-    if sys.platform != "linux":
-        advice = (
-            "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
-        )
-        return Answer("Python", "remark", text, advice, facts)
-    return Answer("Python", "good", text, "", facts)
+    others = "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
+    return answered("Python", text, facts, "" if sys.platform == "linux" else others)
 
 
 def own_answer(missing: Sequence[str]) -> Answer:
     """What of dp2ddp can run here; `missing` are packages."""
+    what = "for converting and checking" if missing else "with all that verify needs"
+    advice = f"verify, bench and run need {', '.join(missing)}: {install(missing)}" if missing else ""
     facts = {"version": __version__, "missing": list(missing)}
-    if missing:
-        advice = f"verify, bench and run need {', '.join(missing)}: {install(missing)}"
-        return Answer("dp2ddp", "remark", f"{__version__}, for converting and checking", advice, facts)
-    return Answer("dp2ddp", "good", f"{__version__}, with all that verify needs", "", facts)
+    return answered("dp2ddp", f"{__version__}, {what}", facts, advice)
 
 
 def usable_cores() -> float:
@@ -74,11 +102,9 @@ def usable_cores() -> float:
 
 
 def processors_answer(usable: float, present: int) -> Answer:
-    facts = {"usable": usable, "present": present}
     shown = f"{usable:g} core{'s' if usable != 1 else ''}"
-    if usable < present:
-        return Answer("processors", "good", f"{shown} of {present} may be used here", "", facts)
-    return Answer("processors", "good", shown, "", facts)
+    text = f"{shown} of {present} may be used here" if usable < present else shown
+    return answered("processors", text, {"usable": usable, "present": present})
 
 
 def memory() -> tuple[int, int]:
@@ -96,14 +122,10 @@ def memory() -> tuple[int, int]:
 
 
 def memory_answer(total: int, available: int) -> Answer:
-    text = f"{size(total)}, {size(available)} of it free"
+    each = f"each rank takes about {size(RANK_MEMORY)} before it has a model or data: two of them do not fit"
+    advice = each if available < 2 * RANK_MEMORY else ""
     facts = {"total": total, "available": available}
-    if available < 2 * RANK_MEMORY:
-        advice = (
-            f"each rank takes about {size(RANK_MEMORY)} before it has a model or data: two of them do not fit"
-        )
-        return Answer("memory", "remark", text, advice, facts)
-    return Answer("memory", "good", text, "", facts)
+    return answered("memory", f"{size(total)}, {size(available)} of it free", facts, advice)
 
 
 def shared_memory() -> tuple[int, int] | None:
@@ -117,77 +139,68 @@ def shared_memory() -> tuple[int, int] | None:
 def shared_memory_answer(sizes: tuple[int, int] | None) -> Answer:
     name = "shared memory"
     if sizes is None:
-        return Answer(name, "remark", "there is no /dev/shm", "loaders may need num_workers=0 here")
+        return answered(name, "there is no /dev/shm", {}, "loaders may need num_workers=0 here")
     total, free = sizes
     facts = {"total": total, "free": free}
-    mend = "start docker with --shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
     if total < SMALL_SHM:
-        advice = f"DataLoader workers hand batches over in it, and die (Bus error) when it is full: {mend}"
-        return Answer(name, "remark", f"/dev/shm has {size(total)}", advice, facts)
+        advice = (
+            "DataLoader workers hand batches over in it, and die (Bus error) when it is full: start docker with "
+            "--shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
+        )
+        return answered(name, f"/dev/shm has {size(total)}", facts, advice)
     if free < SMALL_SHM:
         advice = "others have filled it: `ls -l /dev/shm`; files of processes that are gone may be removed"
-        return Answer(name, "remark", f"{size(free)} of {size(total)} in /dev/shm are free", advice, facts)
-    return Answer(name, "good", f"{size(free)} in /dev/shm", "", facts)
+        return answered(name, f"{size(free)} of {size(total)} in /dev/shm are free", facts, advice)
+    return answered(name, f"{size(free)} in /dev/shm", facts)
 
 
 def open_files_answer(soft: int, hard: int) -> Answer:
     facts = {"soft": soft, "hard": hard}
     if soft == resource.RLIM_INFINITY:
-        return Answer("open files", "good", "as many as one likes", "", facts)
-    if soft < FEW_FILES:
-        most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
-        advice = (
-            'batches from loader workers take a file descriptor for each tensor ("Too many open files"): '
-            f"`ulimit -n {most if hard > soft or most == 'unlimited' else FEW_FILES}` in the shell that trains"
-        )
-        return Answer("open files", "remark", f"at most {soft}", advice, facts)
-    return Answer("open files", "good", f"at most {soft}", "", facts)
+        return answered("open files", "as many as one likes", facts)
+    most = "unlimited" if hard == resource.RLIM_INFINITY else str(max(hard, FEW_FILES))
+    advice = (
+        'batches from loader workers take a file descriptor for each tensor ("Too many open files"): '
+        f"`ulimit -n {most}` in the shell that trains"
+    )
+    return answered("open files", f"at most {soft}", facts, advice if soft < FEW_FILES else "")
 
 
 def disk_answer(folder: Path, free: int) -> Answer:
-    facts = {"folder": str(folder), "free": free}
-    text = f"{size(free)} free in {folder}"
-    if free < GB:
-        advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
-        return Answer("temporary files", "remark", text, advice, facts)
-    return Answer("temporary files", "good", text, "", facts)
+    text, facts = f"{size(free)} free in {folder}", {"folder": str(folder), "free": free}
+    advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
+    return answered("temporary files", text, facts, advice if free < GB else "")
 
 
 def threads_answer(variables: Mapping[str, str], cores: float) -> Answer:
     """OMP_NUM_THREADS, and the number of threads of a rank that follows."""
     given = variables.get("OMP_NUM_THREADS", "")
     facts = {"OMP_NUM_THREADS": given or None, "MKL_NUM_THREADS": variables.get("MKL_NUM_THREADS")}
+    half = max(1, int(cores // 2))
     if not given:
         text = "OMP_NUM_THREADS is not set: torchrun gives each rank one thread, and says so at length"
-        advice = f"`export OMP_NUM_THREADS={max(1, int(cores // 2))}` uses all cores with two ranks"
-        return Answer("threads", "good", text, advice if cores >= 4 else "", facts)
-    text = f"OMP_NUM_THREADS={given}"
-    if given.isdigit() and int(given) > max(1, cores // 2):
+        advice = f"`export OMP_NUM_THREADS={half}` uses all cores with two ranks" if cores >= 4 else ""
+        return answered("threads", text, facts, advice, "good")
+    if given.isdigit() and int(given) > half:
         advice = f"for each rank: two ranks have {2 * int(given)} threads on {cores:g} cores, which makes both slower"
-        return Answer("threads", "remark", text, advice, facts)
-    return Answer("threads", "good", f"{text}, for each rank", "", facts)
+        return answered("threads", f"OMP_NUM_THREADS={given}", facts, advice)
+    return answered("threads", f"OMP_NUM_THREADS={given}, for each rank", facts)
 
 
 def reaches_itself() -> bool:
     """Whether a process here can listen on the loopback, and another connect to it."""
-    try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), LOOKUP_LIMIT),
-        ):
-            return True
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), LOOKUP_LIMIT).close()
+        return True
+    return False
 
 
 def is_free(port: int) -> bool:
     """Whether nobody listens on a port of the loopback."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    with contextlib.suppress(OSError), socket.socket() as probe:
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def ports_answer(loopback: bool, usual: bool) -> Answer:
@@ -195,13 +208,13 @@ def ports_answer(loopback: bool, usual: bool) -> Answer:
     facts = {"loopback": loopback, str(PORT): usual}
     if not loopback:
         advice = "processes of a run meet there: the sandbox or container must allow it, with its loopback up"
-        return Answer("ports", "bad", "processes do not reach each other on 127.0.0.1", advice, facts)
+        return answered("ports", "processes do not reach each other on 127.0.0.1", facts, advice, "bad")
     if not usual:
         advice = (
             "something listens there; with --standalone torchrun takes another, without it a second run fails"
         )
-        return Answer("ports", "remark", f"{PORT}, torch's own, is taken", advice, facts)
-    return Answer("ports", "good", f"{PORT} and others are free", "", facts)
+        return answered("ports", f"{PORT}, torch's own, is taken", facts, advice)
+    return answered("ports", f"{PORT} and others are free", facts)
 
 
 def looked_up(name: str) -> str | None:
@@ -219,26 +232,20 @@ def looked_up(name: str) -> str | None:
 
 
 def host_name_answer(name: str, address: str | None) -> Answer:
-    facts = {"name": name, "address": address}
-    if address is None:
-        advice = f"ranks that look for this host wait long or fail: a line `127.0.1.1 {name}` in /etc/hosts"
-        return Answer("host name", "remark", f"{name} has no address", advice, facts)
-    return Answer("host name", "good", f"{name} is {address}", "", facts)
+    advice = f"ranks that look for this host wait long or fail: a line `127.0.1.1 {name}` in /etc/hosts"
+    text = f"{name} is {address}" if address else f"{name} has no address"
+    return answered("host name", text, {"name": name, "address": address}, "" if address else advice)
 
 
 def variables_answer(variables: Mapping[str, str]) -> Answer:
     """Settings that change how ranks meet, and those that are left over from a run."""
     left = [name for name in SET_BY_TORCHRUN if name in variables]
-    shown = [
-        f"{name}={value}"
-        for name, value in sorted(variables.items())
-        if name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_"))
-        or name == "CUDA_VISIBLE_DEVICES"
-    ]
+    names = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "CUDA_VISIBLE_DEVICES")
+    shown = [f"{name}={value}" for name, value in sorted(variables.items()) if name.startswith(names)]
     facts = {"left over": left, "set": shown}
     if "RANK" in left or "WORLD_SIZE" in left:
         advice = (
             f"a script believes that torchrun has started it, and waits for others: `unset {' '.join(left)}`"
         )
-        return Answer("variables", "remark", f"{', '.join(left)} set in this shell", advice, facts)
-    return Answer("variables", "good", ", ".join(shown) or "none that change how ranks meet", "", facts)
+        return answered("variables", f"{', '.join(left)} set in this shell", facts, advice)
+    return answered("variables", ", ".join(shown) or "none that change how ranks meet", facts)

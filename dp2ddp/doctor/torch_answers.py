@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.codemod.knowledge.wrapping_libraries import UNASKED
-from dp2ddp.doctor.answers import Answer, size
+from dp2ddp.doctor.host import Answer, answered, size
 from dp2ddp.installed import install, missing_for_runs
 
 OLDEST = (2, 4)  # of torch, for dp2ddp's helpers; pyproject.toml says the same
@@ -19,17 +19,12 @@ GPU_DRIVERS = (NVIDIA_DRIVER, Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA's, A
 
 def no_torch() -> Answer:
     advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
-    return Answer("torch", "bad", "is not installed for this Python", advice, {"version": None})
+    return answered("torch", "is not installed for this Python", {"version": None}, advice, "bad")
 
 
 def broken_torch(words: str) -> Answer:
-    return Answer(
-        "torch",
-        "bad",
-        f"cannot be imported: {words}",
-        "install it anew: pip install torch",
-        {"version": None},
-    )
+    advice = "install it anew: pip install torch"
+    return answered("torch", f"cannot be imported: {words}", {"version": None}, advice, "bad")
 
 
 def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answer]:
@@ -46,23 +41,21 @@ def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answe
 
 def libraries_answer(wrapping: Sequence[str]) -> Answer:
     """`wrapping`: the packages here that wrap models in DataParallel by themselves."""
-    text = (
-        f"{', '.join(wrapping)}: their Trainer takes all GPUs into one process, in DataParallel, under python"
-    )
+    names = ", ".join(wrapping)
+    text = f"{names}: their Trainer takes all GPUs into one process, in DataParallel, under python"
     advice = "start its scripts by torchrun; `dp2ddp convert SCRIPT` says what else they need"
-    return Answer("libraries", "good", text, advice, {"wrapping": [*wrapping]})
+    return answered("libraries", text, {"wrapping": [*wrapping]}, advice, "good")
 
 
 def torch_answer(version: str, distributed: bool) -> Answer:
     facts = {"version": version, "distributed": distributed}
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
         advice = "dp2ddp's helpers need 2.4 or newer: pip install -U torch"
-        return Answer("torch", "bad", version, advice, facts)
+        return answered("torch", version, facts, advice, "bad")
     if not distributed:
-        return Answer(
-            "torch", "bad", f"{version}, built without torch.distributed", "take another build", facts
-        )
-    return Answer("torch", "good", version, "", facts)
+        text = f"{version}, built without torch.distributed"
+        return answered("torch", text, facts, "take another build", "bad")
+    return answered("torch", version, facts)
 
 
 def driver_version() -> str | None:
@@ -84,47 +77,36 @@ def cuda_answer(said: Mapping[str, Any], driver: str | None) -> Answer:
     facts = {"cuda": said["cuda"], "rocm": said["rocm"], "driver": driver}
     machine = f"NVIDIA driver {driver}" if driver else "no NVIDIA driver"
     if not built:
-        text = f"torch is a build for CPUs only; {machine}"
         advice = "GPUs need a build with CUDA: https://pytorch.org/get-started/locally" if driver else ""
-        return Answer("CUDA", "remark" if driver else "good", text, advice, facts)
-    text = f"torch is built for {built}; {machine}"
-    if driver and not said["available"]:
-        advice = (
-            "torch does not reach the driver: it may be older than this CUDA needs, or CUDA_VISIBLE_DEVICES is empty; "
-            "`nvidia-smi` shows what the driver has"
-        )
-        return Answer("CUDA", "remark", text, advice, facts)
-    return Answer("CUDA", "good", text, "", facts)
+        return answered("CUDA", f"torch is a build for CPUs only; {machine}", facts, advice)
+    advice = (
+        "torch does not reach the driver: it may be older than this CUDA needs, or CUDA_VISIBLE_DEVICES is empty; "
+        "`nvidia-smi` shows what the driver has"
+    )
+    unreached = driver and not said["available"]
+    return answered("CUDA", f"torch is built for {built}; {machine}", facts, advice if unreached else "")
 
 
 def devices_answer(devices: Sequence[Mapping[str, Any]]) -> Answer:
     facts = {"devices": list(devices)}
     if not devices:
         advice = "`dp2ddp verify` compares on virtual devices on the CPU; torchrun trains on the CPU here, with gloo"
-        return Answer("GPUs", "good", "torch sees none here", advice, facts)
-    broken = [f"{index}: {device['error']}" for index, device in enumerate(devices) if device["error"]]
+        return answered("GPUs", "torch sees none here", facts, advice, "good")
     text = _shown(devices)
+    broken = [f"{index}: {device['error']}" for index, device in enumerate(devices) if device["error"]]
     if broken:
-        advice = f"does not add two numbers: {'; '.join(broken)}"
-        return Answer("GPUs", "bad", text, advice, facts)
+        return answered("GPUs", text, facts, f"does not add two numbers: {'; '.join(broken)}", "bad")
     if len(devices) == 1:
         advice = "one GPU is one rank; `dp2ddp verify -n 2` compares on virtual devices on the CPU"
-        return Answer("GPUs", "good", text, advice, facts)
-    names = {device["name"] for device in devices}
+        return answered("GPUs", text, facts, advice, "good")
     advice = f"`torchrun --standalone --nproc-per-node {len(devices)}` uses all of them"
-    if len(names) > 1:
-        return Answer("GPUs", "remark", text, f"{advice}; they differ, and the slowest sets the pace", facts)
-    busy = [index for index, device in enumerate(devices) if device["free"] < 0.8 * device["memory"]]
+    if len({device["name"] for device in devices}) > 1:
+        return answered("GPUs", text, facts, f"{advice}; they differ, and the slowest sets the pace")
+    busy = [str(index) for index, device in enumerate(devices) if device["free"] < 0.8 * device["memory"]]
     if busy:
-        others = ", ".join(map(str, busy))
-        return Answer(
-            "GPUs",
-            "remark",
-            text,
-            f"somebody else's memory is on GPU {others}: `nvidia-smi` says whose",
-            facts,
-        )
-    return Answer("GPUs", "good", text, advice, facts)
+        others = f"somebody else's memory is on GPU {', '.join(busy)}: `nvidia-smi` says whose"
+        return answered("GPUs", text, facts, others)
+    return answered("GPUs", text, facts, advice, "good")
 
 
 def _shown(devices: Sequence[Mapping[str, Any]]) -> str:
@@ -155,22 +137,20 @@ def peers_answer(peers: Sequence[Sequence[bool]]) -> Answer:
     ]
     facts = {"peers": [list(row) for row in peers]}
     if not apart:
-        return Answer("GPU to GPU", "good", "each reads the memory of each other (P2P)", "", facts)
+        return answered("GPU to GPU", "each reads the memory of each other (P2P)", facts)
     pairs = "no pair" if len(apart) == count * (count - 1) // 2 else f"not {', '.join(apart)}"
     advice = (
         "gradients go through the host's memory there, slower, for DataParallel as for DDP; if ranks hang in their "
         "first collective: NCCL_P2P_DISABLE=1"
     )
-    return Answer("GPU to GPU", "remark", f"P2P: {pairs}", advice, facts)
+    return answered("GPU to GPU", f"P2P: {pairs}", facts, advice)
 
 
 def backends_answer(gloo: bool, nccl: str | None, devices: int) -> Answer:
-    facts = {"gloo": gloo, "nccl": nccl}
     text = f"gloo {'is there' if gloo else 'is missing'}, NCCL {nccl or 'is missing'}"
+    facts = {"gloo": gloo, "nccl": nccl}
     if not gloo:
         advice = "ranks meet and exchange small messages by gloo: take another build of torch"
-        return Answer("backends", "bad", text, advice, facts)
-    if not nccl and devices > 1:
-        advice = "without NCCL the GPUs exchange gradients through the host, by gloo: slow"
-        return Answer("backends", "remark", text, advice, facts)
-    return Answer("backends", "good", text, "", facts)
+        return answered("backends", text, facts, advice, "bad")
+    slow = "without NCCL the GPUs exchange gradients through the host, by gloo: slow"
+    return answered("backends", text, facts, slow if not nccl and devices > 1 else "")

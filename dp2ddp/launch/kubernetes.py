@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from dp2ddp.launch.job import Job
-from dp2ddp.launch.shell import comment
+from dp2ddp.launch.job import Job, comment
 
 # Where /dev/shm is not made larger, a container has 64 MB of it, and workers of a DataLoader die of SIGBUS.
 _SHM = "workers of loaders hand batches over in /dev/shm; a container's own has 64 MB"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.launch.job import Job
-from dp2ddp.launch.shell import comment
+from dp2ddp.launch.job import Job, comment
 
 
 def ray_driver(job: Job) -> str:

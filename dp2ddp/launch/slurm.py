@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 
-from dp2ddp.launch.job import Job, rendezvous_words
-from dp2ddp.launch.shell import Raw, command, comment, exports
+from dp2ddp.launch.job import Job, Raw, command, comment, exports, rendezvous_words
 
 _TORCHRUN_ENDS = 30  # seconds that torchrun gives ranks between SIGTERM and SIGKILL (its --shutdown-timeout)
 

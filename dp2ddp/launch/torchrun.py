@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.launch.job import PORT, Job, rendezvous_words
-from dp2ddp.launch.shell import Raw, command, comment, exports
+from dp2ddp.launch.job import PORT, Job, Raw, command, comment, exports, rendezvous_words
 
 # torchrun sets it to 1 where nobody has, and says so at length; here it says why
 THREADS = "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # threads of a rank on the CPU; more only if cores are free\n"

@@ -189,8 +189,6 @@ def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, doc.Words]]:
     for frame in position["frames"][:_MOST_FRAMES]:  # innermost first
         function = "" if frame["function"] == "<module>" else f" in {frame['function']}"
         yield "", (doc.Code(f"{frame['file']}:{frame['line']}"), function)
-    if position["worker"]:
-        yield "", f"a worker of its loader is at {position['worker']}"
 
 
 def _glance(verdict: Verdict) -> doc.Row:

@@ -108,7 +108,7 @@ def failure_document(
 
 
 def _position(position: RankPosition, original: Original | None) -> dict[str, Any]:
-    names = ("rank", "collective", "doing", "source", "ended", "worker")
+    names = ("rank", "collective", "doing", "source", "ended")
     return {
         **{name: getattr(position, name) for name in names},
         "text": _position_text(position, original),

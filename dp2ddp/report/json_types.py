@@ -228,7 +228,6 @@ class PositionJson(Struct):
     source: Annotated[str, said("its line")]
     frames: Annotated[list[Frame], said("of the script, innermost first")]
     ended: Annotated[str, said("how, if it is no longer there")]
-    worker: Annotated[str, said("where a worker of its loader stands, if it waits for one")]
 
 
 class FailedJson(Struct):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.left_out import LEFT_OUT
+from dp2ddp.source.survey import LEFT_OUT
 
 SUFFIXES = (".py", ".ipynb")
 # A file without any of these wraps nothing and was not converted; what speaks to other ranks has both of SPEAKS.

@@ -54,7 +54,7 @@ def check_as_one(source: SourceFile) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(source.text, source.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            compile(source.text, source.name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise SourceError(f"{_explain(source, error)} (in a script, which all cells are together)") from error
 

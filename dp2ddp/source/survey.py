@@ -15,7 +15,20 @@ from enum import Enum, auto
 from itertools import islice
 from pathlib import Path
 
-from dp2ddp.source.left_out import is_left_out
+LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
+            ".ruff_cache", ".ipynb_checkpoints", ".tox"}  # fmt: skip
+
+
+def is_left_out(folder: str) -> bool:
+    """Whether a folder holds version control, a cache or an environment."""
+    return os.path.basename(folder) in LEFT_OUT or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+
+
+def is_below_left_out(path: Path, root: Path) -> bool:
+    """Whether a path below `root` is in such a folder."""
+    above = (each for each in (path, *path.parents) if each != root and each.is_relative_to(root))
+    return any(is_left_out(str(each)) for each in above)
+
 
 CODE = (".py", ".pyi")
 SMALL = 2**16  # bytes of a file that is always copied
@@ -48,7 +61,7 @@ def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ())
     """What lies below `root`, folders before what is in them.
 
     named: files whose folders are looked into, however much there is in them. without: what is passed over.
-    Version control, caches and environments are left out (source/left_out.py); so are pipes and sockets.
+    Version control, caches and environments are left out; so are pipes and sockets.
     """
     opened = {root, *(parent for path in named for parent in path.parents)}
     passed = set(without)

@@ -20,9 +20,8 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from dp2ddp.taps import Inside, Taps
-from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
-from dp2ddp.trace.keeping import FULL_BYTES, Keeper
+from dp2ddp.trace.keeping import FULL_BYTES, Collected, Keeper
 from dp2ddp.trace.record_folder import rank_folder
 from dp2ddp.trace.records import End, Layout, Vector
 from dp2ddp.trace.tensor_names import KnownOptimizer, Table, living_roots, named_tensors, parameters_of

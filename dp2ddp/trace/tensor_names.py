@@ -37,7 +37,7 @@ def living_roots() -> list[nn.Module]:
 
 def parameter_names(roots: list[nn.Module], parameters: Iterable[torch.Tensor], optimizer: int) -> list[str]:
     """`conv1.weight`, as the model itself says; `optimizer 0, parameter 3` for what lives in no module."""
-    named = by_shortest_name(pair for root in roots for pair in _own_parameters(root))
+    named = by_shortest_name(named_tensors(tensor_tables(roots)))
     names = {key: name for key, (name, _) in named.items()}
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
@@ -49,7 +49,9 @@ def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) ->
     the buffers at the end without keeping a model, or a DDP reducer, alive.
     """
     ids = {id(each) for each in parameters}
-    holding = [root for root in roots if any(id(tensor) in ids for _, tensor in _own_parameters(root))]
+    holding = [
+        root for root in roots if any(id(tensor) in ids for _, tensor in named_tensors(tensor_tables([root])))
+    ]
     buffers = (
         (root, name, _tables_of(module)[1]) for root in holding for name, module in root.named_modules()
     )
@@ -102,13 +104,6 @@ def by_shortest_name(named: Iterable[tuple[str, T]]) -> dict[int, tuple[str, T]]
         if known is None or (len(name), name) < (len(known[0]), known[0]):
             shortest[id(thing)] = (name, thing)
     return shortest
-
-
-def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for prefix, module in root.named_modules():
-        for name, tensor in _tables_of(module)[0].items():
-            if tensor is not None:
-                yield _unwrapped(root, f"{prefix}.{name}" if prefix else name), tensor
 
 
 def _unwrapped(root: nn.Module, name: str) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from dp2ddp.doctor import host
-from dp2ddp.doctor.answers import Answer, size
-from dp2ddp.doctor.children import Ended
-from dp2ddp.doctor.examine import ranks_answer
+from dp2ddp.doctor.examine import Ended, ranks_answer
+from dp2ddp.doctor.host import Answer, size
 from dp2ddp.doctor.torch_answers import (
     backends_answer,
     cuda_answer,

@@ -15,9 +15,8 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.cli.doctor import verdict
-from dp2ddp.doctor.answers import Answer, State
 from dp2ddp.doctor.examine import two_ranks
-from dp2ddp.doctor.host import host_answers
+from dp2ddp.doctor.host import Answer, State, host_answers
 from tests.cli.scripts import dp2ddp, python, variables
 from tests.ranks import until
 

@@ -192,11 +192,6 @@ def test_collectives_that_do_not_match_are_named(
     assert f"rank 1: {theirs} at " in parting
 
 
-def test_the_place_of_a_worker_that_does_not_answer_is_told(runs: dict[str, Run]) -> None:
-    failure = runs["loader"].failure
-    assert failure.positions[1].worker.endswith(" in __getitem__: time.sleep(0.1)")
-
-
 def test_nothing_survives(runs: dict[str, Run], folder: Path) -> None:
     """Ranks, workers of loaders, spawned ranks: also of a rank that was killed."""
     for _ in range(50):

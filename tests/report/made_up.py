@@ -146,9 +146,7 @@ def failed_run(kind: str = "hang", text: str = "dist.barrier()") -> Run:
     frames = (Frame(f"/a/{text}.py", 88, text), Frame("/a/train_ddp.py", 120, "<module>"))
     positions = (
         RankPosition(0, frames, collective="barrier", source=text),
-        RankPosition(
-            1, frames[1:], doing="save", source="torch.save(net, path)", worker=f"data.py:3: {text}"
-        ),
+        RankPosition(1, frames[1:], doing="save", source="torch.save(net, path)"),
         RankPosition(2, ended=f"failed at {text}"),
     )
     stage = Stage(

@@ -11,10 +11,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import psutil
-
 from dp2ddp.runtime.hang.collectives import CollectiveCall, read_calls
-from dp2ddp.runtime.hang.stacks import ASYNCHRONOUS, RankPosition, read_position, read_worker
+from dp2ddp.runtime.hang.stacks import ASYNCHRONOUS, RankPosition, read_position
 from dp2ddp.runtime.processes import has_ended
 from dp2ddp.runtime.run_folder import LAUNCHER, RankStatus, read_statuses
 from dp2ddp.runtime.stage import Stage
@@ -30,8 +28,8 @@ def ask_positions(stage: Stage) -> tuple[RankPosition, ...]:
     _signal(status.pid for status in statuses.values() if not status.is_over)
     time.sleep(_ANSWER)
     ranks = sorted({*stage.ranks, *statuses})
-    positions = [_position(stage, rank, statuses.get(rank)) for rank in ranks]
-    return tuple(_with_worker(stage, each, statuses.get(each.rank)) for each in positions if each)
+    positions = (_position(stage, rank, statuses.get(rank)) for rank in ranks)
+    return tuple(position for position in positions if position)
 
 
 def ended_positions(stage: Stage) -> tuple[RankPosition, ...]:
@@ -93,17 +91,6 @@ def _with_call(stage: Stage, position: RankPosition, last: CollectiveCall) -> Ra
         words = f"init_process_group for {last.tensor}, and {stage.world} were started,"
         return dataclasses.replace(position, collective=words)
     return position
-
-
-def _with_worker(stage: Stage, position: RankPosition, status: RankStatus | None) -> RankPosition:
-    """A worker of a loader was forked from its rank: it answers the same signal, in the same file."""
-    if not position.waits_for_worker or status is None:
-        return position
-    before = len(_text(stage, position.rank))
-    with contextlib.suppress(psutil.NoSuchProcess):
-        _signal(child.pid for child in psutil.Process(status.pid).children())
-    time.sleep(_ANSWER)
-    return dataclasses.replace(position, worker=read_worker(_text(stage, position.rank)[before:]))
 
 
 def _text(stage: Stage, rank: int) -> str:

@@ -33,7 +33,6 @@ _HOOKS = tuple(
         "runtime/perturb/sample_streams",
     )
 )
-_LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
 
@@ -90,15 +89,13 @@ class RankPosition:
     helper: str = ""  # a helper of a conversion that it has called: ask_rank0
     # the line that called it, if it calls the innermost frame: other ranks may wait for its end
     inside: str = ""
-    worker: str = ""  # where a worker of its loader stands, if the rank waits for one
 
     def __str__(self) -> str:
         who = f"rank {self.rank}" if self.rank >= 0 else "the process that starts the ranks"
         if self.ended:
             return f"{who} {self.ended}"
         source = f": {self.source}" if self.source and not self.collective else ""
-        worker = f"; a worker of its loader is at {self.worker}" if self.worker else ""
-        return f"{who} {self.action} {self.where}{source}{worker}"
+        return f"{who} {self.action} {self.where}{source}"
 
     @property
     def where(self) -> str:
@@ -106,11 +103,6 @@ class RankPosition:
         places = ", called from ".join(str(frame) for frame in self.frames[:3])
         inside = f", inside {self.helper}" if self.inside else ""
         return f"at {places}{inside}" if places else "outside the script"
-
-    @property
-    def waits_for_worker(self) -> bool:
-        """Whether it waits for a worker of its loader."""
-        return self.doing == _LOADER
 
     @property
     def action(self) -> str:
@@ -150,13 +142,6 @@ def _calls_helper(outer: Frame, inner: Frame) -> bool:
     return is_helper and is_users(outer.file, outer.line) and f"{inner.function}(" in _source(outer)
 
 
-def read_worker(text: str) -> str:
-    """Where a worker process stands, which wrote to its rank's file; "" if nobody knows."""
-    frames = _newest(text) or []
-    users = [frame for frame in frames if is_users(frame.file, frame.line)]
-    return f"{users[0]}: {_source(users[0])}" if users else ""
-
-
 def _newest(text: str) -> list[Frame] | None:
     """The frames of the thread that runs the script, innermost first."""
     threads = [
@@ -172,7 +157,7 @@ def _callee(inner: list[Frame]) -> str:
     if frame is None:
         return ""
     if frame.file.endswith("/torch/utils/data/dataloader.py"):
-        return _LOADER
+        return "a DataLoader, waiting for a batch"
     parts = [part for part in _FOREIGN if part in frame.file]
     return f"{frame.function} ({frame.file.rpartition(parts[0])[2]})" if parts else ""
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from dp2ddp.runtime.virtual_cuda.distributed import SUM, Done
+from dp2ddp.runtime.virtual_cuda.distributed import SUM, done
 from dp2ddp.taps import Function, Taps
 
 _HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
@@ -71,7 +71,7 @@ def _all_reduce(
     if not _depends_on_order(tensor, op, group):
         return original(tensor, op=op, group=group, async_op=async_op)
     _write(tensor, _summed(tensor, op, group))
-    return Done([tensor]) if async_op else None
+    return done([tensor]) if async_op else None
 
 
 def _reduce(
@@ -82,7 +82,7 @@ def _reduce(
     total = _summed(tensor, op, group)
     if dist.get_rank() == dst:
         _write(tensor, total)
-    return Done([tensor]) if more.get("async_op") else None
+    return done([tensor]) if more.get("async_op") else None
 
 
 def _register(original: Function, wrapper: Any, state: Any, hook: Function) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,10 +27,8 @@ from dp2ddp.taps import Taps
 
 # Any: samples, indices and data sets are the user's.
 Fetcher = fetch._MapDatasetFetcher
-_EPOCH = "_dp2ddp_epoch"
-_SEED = "_dp2ddp_seed"
-_RESEEDED = "_dp2ddp_reseeded"
-DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers
+_STREAMS = "_dp2ddp_streams"
+DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers, of each stream
 
 
 class Epochs:
@@ -54,85 +54,73 @@ def install_sample_streams(base_seed: int | None = None) -> Taps:
     base_seed None: the seed that torch's default generator had when the loader's iterator was made.
     """
     taps, epochs = Taps(), Epochs()
+    # A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each further epoch.
+    made_here: Counter[tuple[int, int]] = Counter()
 
     def begin(loader: DataLoader[Any]) -> None:
         epochs.begin(loader.dataset)
         epochs.seed = torch.initial_seed() if base_seed is None else base_seed
 
+    def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        worker = get_worker_info()
+        key = (worker.id, id(dataset)) if worker else (-1, 0)
+        setattr(fetcher, _STREAMS, _Streams(epochs.seed, epochs.of(dataset) + made_here[key]))
+        made_here[key] += worker is not None
+
     taps.before("__iter__", begin, DataLoader)
-    taps.after("__init__", _remembering(epochs), Fetcher)
+    taps.after("__init__", remember, Fetcher)
     taps.set(Fetcher, "fetch", _fetch)
-    _count_seedings(taps)
+    for place, owner in enumerate((random, numpy.random)):
+        taps.before("seed", partial(_count_seeding, place), owner)
     return taps
 
 
 _seedings = [0, 0]  # calls of random.seed and of numpy.random.seed in this process
 
 
-def _count_seedings(taps: Taps) -> None:
-    def count(place: int, *args: Any, **kwargs: Any) -> None:
-        _seedings[place] += 1
-
-    for place, owner in enumerate((random, numpy.random)):
-        taps.before("seed", partial(count, place), owner)
+def _count_seeding(place: int, *args: Any, **kwargs: Any) -> None:
+    _seedings[place] += 1
 
 
-def _remembering(epochs: Epochs) -> Callable[..., None]:
-    """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each
-    further epoch.
-    """
-    made_here: dict[tuple[int, int], int] = {}
+@dataclass
+class _Streams:
+    """Those of the samples that one fetcher loads."""
 
-    def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        worker = get_worker_info()
-        epoch = epochs.of(dataset)
-        if worker is not None:
-            key = (worker.id, id(dataset))
-            epoch += made_here.get(key, 0)
-            made_here[key] = made_here.get(key, 0) + 1
-        setattr(fetcher, _EPOCH, epoch)
-        setattr(fetcher, _SEED, epochs.seed)
+    seed: int
+    epoch: int
+    # which of them the last sample has seeded by itself, mostly with its index: its numbers do not hang on them
+    reseeded: tuple[bool, ...] = ()
 
-    return remember
+    def begin(self, index: Any) -> int:
+        seed = sample_seed(self.seed, self.epoch, index)
+        seed_host(seed)
+        return seed
 
 
 def _fetch(self: Any, possibly_batched_index: Any) -> Any:
     """torch/utils/data/_utils/fetch.py, _MapDatasetFetcher.fetch, one sample at a time."""
+    streams: _Streams = getattr(self, _STREAMS)
+    indices = list(possibly_batched_index) if self.auto_collation else [possibly_batched_index]
     with kept_streams():
-        if self.auto_collation:
-            data = [_load(self, index) for index in possibly_batched_index]
-        else:
-            data = _load(self, possibly_batched_index)
-        setattr(self, DREW, _last_one_drew(self, possibly_batched_index))
-    return self.collate_fn(data)
+        data = [_load(self, streams, index) for index in indices]
+        after = stream_digests()
+        for index in indices[-1:]:
+            streams.begin(index)
+        went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
+        drew = tuple(a and not b for a, b in zip(went_on, streams.reseeded or (False,) * 3, strict=True))
+        setattr(self, DREW, drew)
+    return self.collate_fn(data if self.auto_collation else data[0])
 
 
-def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> tuple[bool, ...]:
-    """Which of the streams have gone on since they were set for the batch's last sample."""
-    last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
-    after = stream_digests()
-    for index in last:
-        seed_host(_seed_of(fetcher, index))
-    went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
-    return tuple(a and not b for a, b in zip(went_on, getattr(fetcher, _RESEEDED), strict=True))
-
-
-def _load(fetcher: Any, index: Any) -> Any:
-    seed = _seed_of(fetcher, index)
-    seed_host(seed)
-    before = tuple(_seedings)
+def _load(fetcher: Any, streams: _Streams, index: Any) -> Any:
+    seed, before = streams.begin(index), tuple(_seedings)
     try:
         if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
             return fetcher.dataset.__getitems__([index])[0]
         return fetcher.dataset[index]
     finally:
-        # numbers of a sample that seeds by itself, mostly with its index, do not hang on the streams
         of_torch = torch.default_generator.initial_seed() != seed
-        setattr(fetcher, _RESEEDED, (of_torch, *(a != b for a, b in zip(before, _seedings, strict=True))))
-
-
-def _seed_of(fetcher: Any, index: Any) -> int:
-    return sample_seed(getattr(fetcher, _SEED), getattr(fetcher, _EPOCH), index)
+        streams.reseeded = (of_torch, *(a != b for a, b in zip(before, _seedings, strict=True)))
 
 
 def sample_seed(base_seed: int, epoch: int, index: Any) -> int:

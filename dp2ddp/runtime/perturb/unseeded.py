@@ -7,13 +7,12 @@ each worker of a loader, has its own, as in real life. The user's lines are left
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import linecache
 import os
 import random
+import re
 import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from torch.utils.data import get_worker_info
 
 from dp2ddp.runtime.hang.stacks import is_users, users_place
 from dp2ddp.runtime.run_folder import UNSEEDED
-from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.taps import Taps
 
 
@@ -55,19 +53,8 @@ def _is_importing() -> bool:
     return False
 
 
-@lru_cache(maxsize=1000)  # a data set may make one for each sample
-def _gives_a_seed(file: str, line: int) -> bool:
-    """Whether a line calls `RandomState(0)`: numpy begins its generator without a seed, and seeds it at once."""
-    tree = parse_leniently("".join(linecache.getlines(file)))
-    calls = [
-        each
-        for each in ast.walk(tree or ast.Module([], []))
-        if isinstance(each, ast.Call) and each.lineno <= line <= (each.end_lineno or 0)
-    ]
-    states = [each for each in calls if ast.unparse(each.func).endswith("RandomState")]
-    given = [argument for each in states for argument in (*each.args, *(key.value for key in each.keywords))]
-    is_given = bool(given) and len(given) == len(states)
-    return is_given and not any(ast.unparse(each) == "None" for each in given)
+# numpy begins the generator of such a state without a seed, and seeds it at once
+_GIVEN_A_SEED = re.compile(r"RandomState\((?!\s*(None)?\s*\))")
 
 
 def seed_all(seed: int) -> None:
@@ -98,8 +85,8 @@ def seed_the_unseeded(run_folder: Path, taps: Taps) -> None:
 
     def random_bits(bits: int) -> int:
         caller = sys._getframe(1)
-        is_named = not _gives_a_seed(caller.f_code.co_filename, caller.f_lineno)
-        return _Known.next_one(bits, is_named)
+        line = linecache.getline(caller.f_code.co_filename, caller.f_lineno)
+        return _Known.next_one(bits, is_named=not _GIVEN_A_SEED.search(line))
 
     # of default_rng, RandomState, SeedSequence
     taps.set(numpy.random.bit_generator, "randbits", random_bits)

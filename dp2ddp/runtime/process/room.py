@@ -36,23 +36,17 @@ def read_room() -> Room:
     return min(rooms, key=lambda room: room.free)
 
 
-def control_groups(process: Path) -> Iterator[Room]:
+def control_groups(process: Path, mounts: Path = Path("/sys/fs/cgroup")) -> Iterator[Room]:
     """The control groups with a limit that a process (its folder below /proc) is in, the innermost first."""
     try:
-        belongs = (process / "cgroup").read_text(encoding="utf-8").splitlines()
-        mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
+        lines = (process / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:  # no Linux
         return
-    lines = (line.split(":", 2) for line in belongs)
-    paths = {name: path for _, controllers, path in lines for name in controllers.split(",")}
-    for line in mounts:
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        root, place = left.split(" ")[3:5]
-        if kind == "cgroup2" and "" in paths:
-            yield from _groups(Path(place), root, paths[""], _VERSION_2)
-        elif kind == "cgroup" and "memory" in options.split(",") and "memory" in paths:
-            yield from _groups(Path(place), root, paths["memory"], _VERSION_1)
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if not controllers:
+            yield from _groups(mounts, path, _VERSION_2)
+        elif "memory" in controllers.split(","):
+            yield from _groups(mounts / "memory", path, _VERSION_1)
 
 
 # files of a group: its limit, what is used; and the lines of memory.stat that the kernel takes back
@@ -62,23 +56,21 @@ _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive
 _NO_LIMIT = 2**60  # version 1 says it with a number of about 2**63
 
 
-def _groups(place: Path, root: str, path: str, files: _Files) -> Iterator[Room]:
-    """From the innermost group up to the one that is mounted at `place`.
+def _groups(top: Path, path: str, files: _Files) -> Iterator[Room]:
+    """From the innermost group up to the one that is mounted at `top`.
 
-    In a container `path` may be the host's own, of which nothing is mounted here but the container's part.
+    In a container `path` may be the host's own, of which nothing is mounted here but the container's part, as `top`.
     """
-    inside = os.path.relpath(path, root)
-    group = place if inside.startswith("..") or not (place / inside).is_dir() else place / inside
-    while True:
-        with contextlib.suppress(OSError, ValueError):  # no limit ("max"), or a controller that is not on
-            limit, used = (int((group / file).read_text()) for file in files[:2])
+    group = Path(os.path.normpath(f"{top}{path}"))
+    for each in (group, *group.parents):
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # not there, no limit ("max"), or a controller that is not on
+            limit, used = (int((each / file).read_text()) for file in files[:2])
             if limit < _NO_LIMIT:
-                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                stat = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
                 used -= sum(int(stat[name]) for name in files[2])
                 yield Room(max(0, limit - used), limit, CONTAINER)
-        if group == place:
-            return
-        group = group.parent
 
 
 def count_kills() -> int | None:

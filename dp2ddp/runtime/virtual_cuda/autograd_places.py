@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.autograd.function
 import torch.autograd.graph
-import torch.nn.modules.module
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
@@ -20,7 +19,7 @@ from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
 from dp2ddp.taps import Taps
 
-_PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
+_PLACES = "_dp2ddp_places"  # on the ctx of a custom Function: where each output is
 
 
 def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
@@ -30,9 +29,6 @@ def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
     taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
     mode.handle([torch.Tensor.register_hook], _register_hook)
     mode.handle([torch.autograd.grad], _grad)
-    taps.after("get_gradient_edge", _note_place, torch.autograd.graph)
-    hook_class = torch.nn.modules.module._WrappedHook
-    taps.around("__call__", partial(_hook_on_modules_device, mode.machine), hook_class)
 
 
 def gradient_at(grad: Any, place: int | None) -> Any:
@@ -50,27 +46,7 @@ def _grad(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor | None, ...]:
     """A gradient is where its input is, wherever the outputs are (torch/autograd/__init__.py, grad)."""
     grads: Any = func(*args, **kwargs)
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
-    return tuple(gradient_at(grad, _place_of_input(each)) for grad, each in zip(grads, inputs, strict=True))
-
-
-def _place_of_input(tensor_or_edge: Any) -> int | None:
-    """The place of a tensor, or of the graph edge that stands for it."""
-    if isinstance(tensor_or_edge, torch.Tensor):
-        return place_of(tensor_or_edge)
-    place: int | None = tensor_or_edge.node.metadata.get(_PLACES, {}).get(tensor_or_edge.output_nr)
-    return place
-
-
-def _note_place(edge: Any, tensor: torch.Tensor) -> None:
-    edge.node.metadata.setdefault(_PLACES, {})[edge.output_nr] = place_of(tensor)
-
-
-def _hook_on_modules_device(machine: Machine, call: Any, hook: Any, *args: Any, **kwargs: Any) -> Any:
-    """nn.Module.register_backward_hook gives its hook what a node of the graph got: where the module's output is."""
-    module = hook.module() if hook.with_module else None
-    parameter = None if module is None else next(module.parameters(), None)
-    with machine.unknown_at(place_of(parameter)):
-        return call(hook, *args, **kwargs)
+    return tuple(gradient_at(grad, place_of(each)) for grad, each in zip(grads, inputs, strict=True))
 
 
 def _apply_with_places() -> Any:

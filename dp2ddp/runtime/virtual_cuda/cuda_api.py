@@ -5,16 +5,16 @@ them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.cuda_streams import CudaStreams, StreamContext
+from dp2ddp.runtime.virtual_cuda.cuda_streams import CudaStreams
 from dp2ddp.runtime.virtual_cuda.places import Machine
 from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, VirtualGenerator
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
@@ -32,8 +32,7 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
     cuda_streams = CudaStreams(machine)
     functions = _functions(machine, streams, cuda_streams)
-    for name, function in functions.items():
-        taps.set(torch.cuda, name, _named(function, name))
+    taps.set_all(torch.cuda, functions)
     taps.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
     taps.set(torch.cuda, "default_generators", streams.generators)
     taps.set(torch, "Generator", VirtualGenerator)
@@ -42,7 +41,7 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     taps.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
     taps.set_all(torch.cuda.nvtx, _answers(_OF_NVTX))
     taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
-    below = _below_python(machine, cuda_streams)
+    below = _below_python(machine)
     taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
     # Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first.
     taps.set(torch.Tensor, "record_stream", lambda self, s: None)
@@ -52,22 +51,13 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
         _install_accelerator(taps, machine, lambda: _functions(machine, streams, cuda_streams))
 
 
-def _named(function: Any, name: str) -> Any:
-    """So that tracebacks and help() show the public name."""
-    if not isinstance(function, type):
-        function.__name__ = function.__qualname__ = name
-        function.__module__ = "torch.cuda"
-    return function
-
-
 def _functions(machine: Machine, streams: RandomStreams, cuda_streams: CudaStreams) -> Functions:
     """torch.cuda.*"""
     of_machine = _devices(machine) | _random(machine, streams) | _streams(machine, cuda_streams)
     return _answers(_OF_CUDA) | of_machine
 
 
-# Names of functions that have the same answer on every device, or nothing to do. Counters stay at zero: CPU memory has
-# none.
+# Functions that have the same answer on every device, or nothing to do. Counters stay at zero: CPU memory has none.
 _OF_CUDA: dict[str, Any] = {
     """init _lazy_init ipc_collect set_sync_debug_mode synchronize empty_cache reset_max_memory_allocated
     reset_max_memory_cached reset_peak_memory_stats reset_accumulated_memory_stats reset_peak_host_memory_stats
@@ -82,6 +72,8 @@ _OF_CUDA: dict[str, Any] = {
     "mem_get_info": (_TOTAL_MEMORY, _TOTAL_MEMORY),
     "get_gencode_flags": "",
     "memory_summary": "no counters",
+    "list_gpu_processes": "no processes are running",
+    "memory_stats memory_stats_as_nested_dict": Counter(),
     "get_arch_list": ["sm_80"],
     "memory_snapshot": [],
     "host_memory_stats host_memory_stats_as_nested_dict": {},
@@ -100,9 +92,10 @@ def _answering(answer: Any) -> Callable[..., Any]:
 
 
 def _devices(machine: Machine) -> Functions:
-    def properties(device: Any = None) -> DeviceProperties:
+    def properties(device: Any = None) -> SimpleNamespace:
         index = machine.index(device)
-        return DeviceProperties(f"dp2ddp virtual device {index}", pci_bus_id=index, uuid=UUID(int=index))
+        own = {"name": f"dp2ddp virtual device {index}", "pci_bus_id": index, "uuid": UUID(int=index)}
+        return SimpleNamespace(**own, **_PROPERTIES)
 
     return {
         "device_count": lambda: machine.count,
@@ -112,10 +105,8 @@ def _devices(machine: Machine) -> Functions:
         "_maybe_exchange_device": lambda device: machine.set_current(device),
         "get_device_properties": properties,
         "get_device_name": lambda device=None: properties(device).name,
-        "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
-        "memory_stats_as_nested_dict": lambda device=None: _no_memory(),
         "_lazy_call": lambda callable, **kwargs: callable(),
-        "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
+        "cudart": _Runtime,
     }
 
 
@@ -126,68 +117,24 @@ def _set_device(machine: Machine, device: Any) -> None:
     machine.set_current(machine.index(device))
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
-    """torch.cuda.get_device_properties; prints like torch's own."""
-
-    name: str
-    major: int = _CAPABILITY[0]
-    minor: int = _CAPABILITY[1]
-    total_memory: int = _TOTAL_MEMORY
-    multi_processor_count: int = 108
-    is_integrated: int = 0
-    is_multi_gpu_board: int = 0
-    max_threads_per_multi_processor: int = 2048
-    warp_size: int = 32
-    regs_per_multiprocessor: int = 65536
-    max_threads_per_block: int = 1024
-    shared_memory_per_block: int = 49152
-    shared_memory_per_block_optin: int = 166912
-    shared_memory_per_multiprocessor: int = 167936
-    L2_cache_size: int = 40 * 2**20
-    clock_rate: int = 1410000
-    memory_clock_rate: int = 1215000
-    memory_bus_width: int = 5120
-    pci_bus_id: int = 0
-    pci_device_id: int = 0
-    pci_domain_id: int = 0
-    uuid: UUID = UUID(int=0)
-
-    def __repr__(self) -> str:
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count})"
-        )
+# of torch.cuda.get_device_properties, beside a device's own
+_PROPERTIES = {
+    "major": _CAPABILITY[0], "minor": _CAPABILITY[1], "total_memory": _TOTAL_MEMORY, "multi_processor_count": 108,
+    "is_integrated": 0, "is_multi_gpu_board": 0, "max_threads_per_multi_processor": 2048, "warp_size": 32,
+    "regs_per_multiprocessor": 65536, "max_threads_per_block": 1024, "shared_memory_per_block": 49152,
+    "shared_memory_per_block_optin": 166912, "shared_memory_per_multiprocessor": 167936, "L2_cache_size": 40 * 2**20,
+    "clock_rate": 1410000, "memory_clock_rate": 1215000, "memory_bus_width": 5120, "pci_device_id": 0,
+    "pci_domain_id": 0,
+}  # fmt: skip
 
 
-def _cuda_runtime() -> dict[str, Any]:
-    """torch.cuda.cudart(): each function succeeds; names of errors are torch's own."""
-    real = torch._C._cudart if hasattr(torch._C, "_cudart") else None
-    success = getattr(getattr(real, "cudaError", None), "success", 0)
-    names = [name for name in dir(real) if name.startswith("cuda")]
-    functions = {name: lambda *args: success for name in names if not isinstance(getattr(real, name), type)}
-    classes = {name: getattr(real, name) for name in names if name not in functions}
-    return {**functions, **classes, "cudaMemGetInfo": lambda device: (_TOTAL_MEMORY, _TOTAL_MEMORY)}
+class _Runtime:
+    """torch.cuda.cudart(): each function succeeds."""
 
+    cudaError = SimpleNamespace(success=0)
 
-_COUNTED = """
-    allocation segment active inactive_split
-    allocated_bytes reserved_bytes active_bytes inactive_split_bytes requested_bytes
-"""
-_COUNTED_AT_ALL = """
-    num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free
-"""
-
-
-def _no_memory() -> dict[str, Any]:
-    """torch.cuda.memory_stats_as_nested_dict(), of which torch makes memory_stats: every counter is zero."""
-    counter = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
-    pools = {
-        name: {pool: dict(counter) for pool in ("all", "large_pool", "small_pool")}
-        for name in _COUNTED.split()
-    }
-    oversize = {name: dict(counter) for name in ("oversize_allocations", "oversize_segments")}
-    return {**pools, **oversize, **dict.fromkeys(_COUNTED_AT_ALL.split(), 0)}
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return _answering((_TOTAL_MEMORY, _TOTAL_MEMORY) if name == "cudaMemGetInfo" else 0)
 
 
 def _random(machine: Machine, streams: RandomStreams) -> Functions:
@@ -223,40 +170,20 @@ def _streams(machine: Machine, streams: CudaStreams) -> Functions:
     return {
         "Stream": streams.Stream,
         "Event": streams.Event,
-        "StreamContext": StreamContext,
-        "stream": lambda stream: StreamContext(stream),
         "current_stream": lambda device=None: streams.current(device),
         "default_stream": lambda device=None: streams.default[machine.index(device)],
-        "set_stream": lambda stream: None if stream is None else streams.set_current(stream),
+        "set_stream": lambda stream: streams.set_current(stream),
     }
 
 
-def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
+def _below_python(machine: Machine) -> Functions:
     """Functions of torch._C that torch's own helpers and extensions call."""
-
-    def set_stream(stream_id: int, device_index: int, device_type: int) -> None:
-        streams.set_current(streams.Stream(stream_id=stream_id, device_index=device_index))
-        machine.set_current(device_index)  # torch/csrc/cuda/Module.cpp
-
-    def names(stream: Any) -> tuple[int, int, int]:
-        return stream.stream_id, stream.device_index, stream.device_type
-
     return {
         "_cuda_getDevice": lambda: machine.current,
         "_cuda_setDevice": lambda device: _set_device(machine, device),
         "_cuda_getDeviceCount": lambda: machine.count,
-        "_cuda_getCurrentRawStream": lambda device: streams.current(device).cuda_stream,
-        "_cuda_getCurrentStream": lambda device: names(streams.current(device)),
-        "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
-        "_cuda_setStream": set_stream,
-        "_cuda_memoryStats": lambda device: _no_memory(),
-        **_answers({_BELOW_PYTHON: None}),
+        **_answers({"_cuda_synchronize _cuda_emptyCache _cuda_sleep": None}),
     }
-
-
-_BELOW_PYTHON = """
-    _cuda_synchronize _cuda_emptyCache _cuda_sleep _cuda_resetPeakMemoryStats _cuda_resetAccumulatedMemoryStats
-"""
 
 
 _SAME_NAME = """

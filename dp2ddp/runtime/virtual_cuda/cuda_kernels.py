@@ -28,7 +28,8 @@ def add_cuda_kernels(mode: VirtualDevices) -> None:
     mode.handle([torch.histc, torch.Tensor.histc], histc)
 
 
-Pair = tuple[torch.Tensor, torch.Tensor]
+Tensor = torch.Tensor
+Pair = tuple[Tensor, Tensor]
 
 
 def add_sync_batch_norm(mode: VirtualDevices) -> None:
@@ -40,33 +41,24 @@ def add_sync_batch_norm(mode: VirtualDevices) -> None:
         torch.batch_norm_backward_reduce: reduce_backward,
         torch.batch_norm_backward_elemt: normalise_backward,
     }
-    for function, kernel in kernels.items():
-        mode.handle([function], _at_the_place_of_x(kernel))
 
-
-def _at_the_place_of_x(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return put(kernel(*args, **kwargs), place_of(args[0]))
+        return put(kernels[function](*args, **kwargs), place_of(args[0]))
 
-    return answer
+    mode.handle(kernels, answer)
 
 
-def stats(x: torch.Tensor, eps: float) -> Pair:
+def stats(x: Tensor, eps: float) -> Pair:
     """mean and 1 / sqrt(variance + eps) of this rank's rows"""
     variance, mean = torch.var_mean(x, _but_channels(x), correction=0)
     return mean, torch.rsqrt(variance + eps)
 
 
+# means, invstds: (ranks, channels); counts: (ranks,)
 def gather_stats(
-    x: torch.Tensor,
-    means: torch.Tensor,  # (ranks, channels)
-    invstds: torch.Tensor,  # (ranks, channels)
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    momentum: float,
-    eps: float,
-    counts: torch.Tensor,  # (ranks,)
-) -> Pair:
+    x: Tensor, means: Tensor, invstds: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    momentum: float, eps: float, counts: Tensor,
+) -> Pair:  # fmt: skip
     """var = sum n_r (var_r + (mean_r - mean)^2) / n"""
     n = counts.sum()
     weights = (counts.to(means.dtype) / n)[:, None]
@@ -79,26 +71,16 @@ def gather_stats(
 
 
 def normalise(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    invstd: torch.Tensor,
-    eps: float,
-) -> torch.Tensor:
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
+) -> Tensor:
     result = (x - _like(mean, x)) * _like(invstd, x)
     result = result if weight is None else result * _like(weight, x)
     return (result if bias is None else result + _like(bias, x)).to(x.dtype)
 
 
 def reduce_backward(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    mean: torch.Tensor,
-    invstd: torch.Tensor,
-    weight: torch.Tensor | None,
-    *_: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, *_: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """sum dy, sum dy (x - mean), and from them the gradients of weight and bias"""
     sum_dy = dy.sum(_but_channels(x))
     sum_dy_xmu = (dy * (x - _like(mean, x))).sum(_but_channels(x))
@@ -106,15 +88,9 @@ def reduce_backward(
 
 
 def normalise_backward(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    mean: torch.Tensor,
-    invstd: torch.Tensor,
-    weight: torch.Tensor | None,
-    sum_dy: torch.Tensor,
-    sum_dy_xmu: torch.Tensor,
-    counts: torch.Tensor,
-) -> torch.Tensor:
+    dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, sum_dy: Tensor, sum_dy_xmu: Tensor,
+    counts: Tensor,
+) -> Tensor:  # fmt: skip
     """dx = w invstd (dy - sum dy / n - (x - mean) invstd^2 sum dy (x - mean) / n)"""
     n = counts.sum()
     slope = _like(invstd**2 * sum_dy_xmu / n, x)
@@ -122,10 +98,10 @@ def normalise_backward(
     return (dx if weight is None else dx * _like(weight, x)).to(x.dtype)
 
 
-def _but_channels(x: torch.Tensor) -> list[int]:
+def _but_channels(x: Tensor) -> list[int]:
     return [dim for dim in range(x.dim()) if dim != 1]
 
 
-def _like(statistic: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _like(statistic: Tensor, x: Tensor) -> Tensor:
     """(channels,) -> (1, channels, 1, ...)"""
     return statistic.view(1, -1, *[1] * (x.dim() - 2))

@@ -48,10 +48,6 @@ class VirtualEvent:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._recorded_at - self._recorded_at) * 1000
 
-    def __repr__(self) -> str:
-        device = self.device or "uninitialized"
-        return f"torch.Event device_type={device}, device_index={self.event_id}"
-
 
 class VirtualCudaEvent(VirtualEvent):
     """torch.cuda.Event."""
@@ -64,13 +60,6 @@ class VirtualCudaEvent(VirtualEvent):
     @property
     def cuda_event(self) -> int:
         return self.event_id
-
-    def __repr__(self) -> str:
-        return (
-            f"<torch.cuda.Event {self.cuda_event:#x}>"
-            if self.event_id
-            else "<torch.cuda.Event uninitialized>"
-        )
 
 
 class VirtualStream:
@@ -120,12 +109,8 @@ class VirtualStream:
     def _key(self) -> tuple[int, int]:
         return self.device_index, self.stream_id
 
-    def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
-
     def __enter__(self) -> VirtualStream:
-        before = self._streams.machine.set_current(self.device_index)
-        self._before.append((before, self._streams.current(self.device_index)))
+        self._before.append((self._streams.machine.current, self._streams.current(self.device_index)))
         self._streams.set_current(self)
         return self
 
@@ -171,26 +156,14 @@ class CudaStreams:
         index = self.machine.index(device)
         return self._chosen().get(index, self.default[index])
 
-    def set_current(self, stream: VirtualStream) -> None:
-        self._chosen()[stream.device_index] = stream
+    def set_current(self, stream: VirtualStream | None) -> None:
+        """And its device (torch/csrc/cuda/Module.cpp); None changes nothing."""
+        if stream is not None:
+            self._chosen()[stream.device_index] = stream
+            self.machine.set_current(stream.device_index)
 
     def _chosen(self) -> dict[int, VirtualStream]:
         chosen: dict[int, VirtualStream] | None = getattr(self._thread, "chosen", None)
         if chosen is None:
             chosen = self._thread.chosen = {}
         return chosen
-
-
-class StreamContext:
-    """torch.cuda.stream(stream): makes it and its device current; None changes nothing."""
-
-    def __init__(self, stream: VirtualStream | None) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*exc_info)

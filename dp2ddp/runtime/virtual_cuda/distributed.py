@@ -7,7 +7,6 @@ say cuda:N.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -42,12 +41,7 @@ def install_distributed(taps: Taps, machine: Machine) -> None:
 
 
 def _forking(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...] = (),
-    nprocs: int = 1,
-    join: bool = True,
-    daemon: bool = False,
-    **_: Any,
+    fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, **_: Any
 ) -> Any:
     """torch.multiprocessing.spawn(main, nprocs=torch.cuda.device_count()): the ranks of many hand-written scripts.
 
@@ -68,10 +62,7 @@ def _without_nccl(nccl: Nccl, position: int, original: Any, *args: Any, **kwargs
     for name in _FOR_NCCL & kwargs.keys():
         kwargs[name] = None
     made = original(*args, **kwargs)
-    if position == 0:
-        nccl.made(dist.group.WORLD, requested or _BY_DEFAULT)
-    else:
-        nccl.made(made, requested)
+    nccl.made(*((made, requested) if position else (dist.group.WORLD, requested or _BY_DEFAULT)))
     return made
 
 
@@ -95,28 +86,15 @@ def _averaging(
     original(tensor, op=SUM, group=group)
     with torch.no_grad():
         tensor.div_(dist.get_world_size(group))
-    return Done([tensor]) if async_op else None
+    return done([tensor]) if async_op else None
 
 
-class Done:
+def done(result: list[torch.Tensor]) -> Any:
     """The Work of a collective that is already over."""
-
-    def __init__(self, result: list[torch.Tensor]) -> None:
-        self._result = result
-
-    def wait(self, timeout: Any = None) -> bool:
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-    def result(self) -> list[torch.Tensor]:
-        return self._result
-
-    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-        future.set_result(self._result)
-        return future
+    future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+    future.set_result(result)
+    made: Any = torch._C._distributed_c10d
+    return made._create_work_from_future(future)
 
 
 # Any throughout: arguments and results of functions of torch.distributed, and its groups.

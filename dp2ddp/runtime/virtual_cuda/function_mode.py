@@ -155,27 +155,21 @@ def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, An
     common = None
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, _Tensor):
-            place = getattr(value, PLACE, None)
+            tensors = [value]
+        elif isinstance(value, (tuple, list)):
+            tensors = tensors_in(value)
+        else:
+            continue
+        for tensor in tensors:
+            place = getattr(tensor, PLACE, None)
             if place is None or place == common:
                 continue
             if common is not None:
-                return _place_of_mixed_inputs(func, args, kwargs)
+                every = tensors_in((*args, *kwargs.values()))
+                check_same_place(func, every)
+                return common_place(every)
             common = place
-        elif isinstance(value, (tuple, list)):
-            for tensor in tensors_in(value):
-                place = getattr(tensor, PLACE, None)
-                if place is None or place == common:
-                    continue
-                if common is not None:
-                    return _place_of_mixed_inputs(func, args, kwargs)
-                common = place
     return common
-
-
-def _place_of_mixed_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    tensors = tensors_in(args) + tensors_in(kwargs.values())
-    check_same_place(func, tensors)
-    return common_place(tensors)
 
 
 def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

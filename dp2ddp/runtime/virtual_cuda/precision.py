@@ -53,8 +53,7 @@ class DoublePrecision(TorchFunctionMode):
             torch.Tensor.float: torch.Tensor.double,
             torch.Tensor.half: torch.Tensor.double,
             torch.Tensor.bfloat16: torch.Tensor.double,
-            torch._amp_foreach_non_finite_check_and_unscale_: unscale,
-            torch._amp_update_scale_: update_scale,
+            **{kernel: with_single_scale(kernel) for kernel in _OF_SCALES},
         }
 
     def __torch_function__(
@@ -86,6 +85,7 @@ class DoublePrecision(TorchFunctionMode):
                 observer(source, requested)
 
 
+_OF_SCALES = (torch._amp_foreach_non_finite_check_and_unscale_, torch._amp_update_scale_)
 _HALF_NAMES = {name: dtype for name, dtype in LEGACY_DTYPES.items() if dtype in HALF}
 _CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
@@ -130,38 +130,23 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
 
 
-# ---- GradScaler's two kernels, which exist for float32 scales alone
-# (aten/src/ATen/native/cuda/AmpKernels.cu)
+def with_single_scale(kernel: Function) -> Function:
+    """GradScaler's two kernels, of which the scale and what goes with it are float32 alone (AmpKernels.cu)."""
+
+    @torch.no_grad()
+    def call(*args: Any) -> Any:
+        singles = [each.float() if _is_double_tensor(each) else each for each in args]
+        kernel(*singles)
+        for each, single in zip(args, singles, strict=True):
+            if each is not single:
+                each.copy_(single)
+        return args[0]
+
+    return call
 
 
-@torch.no_grad()
-def unscale(grads: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
-    for grad in grads:
-        if not bool(torch.isfinite(grad).all()):
-            found_inf.fill_(1.0)
-        grad.mul_(inv_scale.to(grad.device))
-
-
-@torch.no_grad()
-def update_scale(
-    scale: torch.Tensor,
-    growth_tracker: torch.Tensor,
-    found_inf: torch.Tensor,
-    growth: float,
-    backoff: float,
-    interval: int,
-) -> torch.Tensor:
-    if float(found_inf) > 0:
-        scale.mul_(backoff)
-        growth_tracker.fill_(0)
-        return scale
-    successes = int(growth_tracker) + 1
-    if successes == interval:
-        if bool(torch.isfinite(scale * growth)):
-            scale.mul_(growth)
-        successes = 0
-    growth_tracker.fill_(successes)
-    return scale
+def _is_double_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float64
 
 
 _BEFORE = "_dp2ddp_before"

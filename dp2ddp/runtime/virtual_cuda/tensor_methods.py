@@ -201,13 +201,8 @@ class Mover:
         self.machine = mode.machine
 
     def move(
-        self,
-        tensor: torch.Tensor,
-        place: int | None,
-        dtype: torch.dtype | None = None,
-        copy: bool = False,
-        **more: Any,
-    ) -> torch.Tensor:
+        self, tensor: _Tensor, place: int | None, dtype: Any = None, copy: bool = False, **more: Any
+    ) -> _Tensor:
         """`tensor` at `place` (None: where it is) as `dtype`; more: memory_format of Tensor.to."""
         have = place_of(tensor)
         stays = place is None or place == have or (place == HOST and have is None)

@@ -10,10 +10,7 @@ import multiprocessing.synchronize
 import queue
 import sys
 import threading
-import time
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,17 +37,8 @@ def install_data_parallel(taps: Taps, machine: Machine) -> None:
 # ---- copies between devices
 
 
-def broadcast(tensor: torch.Tensor, devices: Any = None) -> list[torch.Tensor]:
-    tensor = _as_real(tensor)
-    if devices is None:
-        raise RuntimeError("Exactly one of 'devices' and 'out' must be specified, but got neither")
-    return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
-
-
-def _checked(device: int) -> int:
-    if device < 0:
-        raise RuntimeError(f"Expected non-negative device index, but got {device}")
-    return device
+def broadcast(tensor: torch.Tensor, devices: Sequence[Any]) -> list[torch.Tensor]:
+    return [copy_to(_as_real(tensor), _get_device_index(device)) for device in devices]
 
 
 def broadcast_coalesced(
@@ -78,42 +66,25 @@ def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
 
 
 def scatter(
-    tensor: torch.Tensor,
-    devices: Any = None,
-    chunk_sizes: Sequence[int] | None = None,
-    dim: int = 0,
-    streams: Any = None,
+    tensor: torch.Tensor, devices: Sequence[Any], chunk_sizes: Any = None, dim: int = 0, streams: Any = None
 ) -> tuple[torch.Tensor, ...]:
     tensor = _as_real(tensor)
-    devices = [_checked(_get_device_index(device)) for device in devices]
-    if not devices:
-        raise RuntimeError("Expected at least one device to scatter to")
-    if chunk_sizes is not None and len(chunk_sizes) != len(devices):
-        raise RuntimeError(
-            "Expected devices and chunk_sizes to be of same length, but got "
-            f"len(devices) = {len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
-        )
-    sizes = None if chunk_sizes is None else list(chunk_sizes)
-    chunks = tensor.chunk(len(devices), dim) if sizes is None else torch.split(tensor, sizes, dim)
+    chunks = (
+        tensor.chunk(len(devices), dim)
+        if chunk_sizes is None
+        else torch.split(tensor, list(chunk_sizes), dim)
+    )
     # A chunk that is already where it should be stays a view of the input, as in torch.
-    return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
+    places = map(device_at, map(_get_device_index, devices))
+    return tuple(chunk.to(place) for chunk, place in zip(chunks, places, strict=False))
 
 
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
-        tensors = [_as_real(tensor) for tensor in tensors]
-        if destination == -1:
-            warnings.warn(_MINUS_ONE, FutureWarning, stacklevel=2)
         place = _get_device_index(destination, allow_cpu=True, optional=True)
-        return gather_at(tensors, dim, HOST if place == -1 else machine.checked(place))
+        return gather_at([*map(_as_real, tensors)], dim, HOST if place == -1 else machine.checked(place))
 
     return gather
-
-
-_MINUS_ONE = (  # torch/nn/parallel/comm.py
-    "Using -1 to represent CPU tensor is deprecated. Please use a "
-    'device object or string instead, e.g., "cpu".'
-)
 
 
 def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
@@ -178,15 +149,13 @@ class ThreadInTurn(threading.Thread):
 
     def start(self) -> None:
         super().start()
-        look = _Look.at(self)
+        asleep = 0  # looks in a row
         while self.is_alive():
-            self.join(_TIMEOUT)
-            if not self.is_alive():
+            self.join(_LOOK)
+            state = state_of(self)
+            asleep = asleep + 1 if state == ASLEEP else 0
+            if asleep > _LOOKS or (state not in _AT_WORK and self._waits_for_another()):
                 return
-            if (self._waits_for_another() or look.shows_waiting(self)) and not wants_a_core(self):
-                return
-            if look.is_old:
-                look = _Look.at(self)
 
     def _waits_for_another(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
@@ -195,55 +164,20 @@ class ThreadInTurn(threading.Thread):
         return "join" not in frame.f_code.co_name and "tstate" not in frame.f_code.co_name  # its own threads
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Where a thread was, and how much it had computed: locks and sleeping loops leave no frame of their own."""
-
-    time: float
-    computed: float
-    stack: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def at(cls, thread: threading.Thread) -> _Look:
-        frame = sys._current_frames().get(thread.ident or 0)
-        around = []
-        while frame and frame.f_back:  # all but the innermost, which may be a loop
-            frame = frame.f_back
-            around.append((id(frame), frame.f_lasti))
-        return cls(time.monotonic(), _computed(thread), tuple(around))
-
-    @property
-    def is_old(self) -> bool:
-        return time.monotonic() - self.time > _STILL
-
-    def shows_waiting(self, thread: threading.Thread) -> bool:
-        """Whether a thread has stayed in one function since, and has hardly computed."""
-        if not self.is_old:
-            return False
-        now = _Look.at(thread)
-        return now.stack == self.stack and now.computed - self.computed < (now.time - self.time) / 4
-
-
-def wants_a_core(thread: threading.Thread) -> bool:
-    """Whether a thread runs, or would if the machine were less busy; False where the system does not say."""
+def state_of(thread: threading.Thread) -> bytes:
+    """What a thread does, as a letter (proc(5)); none where the system does not say."""
     try:
         stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
     except OSError:
-        return False
-    state = stat.rpartition(b") ")[2][:1]  # behind the name, which may have spaces
-    return state in (b"R", b"D")  # D: it waits for the disk, no other thread
+        return b""
+    return stat.rpartition(b") ")[2][:1]  # behind the name, which may have spaces
 
 
-def _computed(thread: threading.Thread) -> float:
-    """Seconds that a thread has computed; where the system does not say, all of them."""
-    if thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
-        return time.monotonic()
-    try:
-        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-    except OSError:  # it has ended
-        return time.monotonic()
-
-
-_TIMEOUT = 0.05  # seconds between two looks at a replica that has not ended
-_STILL = 1.0  # seconds after which one that has hardly computed is taken to wait
+ASLEEP = b"S"
+_AT_WORK = (
+    b"R",
+    b"D",
+)  # it runs, or would if the machine were less busy; it waits for the disk, no other thread
+_LOOK = 0.05  # seconds between two looks at a replica that has not ended
+_LOOKS = 20  # after so many in which it slept it is taken to wait: locks and sleeping loops leave no frame of their own
 _WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__file__)

@@ -31,7 +31,6 @@ SETS_UP = Meaning("it sets up the notebook")
 INSTALLS = Meaning("install what it installs before the training starts")
 MEASURES = Meaning("it runs a statement as often as the time allows, to measure it")
 FORGETS = Meaning("it tidies up names, which a script need not do")
-SKIPPED = Meaning("the cell is skipped")
 NO_EFFECT = Meaning("it has no effect on what follows")
 
 
@@ -93,7 +92,7 @@ def line_magic(name: str, rest: str, known: Collection[str]) -> Meaning:
         return _folder(rest, known)
     if name in SHELL_ALIASES:
         return shell(rest if name in ("sx", "system") else f"{name} {rest}", known)
-    return LINES.get(name) or _in_the_way(name, rest)
+    return LINES.get(name) or _in_the_way(name)
 
 
 def _statement(name: str, rest: str) -> Meaning:
@@ -122,27 +121,11 @@ def _folder(rest: str, known: Collection[str]) -> Meaning:
     )
 
 
-_IN_THE_WAY = {  # what it does, and what to do about it
-    "run": (
-        "runs another file in this notebook",
-        "import that file as a module (from NAME import *), or paste its code into a cell",
-    ),
-    "pylab": (
-        "imports hundreds of names",
-        "write the imports that are needed (import numpy as np, import matplotlib.pyplot as plt)",
-    ),
-    "store": ("loads what another notebook has stored", "load it from a file"),
-    "pushd": ("goes to a folder and back", "use %cd with the names of the folders"),
-    "popd": ("goes to a folder and back", "use %cd with the names of the folders"),
-}
-
-
-def _in_the_way(name: str, rest: str) -> Meaning:
-    if name == "store" and not rest.startswith("-r"):
-        return SETS_UP
-    unknown = ("is a magic that is not known here", "take it out, or write in Python what it does")
-    because, advice = _IN_THE_WAY.get(name, unknown)
-    return Meaning(because, advice=advice)
+def _in_the_way(name: str) -> Meaning:
+    if name == "run":
+        advice = "import that file as a module (from NAME import *), or paste its code into a cell"
+        return Meaning("runs another file in this notebook", advice=advice)
+    return Meaning("is a magic that is not known here", advice="take it out, or write in Python what it does")
 
 
 def shell(command: str, known: Collection[str]) -> Meaning:
@@ -182,8 +165,6 @@ def assigned(target: str, magic: str, known: Collection[str]) -> Meaning:
     if magic.startswith("!"):
         command = expanded(magic.lstrip("!").strip(), known)
         return Meaning("the output, line by line", f"{target} = subprocess.getoutput({command}).splitlines()")
-    if name in ("sx", "system"):
-        return assigned(target, f"!{rest}", known)
     if name == "time" and parse_leniently(rest) is not None:
         return Meaning("the statement runs, without %time", f"{target} = {rest.strip()}")
     if name == "pwd":
@@ -204,19 +185,14 @@ def cell_magic(name: str, rest: str, body: str, used: Collection[str]) -> tuple[
         return SHOWS, False
     if name == "timeit":
         return MEASURES, False
-    if name == "script" and rest.split()[:1] in (["false"], ["true"], ["echo"], [":"]):
-        return SKIPPED, False
     if name in SHELLS and not rest.strip():
         meaning = shell(body, ())
         if meaning.code:
             code = f"subprocess.run([{quoted(SHELLS[name])}, {quoted('-c')}, {quoted(body)}], check=True)"
             return Meaning(meaning.because, code), False
         return meaning, False
-    reason = (
-        "is run by another program"
-        if name in (*SHELLS, *OTHER_PROGRAMS)
-        else "is a magic that is not known here"
-    )
+    known_one = name in (*SHELLS, *OTHER_PROGRAMS)
+    reason = "is run by another program" if known_one else "is a magic that is not known here"
     return Meaning(reason, advice="write in Python what the cell does, or take it out"), False
 
 

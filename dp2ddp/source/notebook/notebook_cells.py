@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,6 @@ _LINE_ENDING = re.compile(r"(\r\n|\r|\n)")
 _ESCAPE = re.compile(r"(?P<indent>[ \t]*)(?P<escape>%%?|!!?|\?\??)\s*(?P<rest>\S.*|)", re.DOTALL)
 _ASSIGNED = re.compile(r"(?P<indent>[ \t]*)(?P<target>[^=!%#'\"()\r\n]+?)\s*=\s*(?P<magic>[%!].*)", re.DOTALL)
 _HELP = re.compile(r"[^#'\"\r\n]*\?{1,2}\s*", re.DOTALL)
-_CALLED = re.compile(r"[ \t]*get_ipython\(\)\s*\.\s*(run_line_magic|magic|system|getoutput)\(")
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>!|\S+)[ \t]*(?P<rest>[^\r\n]*)")
 
 
@@ -47,17 +47,9 @@ def words_of(texts: Iterable[str]) -> frozenset[str]:
 def draft_cell(text: str, number: int, path: Path | None, words: Collection[str]) -> Draft:
     """The cell without what only IPython understands."""
     writer = _Writer(number, path, words)
-    writer.cell(_dedented(text))
+    writer.cell(textwrap.dedent(text) if text[:1] in " \t" else text)  # as IPython takes it
     modules = frozenset(name for name in MODULES if f"{name}." in "".join(writer.code))
     return Draft(number, "".join(writer.lines), tuple(writer.asides), modules)
-
-
-def _dedented(text: str) -> str:
-    """IPython takes a cell that is indented as a whole to the margin."""
-    lines = _LINE_ENDING.split(text)
-    first = next((line for line in lines if line.strip()), "")
-    indent = first[: len(first) - len(first.lstrip(" \t"))]
-    return "".join(line.removeprefix(indent) for line in lines) if indent else text
 
 
 class _Writer:
@@ -192,8 +184,6 @@ def _end_of_statement(text: str, at: int) -> int:
 def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
     """What a statement that only IPython understands means; None for Python."""
     text = re.sub(r"\\\r?\n", " ", text.strip())
-    if called := _CALLED.match(text):
-        return _called(called[1], text, words)
     if not is_special(text):
         return None
     if match := _ESCAPE.fullmatch(text):
@@ -215,21 +205,6 @@ def _escaped(escape: str, rest: str, words: Collection[str]) -> Meaning:
         return Meaning("it shows help")
     name, _, rest = rest.partition(" ")
     return line_magic(name, rest.strip(), words)
-
-
-def _called(method: str, text: str, words: Collection[str]) -> Meaning | None:
-    """`get_ipython().run_line_magic("matplotlib", "inline")`, as exported notebooks have it."""
-    try:
-        call = ast.parse(text).body[0]
-        given = [ast.literal_eval(argument) for argument in call.value.args]  # type: ignore[attr-defined]  # an expression
-    except (SyntaxError, ValueError, AttributeError, IndexError):
-        return None
-    if not given or not all(isinstance(argument, str) for argument in given):
-        return None
-    if method in ("system", "getoutput"):
-        return shell(given[0], words)
-    name, _, rest = " ".join(given).lstrip("%").partition(" ")
-    return line_magic(name, rest, words)
 
 
 def written(rest: str, body: str, path: Path | None) -> Meaning:

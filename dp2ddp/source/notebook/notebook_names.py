@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from dp2ddp.source.notebook.magics import Meaning
 STAND_IN = "NotebookOnly"
 HOMES = ("IPython", "google.colab", "ipywidgets")
 BARS = {"tqdm_notebook": "tqdm", "tnrange": "trange"}  # what tqdm calls them, and what prints to a terminal
-_MEMORY = re.compile(r"_(i?\d+|oh|dh|ih)|In|Out|_{1,3}|_i{1,3}")  # IPython remembers inputs and outputs
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class NameChange:
 
 def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[NameChange]:
     """What has to be another in a script, statement by statement; `bound` are the names that the notebook binds."""
-    tried, own = _inside_of(ast.Try, tree), _inside_of(ast.AsyncFunctionDef, tree)
+    tried = {inner for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if node not in tried:  # there its author has thought of its absence
@@ -36,29 +34,9 @@ def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[NameChange]:
             yield from _attribute(node, node in tried)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
             yield from _name(node, node in tried)
-        elif (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in ("exit", "quit")
-        ):
-            yield NameChange(
-                node, None, Meaning("ends the notebook", advice="write `raise SystemExit` to end the script")
-            )
-        elif _waits(node) and node not in own:
-            yield NameChange(node, None, Meaning("waits outside of a function", advice=_ASYNC))
-
-
-_ASYNC = "a script cannot: put it into an `async def main()`, and call asyncio.run(main())"
-
-
-def _waits(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)) or bool(
-        isinstance(node, ast.comprehension) and node.is_async
-    )
-
-
-def _inside_of(kind: type[ast.AST], tree: ast.Module) -> set[ast.AST]:
-    return {inner for node in ast.walk(tree) if isinstance(node, kind) for inner in ast.walk(node)}
+        elif isinstance(node, ast.Expr) and ast.unparse(node) in ("exit", "quit"):
+            advice = "write `raise SystemExit` to end the script"
+            yield NameChange(node, None, Meaning("ends the notebook", advice=advice))
 
 
 def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
@@ -123,10 +101,6 @@ def _name(node: ast.Name, tried: bool) -> Iterator[NameChange]:
     if node.id == "display" or node.id == "get_ipython" and not tried:
         meaning = Meaning("prints" if node.id == "display" else "is None, as in any script")
         yield NameChange(node, node.id, meaning, (node.id,))
-    elif _MEMORY.fullmatch(node.id):
-        yield NameChange(
-            node, None, Meaning("is what a notebook remembers", advice="give it a name where it is made")
-        )
 
 
 def _is_notebooks(module: str) -> bool:

@@ -19,13 +19,12 @@ from dp2ddp.runtime.stage import Stage
 MB = 2**20
 
 
-def process(folder: Path, cgroup: str, mountinfo: str) -> Path:
-    """A folder below /proc."""
-    made = folder / "proc"
-    made.mkdir()
-    (made / "cgroup").write_text(cgroup)
-    (made / "mountinfo").write_text(mountinfo)
-    return made
+def groups_of(folder: Path, cgroup: str) -> list[Room]:
+    """Of a process that belongs to these, where groups are mounted in `folder`."""
+    process = folder / "proc"
+    process.mkdir()
+    (process / "cgroup").write_text(cgroup)
+    return list(control_groups(process, folder / "cgroup"))
 
 
 def group(folder: Path, **files: object) -> None:
@@ -49,41 +48,29 @@ def test_limits_of_groups_above_count_as_well(tmp_path: Path) -> None:
     version_2(top / "job", 4000 * MB, 3000 * MB, 500 * MB)
     version_2(top / "job" / "step", "max", 100 * MB)
     version_2(top / "job" / "step" / "task", 2000 * MB, 600 * MB)
-    proc = process(
-        tmp_path, "0::/job/step/task\n", f"30 23 0:26 / {top} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
-    )
-    assert list(control_groups(proc)) == [
+    assert groups_of(tmp_path, "0::/job/step/task\n") == [
         Room(1400 * MB, 2000 * MB, CONTAINER),
         Room(1500 * MB, 4000 * MB, CONTAINER),
     ]
 
 
 def test_a_container_sees_its_own_group_as_the_topmost(tmp_path: Path) -> None:
-    top = tmp_path / "cgroup"
-    version_2(top, 1000 * MB, 1200 * MB)
-    proc = process(tmp_path, "0::/\n", f"30 23 0:26 / {top} ro - cgroup2 cgroup rw\n")
-    assert list(control_groups(proc)) == [Room(0, 1000 * MB, CONTAINER)], "never less than nothing"
+    version_2(tmp_path / "cgroup", 1000 * MB, 1200 * MB)
+    assert groups_of(tmp_path, "0::/\n") == [Room(0, 1000 * MB, CONTAINER)], "never less than nothing"
 
 
 def test_version_1_beside_version_2_without_memory(tmp_path: Path) -> None:
-    top, unified = tmp_path / "memory", tmp_path / "unified"
-    unified.mkdir()
+    top = tmp_path / "cgroup" / "memory"
     version_1(top, 2**63 - 4096, 9000 * MB)
     version_1(top / "docker" / "ab", 3000 * MB, 2500 * MB, 1000 * MB)
-    mounts = (
-        f"35 31 0:32 / {top} rw - cgroup cgroup rw,memory\n36 31 0:33 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-        f"37 31 0:34 / {unified} rw - cgroup2 cgroup2 rw\n38 31 0:35 / /proc rw - proc proc rw\n"
-    )
-    proc = process(tmp_path, "9:name=systemd:/\n4:memory:/docker/ab\n1:cpu,cpuacct:/x\n0::/\n", mounts)
-    assert list(control_groups(proc)) == [Room(1500 * MB, 3000 * MB, CONTAINER)]
+    belongs = "9:name=systemd:/\n4:memory:/docker/ab\n1:cpu,cpuacct:/x\n0::/\n"
+    assert groups_of(tmp_path, belongs) == [Room(1500 * MB, 3000 * MB, CONTAINER)]
 
 
 def test_a_container_may_be_called_what_its_host_calls_it(tmp_path: Path) -> None:
-    top = tmp_path / "memory"
+    top = tmp_path / "cgroup" / "memory"
     version_1(top, 3000 * MB, 500 * MB)  # what of the host's groups is mounted here is the container's alone
-    mounts = f"35 31 0:32 /docker/ab {top} ro - cgroup cgroup rw,memory\n"
-    proc = process(tmp_path, "4:memory:/docker/ab\n", mounts)
-    assert list(control_groups(proc)) == [Room(2500 * MB, 3000 * MB, CONTAINER)]
+    assert groups_of(tmp_path, "4:memory:/docker/ab\n") == [Room(2500 * MB, 3000 * MB, CONTAINER)]
 
 
 def test_no_groups_and_no_proc(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import wants_a_core
+from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import ASLEEP, state_of
 
 from .conftest import Install
 
@@ -365,8 +365,8 @@ def test_one_that_lacks_a_core_is_not_taken_to_wait() -> None:
         busy.start()
         waiting.start()
         try:
-            assert _within_seconds(lambda: wants_a_core(busy))
-            assert _within_seconds(lambda: not wants_a_core(waiting))
+            assert _within_seconds(lambda: state_of(busy) == b"R")
+            assert _within_seconds(lambda: state_of(waiting) == ASLEEP)
         finally:
             ended.set()
     busy.join()
