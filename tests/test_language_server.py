@@ -183,7 +183,7 @@ def test_a_notification_of_another_shape_is_nothing_to_it(editor: Editor, tmp_pa
 def test_a_fault_in_one_rule_is_told_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dp2ddp.review.rules.ddp620_no_destroy_process_group import NoDestroyProcessGroup
+    from dp2ddp.review.rules.said_by_torch import NoDestroyProcessGroup
 
     monkeypatch.setattr(NoDestroyProcessGroup, "find", lambda rule, script: {}["fault"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.checking import check
+from dp2ddp.review.ddp_script import LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.review.files import may_matter
-from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.runtime.process.server import Server
 from tests.living.test_living import EDITS, diffs, edited
 from tests.review.finding import found_in

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from itertools import filterfalse, takewhile
 
 from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, corrected, inside, literal
-from dp2ddp.review.own_numbers import OwnNumbers
+from dp2ddp.review.ddp_script import MEETINGS
+from dp2ddp.review.made import own_numbers
 
 OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
+SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")  # it may be weights
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
@@ -49,7 +51,7 @@ class CollectiveOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        meetings = (*filterfalse(_has_group, script.collectives), *script.helper_meetings)
+        meetings = (*filterfalse(_has_group, script.collectives), *script.certain_helpers(MEETINGS))
         for call in script.module.calls if meetings else ():
             where = script.ranks.at(call.node)
             if where.condition is None or where.place is not call.node:
@@ -181,18 +183,16 @@ class LocalDecision(CheckRule):
             return
         for call in script.module.calls:
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
-            if is_alone and not script.sends_weights and not _do_others_too(script, call.node):
+            if is_alone and not script.file.says(SENDS) and not _do_others_too(script, call.node):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
         for leaving in script.module.nodes(ast.Break, ast.Continue, ast.Return):
             if _leaves_alone(script, leaving) and not _do_others_too(script, leaving):
                 yield self.problem(leaving, what=LEAVES_ALONE, how=TELL)
-        for loop in (loop for loader in script.loaders for loop in loader.shares):
-            numbers = OwnNumbers(script, loop)
-            if not numbers.are_joined:
-                plateaus = (call.node for call in numbers.calls if _is_plateau(script, call))
-                yield from (self.problem(each, what=BY_LOSS, how=ALIKE) for each in plateaus)
-                exits = (each for each in numbers.conditions if _decides(script, each))
-                yield from (self.problem(each, what=LEAVES, how=ALIKE) for each in exits)
+        for numbers in own_numbers(script):
+            plateaus = (call.node for call in numbers.calls if _is_plateau(script, call))
+            yield from (self.problem(each, what=BY_LOSS, how=ALIKE) for each in plateaus)
+            exits = (each for each in numbers.conditions if _decides(script, each))
+            yield from (self.problem(each, what=LEAVES, how=ALIKE) for each in exits)
 
 
 def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
@@ -220,9 +220,8 @@ def _do_others_too(script: DDPScript, node: ast.AST) -> bool:
 
 def _is_plateau(script: DDPScript, call: Call) -> bool:
     """Whether ReduceLROnPlateau is given something."""
-    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    made = (each for each in script.file.values(owner) if isinstance(each, ast.Call))
-    return call.method == "step" and any(script.module.name(each.func) == PLATEAU for each in made)
+    makers = script.file.made_by(getattr(call.node.func, "value", None))
+    return call.method == "step" and any(each.name == PLATEAU for each in makers)
 
 
 def _decides(script: DDPScript, condition: ast.If) -> bool:
@@ -270,13 +269,13 @@ class LoadOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if script.sends_weights:
-            return
-        for call in script.module.calls if script.all_wraps else ():
+        for call in script.module.calls if script.all_wraps and not script.file.says(SENDS) else ():
             owner, where = getattr(call.node.func, "value", None), script.ranks.at(call.node)
             if call.method != "load_state_dict" or owner is None or not where.are_one:
                 continue
-            is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
+            is_of_all = script.wrap_around(owner) or script.is_optimizer(owner)
             asks = script.wraps or script.ranks.asks_now(where.test)
-            if is_of_all and asks and not script.is_over(call.node):
+            trains = script.flow.trains_in
+            is_over = trains(script.module.tree) and not any(map(trains, script.flow.later(call.node)))
+            if is_of_all and asks and not is_over:
                 yield self.problem(call.node)

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import stored_names
+from dp2ddp.codemod.model.nodes import all_from, stored_names
 from dp2ddp.review.check_rule import (
     CheckRule,
     CheckWarning,
@@ -106,7 +106,8 @@ class PastTheWrapper(CheckRule):
                 places = {script.file.function_of(each) for each in (model, *passes)}
                 is_past = passes and not _calls(script, wrap, places) and not _reduces(script)
                 if call and is_past and not _judges(script, call):
-                    yield self.problem(call, name=wrap.name)
+                    target = script.flow.target(wrap.call.node)
+                    yield self.problem(call, name=script.file.text_of(target) if target else "the wrapper")
 
 
 def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
@@ -200,9 +201,10 @@ class LayersAfterWrap(CheckRule):
         for node, owner in _new_layers(script) if script.wraps else ():
             if _wrap_of_part(script, owner):
                 yield self.problem(node, what="new layer's parameters")
-        for owner, trains in script.told_to_train if script.wraps else ():
+        told = [*_told_to_train(script)] if script.wraps else []
+        for owner, trains in told:
             wrap = _wrap_of_part(script, owner) if trains is True else None
-            if wrap and any(_is_frozen_before(script, wrap, *each) for each in script.told_to_train):
+            if wrap and any(_is_frozen_before(script, wrap, *each) for each in told):
                 yield self.problem(owner, what="parameters that were frozen")
 
 
@@ -217,10 +219,33 @@ def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
     """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
-    wraps = (script.wrap_around(whole) or script.wrap_of(whole) for whole in script.flow.wholes(part))
+    wraps = map(script.wrap_around, script.flow.wholes(part))
     wrap = next(filter(None, wraps), None)
     others = (each.call.node for each in script.wraps if each is not wrap)
     return None if any(other.lineno > part.lineno for other in others) else wrap
+
+
+def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:
+    """What `requires_grad` is set of, and to what; by `freeze(net)`, too, where a function of the file does it."""
+    told: list[tuple[ast.expr, ast.expr]] = []
+    for node in script.module.nodes(ast.Call, ast.Assign):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
+                told.append((owner, next(iter(values_of(node)), ast.Constant(True))))
+            case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
+                told.append((owner, value))
+
+    def by_calls(told: tuple[ast.expr, ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+        wholes = {
+            script.file.variable(each) for each in script.flow.wholes(told[0]) if isinstance(each, ast.Name)
+        }
+        function = script.file.function_of(told[0])
+        for call in script.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
+            given = dict(script.file.given(call))
+            told_here = given.get(script.file.variable(told[1]), told[1])
+            yield from ((given[each], told_here) for each in wholes & given.keys())
+
+    return ((owner, literal(value)) for owner, value in all_from(told, by_calls))
 
 
 def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:
