@@ -1,7 +1,4 @@
-"""What a rule of the check is: a page, examples, and a question that it asks of one script.
-
-All that such a file needs is imported from here.
-"""
+"""What a rule of the check is: a page, examples, and a question that it asks of one script."""
 
 from __future__ import annotations
 
@@ -11,17 +8,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
-from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import inside, values_of
 from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, code_of, diff
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.codemod.rule import flags as wrong
-from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
-from dp2ddp.review.own_file import literal, unmoved
+from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
-__all__ += ["corrected", "inside", "literal", "mended", "right", "unmoved", "values_of", "wrong"]
+__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected", "mended", "right", "wrong"]
 
 # What the scripts of examples begin with.
 ON_RANKS = """\

@@ -7,19 +7,11 @@ from collections.abc import Iterator, Sequence
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.start import settings
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    inside,
-    literal,
-    mended,
-    wrong,
-)
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, wrong
 from dp2ddp.review.made import Made
+from dp2ddp.review.own_file import literal
 
 SHOWS_ONE = re.compile(r"VISIBLE_DEVICES|slurm", re.IGNORECASE)
 NAMES_A_DEVICE = re.compile(r"set_device|device_ids|set_default_device|local_rank", re.IGNORECASE)

@@ -5,9 +5,12 @@ import re
 from collections.abc import Iterator
 from itertools import filterfalse, takewhile
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, corrected, inside, literal
-from dp2ddp.review.ddp_script import MEETINGS
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import MEETINGS, Wrap
 from dp2ddp.review.made import own_numbers
+from dp2ddp.review.own_file import literal
 
 OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"

@@ -4,20 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import all_from, stored_names
-from dp2ddp.review.check_rule import (
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    Wrap,
-    corrected,
-    inside,
-    literal,
-    unmoved,
-    values_of,
-)
+from dp2ddp.codemod.model.nodes import all_from, inside, stored_names, values_of
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made
+from dp2ddp.review.own_file import literal, unmoved
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(

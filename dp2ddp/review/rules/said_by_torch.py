@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, InsertAfter, Replace
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import is_main_guard, values_of
 from dp2ddp.review.check_rule import (
-    Call,
     CheckRule,
     CheckWarning,
     DDPScript,
     Found,
     corrected,
-    literal,
     mended,
     right,
-    values_of,
     wrong,
 )
+from dp2ddp.review.own_file import literal
 
 
 class SeveralDeviceIds(CheckRule):

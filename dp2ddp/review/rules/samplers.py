@@ -5,20 +5,12 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    inside,
-    literal,
-    values_of,
-)
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside, last_name, values_of
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
 from dp2ddp.review.ddp_script import SAMPLERS
 from dp2ddp.review.made import Made, own_numbers
+from dp2ddp.review.own_file import literal
 
 TOTAL = re.compile(
     r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
