@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.review import data_parallel
+from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.files import acts, may_matter
 from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Found, PlacedProblem, Tell, Unread
-from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.git import as_typed

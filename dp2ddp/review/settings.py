@@ -110,6 +110,6 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 def known_codes() -> tuple[str, ...]:
     """The codes of all rules that the check may report."""
     from dp2ddp.codemod.rule import rules_of_style  # who names no code needs no rule where nothing is found
-    from dp2ddp.review.rule_list import check_rules
+    from dp2ddp.review.check_rule import check_rules
 
     return tuple(sorted(rule.code for rule in (*rules_of_style("exact"), *check_rules())))
