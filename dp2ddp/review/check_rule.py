@@ -25,7 +25,7 @@ ON_RANKS = """\
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 dist.init_process_group("nccl")
 """
 

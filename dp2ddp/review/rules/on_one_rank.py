@@ -59,7 +59,10 @@ class CollectiveOnOneRank(CheckRule):
             where = script.ranks.at(call.node)
             if where.condition is None or where.place is not call.node:
                 continue
-            elsewhere = {met.name for met in _met_by_others(script, call, meetings)}
+            function = script.file.function_of(call.node)  # others in it may ask for a rank: one goes first
+            beside = (each for each in script.module.calls if script.file.function_of(each.node) is function)
+            others = (each for each in beside if script.ranks.at(each.node).are_some)
+            elsewhere = {met.name for each in others for met in _met_by(script, each, meetings)}
             met = next((each for each in _met_by(script, call, meetings) if each.name not in elsewhere), None)
             helper = script.helper_calls.get(met, "") if met else ""
             if met and (not helper or script.ranks.asks_now(where.test)):
@@ -77,14 +80,6 @@ def _met_by(script: DDPScript, call: Call, meetings: tuple[Call, ...]) -> Iterat
         asks = where.are_some or where.place is each.node
         if each is call or script.file.function_of(each.node) in bodies and not asks:
             yield each
-
-
-def _met_by_others(script: DDPScript, call: Call, meetings: tuple[Call, ...]) -> Iterator[Call]:
-    """The same of calls in its function that ask for a rank as well: that is how one rank goes first."""
-    for other in script.module.calls:
-        is_beside = script.file.function_of(other.node) is script.file.function_of(call.node)
-        if is_beside and script.ranks.at(other.node).are_some:
-            yield from _met_by(script, other, meetings)
 
 
 def _has_group(call: Call) -> bool:
@@ -169,7 +164,6 @@ class LocalDecision(CheckRule):
     examples = corrected("""
         # drift apart
           from torch.optim.lr_scheduler import ReduceLROnPlateau
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(net)
           scheduler = ReduceLROnPlateau(optimizer)
           loader = DataLoader(data, sampler=DistributedSampler(data))
@@ -213,12 +207,9 @@ def _leaves_alone(script: DDPScript, leaving: ast.AST) -> bool:
 
 def _do_others_too(script: DDPScript, node: ast.AST) -> bool:
     """Whether the other branch of the condition of one rank does the same."""
-    does = ast.unparse(getattr(node, "func", node))
-    return any(
-        ast.unparse(getattr(each, "func", each)) == does
-        for other in script.ranks.others(node)
-        for each in inside(other, type(node))
-    )
+    does = script.file.text_of(getattr(node, "func", node))
+    others = (each for other in script.ranks.others(node) for each in inside(other, type(node)))
+    return any(script.file.text_of(getattr(each, "func", each)) == does for each in others)
 
 
 def _is_plateau(script: DDPScript, call: Call) -> bool:
@@ -232,8 +223,8 @@ def _decides(script: DDPScript, condition: ast.If) -> bool:
     last = condition.body[-1]
     if isinstance(last, (ast.Break, ast.Continue, ast.Return)):
         return _leaves_out(script, last)
-    within = {each for part in (*condition.body, *condition.orelse) for each in ast.walk(part)}
-    return any(call.node in within and _is_part_of_a_step(script, call) for call in script.module.calls)
+    calls = (call for part in (*condition.body, *condition.orelse) for call in script.module.calls_in(part))
+    return any(_is_part_of_a_step(script, call) for call in calls)
 
 
 def _leaves_out(script: DDPScript, leaving: ast.AST) -> bool:

@@ -174,14 +174,12 @@ class SamplerAndShuffle(CheckRule):
     )
     examples = (
         mended("""
-              from torch.utils.data import DistributedSampler
               sampler = DistributedSampler(data)
             - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
             + loader = DataLoader(data, batch_size=8, sampler=sampler)
         """),
         *corrected("""
             # ValueError
-              from torch.utils.data import DistributedSampler
               sampler = DistributedSampler(data) if distributed else None
             - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
             + loader = DataLoader(data, batch_size=8, shuffle=sampler is None, sampler=sampler)

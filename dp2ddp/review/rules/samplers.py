@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside, last_name, values_of
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
+from dp2ddp.review.check_rule import ON_RANKS, CheckRule, CheckWarning, DDPScript, Found, corrected
 from dp2ddp.review.ddp_script import SAMPLERS
 from dp2ddp.review.made import Made, own_numbers
 from dp2ddp.review.own_file import literal
@@ -49,7 +49,6 @@ class NoSetEpoch(CheckRule):
     advice = "call sampler.set_epoch(epoch) at the start of each epoch"
     examples = corrected("""
         # set_epoch
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(model)
           sampler = DistributedSampler(data)
           loader = DataLoader(data, batch_size=32, sampler=sampler)
@@ -91,7 +90,6 @@ class MetricOfAShard(CheckRule):
     advice = "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler"
     examples = corrected("""
         # share of the data
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(model)
           loader = DataLoader(test_set, batch_size=32, sampler=DistributedSampler(test_set, shuffle=False))
           correct = torch.zeros(1)
@@ -105,9 +103,7 @@ class MetricOfAShard(CheckRule):
         for numbers in own_numbers(script) if not script.has_framework else ():
             added = (each for each in inside(numbers.loop.node, ast.AugAssign) if each.value in numbers.nodes)
             first = next((each for each in added if script.flow.is_without_gradient(each)), None)
-            if (
-                first is not None and not numbers.loop.trains
-            ):  # what trains runs over another loader to evaluate
+            if first is not None and not numbers.loop.trains:  # else it evaluates another loader
                 yield self.problem(first)
                 return
 
@@ -132,7 +128,6 @@ class TotalBatchOnEachRank(CheckWarning):
     examples = corrected("""
         # W times
           import argparse
-          from torch.utils.data import DistributedSampler
           parser = argparse.ArgumentParser()
           parser.add_argument("--batch-size", type=int, help="total batch size of all GPUs")
           args = parser.parse_args()
@@ -142,8 +137,7 @@ class TotalBatchOnEachRank(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        arguments = (call for call in script.module.calls if call.method == "add_argument")
-        total = {name for call in arguments if _is_total(call) for name in _names_of(call)}
+        total = {name for call in script.module.calls if _is_total(call) for name in _names_of(call)}
         for loader in script.loaders if total and not script.sets_up_elsewhere else ():
             match loader.call.argument(1, "batch_size"):
                 case ast.Attribute(attr=name) as size if name in total and loader.sampler:
@@ -152,8 +146,8 @@ class TotalBatchOnEachRank(CheckWarning):
 
 
 def _is_total(call: Call) -> bool:
-    text = literal(call.argument(None, "help"))
-    return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
+    text = str(literal(call.argument(None, "help")))
+    return call.method == "add_argument" and "batch" in text and TOTAL.search(text) is not None
 
 
 def _names_of(call: Call) -> set[str]:
@@ -163,10 +157,9 @@ def _names_of(call: Call) -> set[str]:
 
 
 def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:
-    parents = [*script.module.around(use)][:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
-    return isinstance(use.ctx, ast.Store) or any(
-        isinstance(each, (ast.BinOp, ast.AugAssign)) for each in parents
-    )
+    around = [*script.module.around(use)][:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
+    is_divided = any(isinstance(each, (ast.BinOp, ast.AugAssign)) for each in around)
+    return is_divided or isinstance(use.ctx, ast.Store)
 
 
 class UnevenShards(CheckWarning):
@@ -232,6 +225,7 @@ class NoDistributedSampler(CheckWarning):
     """
 
     code, name = "DDP628", "no-distributed-sampler"
+    start = ON_RANKS.replace(", DistributedSampler", "")
     message = "each rank loads all of the data: an epoch takes as long as on one GPU"
     advice = "give the loader a DistributedSampler, and leave shuffle to it"
     examples = corrected("""
@@ -259,9 +253,8 @@ class NoDistributedSampler(CheckWarning):
             if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
                 continue
             items = (item for loop in loader.loops for item in inside(loop.node, ast.Subscript))
-            if loader.trains and not any(
-                script.ranks.may_ask(item.slice) for item in items
-            ):  # `x.chunk(world)[rank]`
+            cuts = any(script.ranks.may_ask(item.slice) for item in items)  # `x.chunk(world)[rank]`
+            if loader.trains and not cuts:
                 yield self.problem(loader.call.node)
 
 
@@ -305,7 +298,6 @@ class SharesThatOverlap(CheckRule):
     advice = "{how}"
     examples = corrected("""
         # shuffle differently
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(net)
         - sampler = DistributedSampler(data, seed=args.seed + dist.get_rank())
         + sampler = DistributedSampler(data, seed=args.seed)
