@@ -96,37 +96,31 @@ class Flow:
                 return False
         return True
 
-    def _stays(self, use: Mention, maker: ast.AST, stores: list[Mention]) -> bool:
-        """Whether no other statement between them gives a mention something else."""
+    def _stays(self, use: Mention, maker: ast.AST) -> bool:
+        """Whether nothing between a node and a mention, but for other branches, gives the mention something else."""
         first, own = self.module.statement(maker), self.module.statement(use)  # `x = f(x)` reads first
-        return not any(
-            first.lineno < each.lineno <= use.lineno and self.module.statement(each) is not own
-            for each in stores
-        )
+        function = self.file.function_of(maker)
+        is_beside = self.file.function_of(use) is function
+        choices = (place for place, _, _ in self._choices(maker))
+        others = {each for place in choices for each in self.file.other_branch(place, maker)}
+        for store in self.stores(use):
+            is_between = first.lineno < store.lineno and (store.lineno < own.lineno or not is_beside)
+            is_elsewhere = not is_beside and self.file.function_of(store) is not function
+            if (is_between or is_elsewhere) and others.isdisjoint(self.module.around(store)):
+                return False
+        return True
 
     def is_same(self, maker: ast.AST, use: Mention) -> bool:
         """Whether a mention has for certain what a node above it, under no condition, has given or meant."""
         is_beside = self.file.function_of(maker) is self.file.function_of(use)
-        is_above = self.module.statement(maker) in self._above(use)
-        return is_beside and is_above and self._stays(use, maker, self.stores(use))
+        return is_beside and self.module.statement(maker) in self._above(use) and self._stays(use, maker)
 
     def is_behind(self, node: Mention, maker: ast.AST) -> bool:
         """Whether a mention is reached only behind another node, and its variable is the same still.
 
         A condition around that node is taken to hold, as `if distributed:` does on ranks.
         """
-        if not self._comes_behind(node, maker):
-            return False
-        function, end = self.file.function_of(maker), self.module.statement(maker).lineno
-        others = {
-            each for place, _, _ in self._choices(maker) for each in self.file.other_branch(place, maker)
-        }
-        stores = [each for each in self.stores(node) if others.isdisjoint(self.module.around(each))]
-        if self.file.function_of(node) is function:
-            is_same = self._stays(node, maker, stores)
-        else:
-            is_same = all(self.file.function_of(each) is function and each.lineno <= end for each in stores)
-        return is_same and self._holds_where(node, maker)
+        return self._comes_behind(node, maker) and self._stays(node, maker) and self._holds_where(node, maker)
 
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a node is reached only behind another one, where it stands or where its function is called.
@@ -165,11 +159,10 @@ class Flow:
         words.add(last_name(node))  # `isinstance(net, DistributedDataParallel)`
         return not any(
             not words.isdisjoint(map(last_name, ast.walk(test)))
-            or (
-                self.ranks.may_ask(test) and not any(self.ranks.chooses(test, each) for each in (True, False))
-            )
-            for place, test, holds in self._choices(node)
-            if (place, test, holds) not in made and (self.file.text_of(test), holds) not in tests
+            or self.ranks.may_ask(test)
+            and not (self.ranks.chooses(test, True) or self.ranks.chooses(test, False))
+            for _, test, holds in self._choices(node)
+            if (self.file.text_of(test), holds) not in tests
         )
 
     def later(self, node: ast.AST) -> Iterator[ast.AST]:
