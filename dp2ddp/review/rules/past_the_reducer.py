@@ -189,23 +189,17 @@ class LayersAfterWrap(CheckRule):
                 continue
             if script.wrap_of(module) or any(wrap.call.node is module for wrap in script.wraps):
                 yield self.problem(call.node, what="new layers' buffers")
-        for node, owner in _new_layers(script) if script.wraps else ():
-            if _wrap_of_part(script, owner):
-                yield self.problem(node, what="new layer's parameters")
+        for node in script.module.all(ast.Assign) if script.wraps else ():
+            match node.targets:  # `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`
+                case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
+                    if _makes_parameters(script, node.value) and _wrap_of_part(script, owner):
+                        yield self.problem(node, what="new layer's parameters")
         told = [*_told_to_train(script)] if script.wraps else []
-        for owner, trains in told:
-            wrap = _wrap_of_part(script, owner) if trains is True else None
-            if wrap and any(_is_frozen_before(script, wrap, *each) for each in told):
+        frozen = [owner for owner, trains in told if trains is False]
+        for owner in (owner for owner, trains in told if trains is True):
+            wrap = _wrap_of_part(script, owner)
+            if wrap and any(_is_before(script, each, wrap.call.node) for each in frozen):
                 yield self.problem(owner, what="parameters that were frozen")
-
-
-def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Where a layer with parameters becomes a part: `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`."""
-    for node in script.module.all(ast.Assign):
-        match node.targets:
-            case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
-                if _makes_parameters(script, node.value):
-                    yield node, owner
 
 
 def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
@@ -239,9 +233,9 @@ def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:
     return ((owner, literal(value)) for owner, value in all_from(told, by_calls))
 
 
-def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:
-    is_beside = script.file.function_of(part) is script.file.function_of(wrap.call.node)
-    return trains is False and is_beside and part.lineno < wrap.call.node.lineno
+def _is_before(script: DDPScript, node: ast.expr, other: ast.expr) -> bool:
+    """Whether a node stands above another one in the same function."""
+    return script.file.function_of(node) is script.file.function_of(other) and node.lineno < other.lineno
 
 
 def _makes_parameters(script: DDPScript, value: ast.AST) -> bool:
@@ -289,14 +283,9 @@ class ForwardOutsideNoSync(CheckWarning):
 
 def _unsynced(item: ast.withitem) -> ast.expr | None:
     """`model` of `with model.no_sync():`, and of `with model.no_sync() if accumulates else nullcontext():`."""
-    match item.context_expr:
-        case (
-            ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync"))
-            | ast.IfExp(body=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
-            | ast.IfExp(orelse=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
-        ):
-            return wrapper
-    return None
+    called = (each.func for each in inside(item.context_expr, ast.Call))
+    methods = (each for each in called if isinstance(each, ast.Attribute) and each.attr == "no_sync")
+    return next((each.value for each in methods), None)
 
 
 def _only_differentiates(block: ast.With) -> bool:

@@ -107,15 +107,14 @@ class AttributeOfTheWrapper(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        attributes = (
-            script.module.all(ast.Attribute) if script.wraps and not script.file.says(BY_NAME) else []
-        )
-        known = OF_WRAPPERS.union(node.attr for node in attributes if isinstance(node.ctx, ast.Store))
-        for node in attributes:
-            is_known = node.attr in known or node.attr.startswith("_")
-            wrap = None if is_known else script.wrap_of(node.value)
-            if wrap and wrap.is_torchs and not any(script.file.around(node, ast.Try)):
-                yield self.problem(node, name=node.attr, owner=script.file.text_of(node.value))
+        stored = (node.attr for node in script.module.all(ast.Attribute) if isinstance(node.ctx, ast.Store))
+        known = OF_WRAPPERS.union(stored) if script.wraps else set()
+        wraps = (wrap for wrap in script.wraps if wrap.is_torchs and not script.file.says(BY_NAME))
+        around = (script.module.parents[mention] for wrap in wraps for mention in wrap.mentions)
+        for used in (each for each in around if isinstance(each, ast.Attribute)):
+            is_known = used.attr in known or used.attr.startswith("_")
+            if not is_known and not any(script.file.around(used, ast.Try)):
+                yield self.problem(used, name=used.attr, owner=script.file.text_of(used.value))
 
 
 class ForkedRanks(CheckRule):
@@ -191,13 +190,11 @@ class SamplerAndShuffle(CheckRule):
             if loader.shuffle is None or loader.sampler is None or literal(loader.shuffle) is not True:
                 continue
             keyword, sampler = loader.call.keyword("shuffle"), loader.certain_sampler
-            is_tried = any(script.file.around(loader.call.node, ast.Try))
-            if keyword and sampler and sampler.argument(3, "shuffle") is None and not is_tried:
-                yield self.problem(
-                    keyword, (DropArgument(keyword, loader.call.node, "the sampler shuffles"),)
-                )
-            else:
-                yield self.problem(keyword or loader.shuffle)
+            never_ran = sampler and sampler.argument(3, "shuffle") is None
+            fix: tuple[DropArgument, ...] = ()
+            if keyword and never_ran and not any(script.file.around(loader.call.node, ast.Try)):
+                fix = (DropArgument(keyword, loader.call.node, "the sampler shuffles"),)
+            yield self.problem(keyword or loader.shuffle, fix)
 
 
 class ResultOfACollective(CheckRule):
@@ -382,10 +379,8 @@ class RenamedInTorch(CheckWarning):
     )
 
     def find(self, script: DDPScript) -> Found:
-        for node in _launches(script):
-            yield self.problem(
-                node, name=LAUNCH, what=_WARNS, new="torchrun, and read LOCAL_RANK from the environment"
-            )
+        torchrun = "torchrun, and read LOCAL_RANK from the environment"
+        yield from (self.problem(each, name=LAUNCH, what=_WARNS, new=torchrun) for each in _launches(script))
         if not (script.groups or script.wraps or script.file.names_module("torch.distributed")):
             return
         said: set[str] = set()
