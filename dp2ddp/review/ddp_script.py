@@ -46,8 +46,7 @@ FRAMEWORKS = words(
     "pytorch_lightning ray transformers",
 )
 SETS_UP = re.compile(
-    r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
-    re.IGNORECASE,
+    "(?i)init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config"
 )
 # Packages whose functions set no ranks up, and bring nothing of theirs together.
 KNOWN = {

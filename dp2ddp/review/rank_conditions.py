@@ -18,14 +18,11 @@ from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_wit
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
-    r"(?:^_*|(?:^|_)(?:local|global|node|host|machine|proc|process|dist|distributed|ddp|dp|data_parallel|world|worker"
-    r"|gpu|device|cur|current|my|own|self|this|mpi|trainer|group|shard)_)rank$",
-    re.IGNORECASE,
+    r"(?i)(?:^_*|(?:^|_)(?:local|global|node|host|machine|proc|process|dist|distributed|ddp|dp|data_parallel|world|worker"
+    r"|gpu|device|cur|current|my|own|self|this|mpi|trainer|group|shard)_)rank$"
 )
 RANK_VARIABLE = re.compile(r"(?:^|_)RANK$")  # `OMPI_COMM_WORLD_RANK`
-NAMES_RANK = re.compile(
-    r"rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc", re.IGNORECASE
-)
+NAMES_RANK = re.compile("(?i)rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc")
 # Words in a condition that may make it true on one rank only.
 PERHAPS_RANK = re.compile(
     r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root|ddp|parallel",

@@ -12,9 +12,7 @@ from dp2ddp.review.ddp_script import SAMPLERS
 from dp2ddp.review.made import Made, own_numbers
 from dp2ddp.review.own_file import literal
 
-TOTAL = re.compile(
-    r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
-)
+TOTAL = re.compile(r"(?i)\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)")
 EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 RANDOM_SPLIT = "torch.utils.data.random_split"
