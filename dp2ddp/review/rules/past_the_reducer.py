@@ -119,7 +119,7 @@ def _passes(script: DDPScript, model: ast.AST, sites: dict[ast.AST, ast.AST | No
         yield from (each.node for each in Made(script, [call], sites).calls if each.method == "backward")
     if received and (function := script.file.callee(call)) and function not in sites:
         own: dict[ast.AST, ast.AST | None] = {**sites, function: call}
-        for each in script.flow.spread(*received).union(received):
+        for each in script.flow.spread(model):
             yield from _passes(script, each, own)
 
 
