@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from dp2ddp.codemod.document import pages_of_rules
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.catalogue import page as page_of_causes
-from dp2ddp.review.rule_list import described_rules
+from dp2ddp.review.check_rule import described_rules
 
 project = "dp2ddp"
 copyright = "the authors of dp2ddp, MIT license"

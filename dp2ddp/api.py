@@ -173,6 +173,6 @@ def check(options: CheckOptions) -> CheckResult:
     SourceError for what cannot be read, and for codes that no rule has.
     """
     from dp2ddp.commands import COMMANDS
-    from dp2ddp.review.whole_check import whole_check
+    from dp2ddp.review.checking import whole_check
 
     return whole_check(options, COMMANDS)

@@ -16,8 +16,7 @@ from dp2ddp.cli.convert import command as convert
 from dp2ddp.codemod import rules as conversion_package
 from dp2ddp.codemod.rule import Rule, all_rules, rules_of_style
 from dp2ddp.review import rules as check_package
-from dp2ddp.review.check_rule import CheckRule
-from dp2ddp.review.rule_list import check_rules
+from dp2ddp.review.check_rule import CheckRule, check_rules
 from tests.codemod import test_rules as of_the_conversion
 from tests.review import test_rules as of_the_check
 from tests.test_docs_code import DOCS, blocks, without_blanks

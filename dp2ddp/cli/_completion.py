@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Codes of rules of the conversion and of the check, with what each is about."""
-    from dp2ddp.review.rule_list import described_rules
+    from dp2ddp.review.check_rule import described_rules
 
     return _codes(described_rules(), incomplete)
 

@@ -108,7 +108,7 @@ def check_sarif(result: CheckResult) -> str:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from dp2ddp.review.rule_list import described_rules  # only a log with problems needs their pages
+    from dp2ddp.review.check_rule import described_rules  # only a log with problems needs their pages
 
     rule = next(rule for rule in described_rules() if rule.code == code)
     page = rule.page()

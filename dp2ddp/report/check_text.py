@@ -34,7 +34,7 @@ def _together(problems: Sequence[PlacedProblem]) -> list[list[PlacedProblem]]:
     """The problems in their order; those of a rule that is told once are one, where they say the same."""
     if not problems:
         return []
-    from dp2ddp.review.rule_list import check_rules  # which are loaded where there are problems
+    from dp2ddp.review.check_rule import check_rules  # which are loaded where there are problems
 
     once = {rule.code for rule in check_rules() if rule.shown_once}
     groups: dict[tuple[object, ...], list[PlacedProblem]] = {}

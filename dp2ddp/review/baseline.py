@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import SourceError
-from dp2ddp.review.checking import CheckResult
 from dp2ddp.review.problems import PlacedProblem
 from dp2ddp.source.writing import write_atomically
 
@@ -67,15 +65,3 @@ def _document(path: Path) -> dict[str, Any] | None:
     except (ValueError, TypeError, AttributeError):
         return None
     return document if is_whole else None
-
-
-def without_known(result: CheckResult, known: Counter[Known]) -> CheckResult:
-    """The result with new problems only."""
-    left, fresh = known.copy(), []
-    for problem in result.problems:
-        if left[known_as(problem)] > 0:
-            left[known_as(problem)] -= 1
-        else:
-            fresh.append(problem)
-    count = len(result.problems) - len(fresh)
-    return replace(result, problems=tuple(fresh), known=count, gone=left.total())

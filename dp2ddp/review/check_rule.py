@@ -1,34 +1,31 @@
-"""What a rule of the check is: a page, examples, and a question that it asks of one script.
-
-All that such a file needs is imported from here.
-"""
+"""What a rule of the check is: a page, examples, and a question that it asks of one script; and all that there are."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
-from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import inside, values_of
-from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, code_of, diff
+from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, all_rules, code_of, diff
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
 from dp2ddp.codemod.rule import flags as wrong
-from dp2ddp.review.ddp_script import DDPScript, Loader, Wrap
-from dp2ddp.review.own_file import literal, unmoved
+from dp2ddp.review import rules
+from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-__all__ = ["Call", "CheckRule", "CheckWarning", "DDPScript", "Found", "Loader", "Wrap"]
-__all__ += ["corrected", "inside", "literal", "mended", "right", "unmoved", "values_of", "wrong"]
+__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected", "mended", "right", "wrong"]
 
 # What the scripts of examples begin with.
 ON_RANKS = """\
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 dist.init_process_group("nccl")
 """
 
@@ -99,3 +96,17 @@ def corrected(text: str) -> tuple[Flags, Untouched]:
     found = wrong(text)
     both = diff(found.before)
     return replace(found, before=both.before), Untouched(both.after)
+
+
+def described_rules() -> list[DescribedRule]:
+    """The rules of the conversion and of the check, by code."""
+    return sorted((*all_rules(), *check_rules()), key=lambda rule: rule.code)
+
+
+@lru_cache
+def check_rules() -> tuple[CheckRule, ...]:
+    """Every rule of the check, by code: a rule exists by standing in a file of rules/."""
+    names = (f"{rules.__name__}.{each.name}" for each in pkgutil.iter_modules(rules.__path__))
+    own = (each for name in names for each in vars(importlib.import_module(name)).values())
+    kinds = {each for each in own if isinstance(each, type) and issubclass(each, CheckRule)}
+    return tuple(sorted((kind() for kind in kinds if hasattr(kind, "code")), key=lambda rule: rule.code))

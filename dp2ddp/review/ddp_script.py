@@ -11,13 +11,10 @@ from functools import cached_property
 
 from dp2ddp.codemod.knowledge.derived import LOADER
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import all_from, last_name, values_of
-from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.flow import Flow, Loop
-from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.own_file import Mention, OwnFile, literal, unmoved
 from dp2ddp.review.rank_conditions import MAKES_GROUP, RankConditions
 
@@ -31,16 +28,26 @@ COLLECTIVES = [
         "scatter scatter_object_list",
     )
 ]
+# Helpers of dp2ddp, which a script has that it converted; tests/review/test_converted.py holds these against them.
+# Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
+WRAPPERS = words(
+    "WholeBatchDDP WholeBatchParallel WholeBatchSharingErrors WholeBatch WholeBatchInParts WholeBatchPrinting",
+    "WholeBatchWriting WholeBatchInTurns DataParallelOnRanks LibrarysOnRanks DataParallelInTurns LibrarysInTurns",
+)
+# All ranks must call these together, each of which waits for the others.
+MEETINGS = words(
+    "run_on_rank0 ask_rank0 make_on_rank0 make_handler_on_rank0 rank0_first save_on_rank0 open_on_rank0",
+    "open_by_on_rank0 open_path_on_rank0 write_on_rank0",
+)
+LOADERS = {"Rank0Loader", "Rank0SamplerLoader"}
 # Libraries that own the loop, the samplers or the output of ranks: what a script leaves out, they may do.
 FRAMEWORKS = words(
     "accelerate catalyst colossalai composer deepspeed detectron2 fairseq horovod ignite lightning mmcv mmengine",
     "pytorch_lightning ray transformers",
 )
 SETS_UP = re.compile(
-    r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
-    re.IGNORECASE,
+    "(?i)init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config"
 )
-SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 # Packages whose functions set no ranks up, and bring nothing of theirs together.
 KNOWN = {
     *(*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"),
@@ -64,11 +71,6 @@ class Wrap:
     def is_torchs(self) -> bool:
         return (self.call.name or "").startswith("torch.")  # and none of apex, which sends no buffers
 
-    @property
-    def name(self) -> str:
-        target = self.flow.target(self.call.node)
-        return self.flow.file.text_of(target) if target else "the wrapper"
-
     @cached_property
     def mentions(self) -> set[ast.AST]:
         """What certainly is the wrapper."""
@@ -86,8 +88,9 @@ class Wrap:
         model, flow = unmoved(self.model), self.flow
         if not isinstance(model, (ast.Name, ast.Attribute)):
             return
-        named = flow.file.mentions(flow.file.variable(model), ast.Load)
-        same = [each for each in named if flow.file.text_of(each) == flow.file.text_of(model)]
+        same = [
+            each for each in flow.file.reads(model) if flow.file.text_of(each) == flow.file.text_of(model)
+        ]
         others = flow.spread(*(each for each in same if flow.is_same(each, model)))
         is_again = flow.module.statement(self.call.node) in map(flow.module.statement, flow.stores(model))
         own = set() if is_again else {*same}  # `net = DistributedDataParallel(net)`
@@ -101,11 +104,6 @@ class Loader:
 
     call: Call
     flow: Flow
-    samplers: tuple[Call, ...]  # all that the file has
-
-    @property
-    def size(self) -> ast.expr | None:
-        return self.call.argument(1, "batch_size")
 
     @property
     def shuffle(self) -> ast.expr | None:
@@ -114,17 +112,16 @@ class Loader:
     @cached_property
     def sampler(self) -> Call | None:
         given = self.call.argument(3, "sampler")
-        values = self.flow.file.values(given)
-        made = (each for each in self.samplers if each.node in values)
+        made = (each for each in self.flow.file.made_by(given) if each.name in SAMPLERS)
         return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
     @property
     def certain_sampler(self) -> Call | None:
         """The one that it is given in every run: made in its call, or the one value of a name, under no condition."""
-        sampler, module = self.sampler, self.flow.module
-        if sampler is None or sampler.node is self.call.argument(3, "sampler"):
+        sampler, given = self.sampler, self.call.argument(3, "sampler")
+        if sampler is None or given is None or sampler.node is given:
             return sampler
-        is_value = module.value(self.call.argument(3, "sampler") or sampler.node) is sampler.node
+        is_value = self.flow.module.value(given) is sampler.node
         return sampler if is_value and not any(self.flow.file.around(sampler.node, ast.If)) else None
 
     @cached_property
@@ -135,11 +132,6 @@ class Loader:
     def trains(self) -> bool:
         return any(loop.trains for loop in self.loops)
 
-    @property
-    def shares(self) -> list[Loop]:
-        """The loops in which each rank sees its share alone."""
-        return self.loops if self.sampler else []
-
 
 class DDPScript:
     """One file, read alone: what it proves holds whatever imports it."""
@@ -148,10 +140,6 @@ class DDPScript:
         self.file, self.module = file, file.module
         self.ranks = RankConditions(file)
         self.flow = Flow(file, self.ranks)
-
-    @cached_property
-    def comments(self) -> Comments:
-        return Comments(self.module)
 
     @cached_property
     def wraps(self) -> tuple[Wrap, ...]:
@@ -169,21 +157,9 @@ class DDPScript:
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
-        """The calls of DataLoader."""
-        return tuple(map(self._loader, self.file.calls_of(LOADER)))
-
-    @cached_property
-    def helper_loaders(self) -> tuple[Loader, ...]:
-        """Those that a converted script has in its place."""
-        return tuple(self._loader(call) for call, name in self.helper_calls.items() if name in LOADERS)
-
-    @cached_property
-    def samplers(self) -> tuple[Call, ...]:
-        """The calls of DistributedSampler."""
-        return tuple(self.file.calls_of(*SAMPLERS))
-
-    def _loader(self, call: Call) -> Loader:
-        return Loader(call, self.flow, self.samplers)
+        """The calls of DataLoader, and of what a converted script has in its place."""
+        helpers = (call for call, name in self.helper_calls.items() if name in LOADERS)
+        return tuple(Loader(call, self.flow) for call in (*self.file.calls_of(LOADER), *helpers))
 
     @cached_property
     def collectives(self) -> tuple[Call, ...]:
@@ -193,17 +169,6 @@ class DDPScript:
     def calls_by_all(self, *names: str) -> Iterator[Call]:
         """The calls of functions with these names that every rank is certain to make."""
         return (call for call in self.file.calls_of(*names) if self.ranks.at(call.node).are_all)
-
-    @cached_property
-    def seedings(self) -> tuple[Call, ...]:
-        """The calls that seed something, by their names."""
-        words = ((call, (call.name or call.method).rpartition(".")[2]) for call in self.module.calls)
-        return tuple(call for call, word in words if "seed" in word)
-
-    @cached_property
-    def sends_weights(self) -> bool:
-        """Whether anything in the file may send one rank's weights, by its name."""
-        return self.file.says(SENDS)
 
     @cached_property
     def has_framework(self) -> bool:
@@ -236,58 +201,17 @@ class DDPScript:
         return next((wrap for wrap in self.all_wraps if node in wrap.mentions), None)
 
     def wrap_around(self, node: ast.AST) -> Wrap | None:
-        """The wrapper of a model that a mention certainly is."""
-        return next((wrap for wrap in self.all_wraps if node in wrap.inside), None)
-
-    def is_over(self, node: ast.AST) -> bool:
-        """Whether the training is over at a node: nothing behind it trains."""
-        return self.flow.trains_in(self.module.tree) and not any(
-            map(self.flow.trains_in, self.flow.later(node))
-        )
-
-    @cached_property
-    def told_to_train(self) -> tuple[tuple[ast.expr, object], ...]:
-        """What `requires_grad` is set of, and to what; by `freeze(net)`, too, where a function of the file does it."""
-        told: list[tuple[ast.expr, ast.expr]] = []
-        for node in self.module.nodes(ast.Call, ast.Assign):
-            match node:
-                case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
-                    given = [*node.args, *(each.value for each in node.keywords)]
-                    told.append((owner, given[0] if given else ast.Constant(True)))
-                case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
-                    told.append((owner, value))
-        return tuple((owner, literal(value)) for owner, value in all_from(told, self._told_by_calls))
-
-    def _told_by_calls(self, told: tuple[ast.expr, ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
-        wholes = {
-            self.file.variable(each) for each in self.flow.wholes(told[0]) if isinstance(each, ast.Name)
-        }
-        function = self.file.function_of(told[0])
-        for call in self.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
-            given = dict(self.file.given(call, self.file.callee(call)))
-            told_here = given.get(self.file.variable(told[1]), told[1])
-            yield from ((given[each], told_here) for each in wholes & given.keys())
-
-    def devices(self, node: ast.AST | None) -> set[object]:
-        """The devices that an expression may name: numbers, "cuda" for the current one, "cpu"; None: nobody knows."""
-        return {each for value in self.file.all_values(node) or (node,) for each in self._named_by(value)}
-
-    def _named_by(self, value: ast.AST | None) -> set[object]:
-        match value:
-            case ast.Call(func=function, args=[*_, inner]) if self.module.name(function) == "torch.device":
-                return self.devices(inner)
-        number = index_in_text(value) if isinstance(value, ast.expr) else None
-        return {literal(value)} if number is None else self.devices(number)
+        """The wrapper that a mention certainly is, or of a model that it is."""
+        return next((wrap for wrap in self.all_wraps if node in wrap.inside | wrap.mentions), None)
 
     def is_optimizer(self, node: ast.AST | None) -> bool:
         """Whether it may be torch's optimizer, or a scheduler, for a wrapped model: what it is made of has such a name.
 
         What one rank alone makes is none.
         """
-        made = (each for each in self.file.values(node) if isinstance(each, ast.Call))
-        own = (each for each in made if (self.module.name(each.func) or "").startswith("torch.optim."))
+        own = (each for each in self.file.made_by(node) if (each.name or "").startswith("torch.optim."))
         given: list[ast.AST] = [
-            value for each in own if not self.ranks.at(each).are_one for value in values_of(each)
+            value for each in own if not self.ranks.at(each.node).are_one for value in values_of(each.node)
         ]
         parts = (each for value in all_from(given, self._behind) for each in ast.walk(value))
         return not self._wrapped_words.isdisjoint(map(last_name, parts))
@@ -308,26 +232,21 @@ class DDPScript:
     @cached_property
     def helper_calls(self) -> dict[Call, str]:
         """The calls of dp2ddp's helpers, with the names of these: the script was converted."""
-        named = {call: helper_of(self.file, call.node.func) for call in self.module.calls}
+        named = {call: self.file.helper(call.node.func) for call in self.module.calls}
         return {call: name for call, name in named.items() if name}
 
     @cached_property
     def is_converted(self) -> bool:
         """Whether the ranks join by dp2ddp's helpers, which also end them."""
-        return any(name in JOINS for name in self.helper_calls.values())
+        return not {*self.helper_calls.values()}.isdisjoint(JOINS)
 
     @cached_property
     def whole_batch_wraps(self) -> tuple[Wrap, ...]:
         """The calls of helpers that wrap a model, and take whole batches."""
-        calls = self._certain_helpers(WRAPPERS)
+        calls = self.certain_helpers(WRAPPERS)
         return tuple(Wrap(call, self.flow, self.helper_calls[call]) for call in calls)
 
-    @cached_property
-    def helper_meetings(self) -> tuple[Call, ...]:
-        """The calls of helpers that all ranks must call."""
-        return self._certain_helpers(MEETINGS)
-
-    def _certain_helpers(self, names: Collection[str]) -> tuple[Call, ...]:
+    def certain_helpers(self, names: Collection[str]) -> tuple[Call, ...]:
         """Calls of helpers, where no other way of training on ranks is in sight: with it they may stand aside."""
         if self.wraps or self.groups or self.has_framework:
             return ()

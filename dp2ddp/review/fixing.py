@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from dp2ddp.errors import ConversionError
+from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
-from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.files import Rewrite
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.read_source import read_source

@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dp2ddp.codemod.model.flow import pairs
-from dp2ddp.codemod.model.nodes import (
-    FUNCTIONS,
-    LOOPS,
-    NAMED_FUNCTIONS,
-    all_from,
-    inside,
-    last_name,
-    stored_names,
-)
+from dp2ddp.codemod.model.nodes import LOOPS, NAMED_FUNCTIONS, all_from, inside, last_name, stored_names
 from dp2ddp.review.own_file import SETTINGS, Mention, OwnFile
 from dp2ddp.review.rank_conditions import Condition, RankConditions
 
@@ -49,13 +41,8 @@ class Flow:
                 call = self.module.parents[method]
                 return self.target(call) if isinstance(call, ast.Call) else None
             case ast.IfExp(body=body, orelse=other) as choice:
-                insides = (
-                    each.value
-                    for each in (body, other)
-                    if isinstance(each, ast.Attribute) and each.attr == "module"
-                )
-                is_past = any(self.file.text_of(each) == self.file.text_of(value) for each in insides)
-                return None if is_past else self.target(choice)  # `net.module if distributed else net`
+                model = f"{self.file.text_of(value)}.module"  # `net.module if distributed else net`
+                return None if model in map(self.file.text_of, (body, other)) else self.target(choice)
             case ast.Assign() | ast.Tuple() as parent:
                 statement = self.module.statement(parent)
                 given = pairs(statement) if isinstance(statement, ast.Assign) else ()
@@ -64,18 +51,12 @@ class Flow:
 
     def uses(self, value: ast.AST) -> list[Mention]:
         """Where what an expression is assigned to is read."""
-        target = self.target(value)
-        is_variable = isinstance(target, (ast.Name, ast.Attribute))
-        return self.file.mentions(self.file.variable(target), ast.Load) if target and is_variable else []
+        return self.file.reads(self.target(value))
 
     def stores(self, node: ast.AST) -> list[Mention]:
         """Where the variable of a mention is given something else."""
         found = self.file.mentions(self.file.variable(node), ast.Store, ast.Del)
         return [each for each in found if not isinstance(self.module.parents[each], ast.AugAssign)]
-
-    def _within(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node stands in, within its function."""
-        return takewhile(lambda each: not isinstance(each, FUNCTIONS), self.module.around(node))
 
     # --- what a mention means
 
@@ -99,9 +80,7 @@ class Flow:
         """Where a target is read that a source has given something, and no other statement anew."""
         while isinstance(target, (ast.Subscript, ast.Starred)):
             target = target.value
-        if isinstance(target, (ast.Name, ast.Attribute)):
-            uses = self.file.mentions(self.file.variable(target), ast.Load)
-            yield from (use for use in uses if self.may_mean(use, source))
+        return (use for use in self.file.reads(target) if self.may_mean(use, source))
 
     def may_mean(self, use: ast.AST | None, source: ast.AST) -> bool:
         """Whether a mention may have what a source gives its variable: no other certainly does, or its own class."""
@@ -117,37 +96,31 @@ class Flow:
                 return False
         return True
 
-    def _stays(self, use: Mention, maker: ast.AST, stores: list[Mention]) -> bool:
-        """Whether no other statement between them gives a mention something else."""
+    def _stays(self, use: Mention, maker: ast.AST) -> bool:
+        """Whether nothing between a node and a mention, but for other branches, gives the mention something else."""
         first, own = self.module.statement(maker), self.module.statement(use)  # `x = f(x)` reads first
-        return not any(
-            first.lineno < each.lineno <= use.lineno and self.module.statement(each) is not own
-            for each in stores
-        )
+        function = self.file.function_of(maker)
+        is_beside = self.file.function_of(use) is function
+        choices = (place for place, _, _ in self._choices(maker))
+        others = {each for place in choices for each in self.file.other_branch(place, maker)}
+        for store in self.stores(use):
+            is_between = first.lineno < store.lineno and (store.lineno < own.lineno or not is_beside)
+            is_elsewhere = not is_beside and self.file.function_of(store) is not function
+            if (is_between or is_elsewhere) and others.isdisjoint(self.module.around(store)):
+                return False
+        return True
 
     def is_same(self, maker: ast.AST, use: Mention) -> bool:
         """Whether a mention has for certain what a node above it, under no condition, has given or meant."""
         is_beside = self.file.function_of(maker) is self.file.function_of(use)
-        is_above = self.module.statement(maker) in self._above(use)
-        return is_beside and is_above and self._stays(use, maker, self.stores(use))
+        return is_beside and self.module.statement(maker) in self._above(use) and self._stays(use, maker)
 
     def is_behind(self, node: Mention, maker: ast.AST) -> bool:
         """Whether a mention is reached only behind another node, and its variable is the same still.
 
         A condition around that node is taken to hold, as `if distributed:` does on ranks.
         """
-        if not self._comes_behind(node, maker):
-            return False
-        function, end = self.file.function_of(maker), self.module.statement(maker).lineno
-        others = {
-            each for place, _, _ in self._choices(maker) for each in self.file.other_branch(place, maker)
-        }
-        stores = [each for each in self.stores(node) if others.isdisjoint(self.module.around(each))]
-        if self.file.function_of(node) is function:
-            is_same = self._stays(node, maker, stores)
-        else:
-            is_same = all(self.file.function_of(each) is function and each.lineno <= end for each in stores)
-        return is_same and self._holds_where(node, maker)
+        return self._comes_behind(node, maker) and self._stays(node, maker) and self._holds_where(node, maker)
 
     def _comes_behind(self, node: ast.AST, maker: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a node is reached only behind another one, where it stands or where its function is called.
@@ -165,8 +138,9 @@ class Flow:
 
     def _above(self, node: ast.AST) -> set[ast.stmt]:
         """The statements above a node in its block, and in the blocks around."""
-        around = (node, *self.module.around(node))
-        return {above for each in around for above in self.file.block_before(each)}
+        around = [each for each in (node, *self.module.around(node)) if isinstance(each, ast.stmt)]
+        blocks = zip(around, map(self.module.block_of, around), strict=True)
+        return {above for each, block in blocks for above in block[: block.index(each)]}
 
     def _levels(self, maker: ast.AST) -> list[ast.stmt]:
         """The statement of a node, and those around it that run it under a condition at most."""
@@ -185,9 +159,10 @@ class Flow:
         words.add(last_name(node))  # `isinstance(net, DistributedDataParallel)`
         return not any(
             not words.isdisjoint(map(last_name, ast.walk(test)))
-            or (self.ranks.may_ask(test) and not self.ranks.chooses(test))
-            for place, test, holds in self._choices(node)
-            if (place, test, holds) not in made and (self.file.text_of(test), holds) not in tests
+            or self.ranks.may_ask(test)
+            and not (self.ranks.chooses(test, True) or self.ranks.chooses(test, False))
+            for _, test, holds in self._choices(node)
+            if (self.file.text_of(test), holds) not in tests
         )
 
     def later(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -197,7 +172,7 @@ class Flow:
         """
         for place in all_from([node], self._called_at):
             yield from [place] if isinstance(place, ast.Module) else ()
-            for parent in (place, *self._within(place)):
+            for parent in (place, *self.file.within(place)):
                 yield from self.module.behind(parent) if isinstance(parent, ast.stmt) else ()
                 yield from [parent] if isinstance(parent, LOOPS) else ()
 
@@ -207,23 +182,19 @@ class Flow:
 
     def is_open_file(self, node: ast.AST) -> bool:
         """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
-        makers = (
-            self.module.name(each.func) for each in self.file.values(node) if isinstance(each, ast.Call)
+        is_made = any(
+            (each.name or "").startswith(("io.", "builtins.open")) for each in self.file.made_by(node)
         )
-        if any((name or "").startswith(("io.", "builtins.open")) for name in makers):
-            return True
-        return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
+        return is_made or isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
 
     def _class_of(self, node: ast.AST) -> ast.ClassDef | None:
         return self.module.enclosing(node, ast.ClassDef)
 
     def received(self, value: ast.AST) -> list[Mention]:
         """Where a function of the file, that is called with a value, names its parameter of it."""
-        call = self.file.part_of(value)
-        given = self.file.given(call, self.file.callee(call)) if isinstance(call, ast.Call) else []
-        return [
-            use for variable, each in given if each is value for use in self.file.mentions(variable, ast.Load)
-        ]
+        given = self.file.given(self.file.part_of(value))
+        taken = (variable for variable, each in given if each is value)
+        return [use for variable in taken for use in self.file.mentions(variable, ast.Load)]
 
     def wholes(self, part: ast.AST | None) -> Iterator[ast.AST]:
         """An expression, and what it is part of: `net` of `net.fc[0]`, and of `p` in `for p in net.parameters()`."""
@@ -269,7 +240,7 @@ class Flow:
         """`enumerate(tqdm(use))`: what a loop goes through, unless a function of the file gets it."""
         whole, parent = use, self.module.parents[use]
         while isinstance(parent, ast.keyword) or isinstance(parent, ast.Call) and whole is not parent.func:
-            function = self.file.callee(parent) if isinstance(parent, ast.Call) else None
+            function = self.file.callee(parent)
             if function and function.name != "__init__":
                 break
             whole, parent = parent, self.module.parents[parent]
@@ -277,7 +248,7 @@ class Flow:
 
     def _repeats(self, use: ast.AST) -> bool:
         """Whether a use stands in a loop that is not the loop over it, here or where its function is called."""
-        loops = (each for each in self._within(use) if isinstance(each, LOOPS))
+        loops = (each for each in self.file.within(use) if isinstance(each, LOOPS))
         around = (each for each in loops if isinstance(each, ast.While) or use not in ast.walk(each.iter))
         sites = self.file.sites_of(self.file.function_of(use))
         return any(around) or any(map(self.file.loop_around, sites))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.review import data_parallel
+from dp2ddp.review.check_rule import check_rules
 from dp2ddp.review.files import acts, may_matter
 from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Found, PlacedProblem, Tell, Unread
-from dp2ddp.review.rule_list import check_rules
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.git import as_typed
@@ -34,13 +34,13 @@ class _Look:
     tell: Tell
     answers: list[Answer] = field(default_factory=list)
 
-    def at(self, paths: Sequence[str], ask: Callable[[str], Answer], doing: str) -> list[Answer]:
+    def at(self, paths: Sequence[str], ask: Callable[[str], Answer], doing: str) -> dict[str, Answer]:
         """What is found at these files, in their order."""
-        answers = []
-        for done, answer in enumerate(_run_all(ask, paths), 1):
-            answers.append(answer)
-            self.tell(f"{doing}: {done:,} of {len(paths):,}")
-        self.answers += answers
+        answers = {}
+        for path, answer in zip(paths, _run_all(ask, paths), strict=True):
+            answers[path] = answer
+            self.tell(f"{doing}: {len(answers):,} of {len(paths):,}")
+        self.answers += answers.values()
         return answers
 
     def unplanned(self, paths: Iterable[str]) -> list[str]:
@@ -54,43 +54,42 @@ def look_at_hits(
 ) -> Found:
     """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import.
 
-    A module that wraps models is read with the scripts that import it: first those that mention DataParallel
-    themselves, then, for modules that none of them reaches, other importers.
+    A module that wraps models is read with the scripts that import it: first those that were named or mention
+    DataParallel themselves, then, for modules that none of them reaches, other importers.
     """
     _imports.cache_clear()  # files may have changed since the last run of this process
     look = _Look(tell)
-    answers = look.at(scripts, _check_as_script, "following imports")
-    planned = {script for script, answer in zip(scripts, answers, strict=True) if answer.planned}
-    beside = (path for answer in answers for path in answer.leads_to)
-    files = {os.path.realpath(path): path for path in (*beside, *hits)}
-    answers = look.at([*files.values()], _check_one, "reading files")
-    own = [path for answer in answers for path in answer.leads_to]
-    look.at([path for path in own if path not in planned and acts(path)], _check_as_entry, PLANS)
+    followed = look.at(scripts, _follow, "following imports")
+    found = (*(path for answer in followed.values() for path in answer.leads_to), *hits)
+    files = {os.path.realpath(path): path for path in found}
+    read = look.at([*files.values()], _check_one, "reading files")
+    own = [path for path, answer in read.items() if answer.leads_to]
+    leading = (path for path in scripts if any(map(data_parallel.may_wrap, followed[path].leads_to)))
+    look.at([*dict.fromkeys((*leading, *filter(acts, own)))], _check_as_entry, PLANS)
     rest = look.unplanned(own)
     for path in data_parallel.importers_of(rest, names):
         if not look.unplanned(rest):
             break
         look.at([path], _check_as_entry, PLANS)
     look.at(look.unplanned(own), _check_as_module, "reading modules")
-    problems = [problem for answer in look.answers for problem in answer.problems]
     unread = dict.fromkeys(each for answer in look.answers for each in answer.unread)
-    return _named_as(names, named, problems), unread
+    return _named_as(names, named, [each for answer in look.answers for each in answer.problems]), unread
 
 
 def look_at_text(name: str, text: str) -> Found:
     """Everything that is found in one file, whose text is not what lies on the disk: an editor has it."""
     source = SourceFile(Path(name), text)
-    answers = [_answered(partial(_check_source, source), name)]
+    answers = [_run(lambda path: _check_source(source), name)]
     if answers[0].leads_to:
-        answers.append(_answered(partial(_check_wraps, source), name))
+        answers.append(_run(lambda path: _check_wraps(source), name))
     problems = [problem for answer in answers for problem in answer.problems if problem.file == name]
     return problems, [each for answer in answers for each in answer.unread]
 
 
-def _check_wraps(source: SourceFile, name: str) -> Answer:
+def _check_wraps(source: SourceFile) -> Answer:
     """What stands in the way of the DataParallel of a text."""
     if does_something(source.text.encode(errors="replace")):
-        return data_parallel.check_project(name, project_of(source))
+        return data_parallel.check_project(source.name, project_of(source))
     return Answer(data_parallel.note_wraps(OwnFile(source)))
 
 
@@ -102,22 +101,21 @@ def _named_as(
     Only what the user named is mended, and nothing that only a link below a named folder leads to: it is another's.
     """
     tops = [os.path.realpath(path) for path in named]
-
-    def is_within(path: str) -> bool:
-        real = os.path.realpath(path)
-        return any(real == top or real.startswith(os.path.join(top, "")) for top in tops)
-
-    known = set(names)
-    others = {problem.file for problem in problems} - known
+    others = {problem.file for problem in problems}.difference(names)
     by_path = {os.path.realpath(name): name for name in names} if others else {}  # 10 ms for 1,000 names
+    typed = {file: by_path.get(os.path.realpath(file), file) for file in others}
     different: dict[tuple[object, ...], PlacedProblem] = {}
     for problem in problems:
-        is_known = problem.file in known
-        name = problem.file if is_known else by_path.get(os.path.realpath(problem.file), problem.file)
-        fixable = problem.fixable and name in known and is_within(name)
+        name = typed.get(problem.file, problem.file)
+        fixable = problem.fixable and name not in others and _is_below(name, tops)
         problem = replace(problem, file=name, fixable=fixable)
         different.setdefault(problem.order, problem)
     return different.values()
+
+
+def _is_below(path: str, tops: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(os.path.commonpath([top, real]) == top for top in tops)
 
 
 def _run_all(ask: Callable[[str], Answer], paths: Sequence[str]) -> Iterator[Answer]:
@@ -133,41 +131,36 @@ def _run_all(ask: Callable[[str], Answer], paths: Sequence[str]) -> Iterator[Ans
 
 
 def _run(ask: Callable[[str], Answer], path: str) -> Answer:
-    """One answer; nothing else of it is kept, so that memory stays flat."""
+    """One answer; nothing else of it is kept, so that memory stays flat.
+
+    A fault of ours in one file is said, and does not hide what is in the others.
+    """
     with garbage_waits():
-        answer = _answered(ask, path)
-        forget_trees()
-        gc.collect(1)
-        return answer
-
-
-def _answered(ask: Callable[[str], Answer], path: str) -> Answer:
-    """A fault of ours in one file is said, and does not hide what is in the others."""
-    try:
-        return ask(path)
-    except (SourceError, OSError) as error:
-        return Answer(unread=[Unread(path, str(error))])
-    except Exception as error:
-        return Answer(unread=[fault(path, "could not be looked at", error)])
+        try:
+            return ask(path)
+        except (SourceError, OSError) as error:
+            return Answer(unread=[Unread(path, str(error))])
+        except Exception as error:
+            return Answer(unread=[fault(path, "could not be looked at", error)])
+        finally:
+            forget_trees()
+            gc.collect(1)
 
 
 def _check_one(path: str) -> Answer:
-    return _check_source(read_source(path), path)
+    return _check_source(read_source(path))
 
 
-def _check_source(source: SourceFile, path: str) -> Answer:
+def _check_source(source: SourceFile) -> Answer:
     file = OwnFile(source)
-    return replace(
-        check_file(file, check_rules()), leads_to=[path] if data_parallel.names_data_parallel(file) else []
-    )
+    own = [source.name] if data_parallel.names_data_parallel(file) else []
+    return replace(check_file(file, check_rules()), leads_to=own)
 
 
-def _check_as_script(path: str) -> Answer:
-    """A script that was named itself: its local modules belong to it, wherever they are."""
-    reached = [file for file in _imports().reached(Path(path)) if file.suffix == ".py"]
-    beside = [str(as_typed(file)) for file in sorted(reached) if may_matter(str(file))]
-    planned = _check_as_entry(path) if any(map(data_parallel.may_wrap, beside)) else Answer()
-    return replace(planned, leads_to=beside)
+def _follow(path: str) -> Answer:
+    """What a script that was named itself imports: its local modules belong to it, wherever they are."""
+    modules = (as_typed(file) for file in sorted(_imports().reached(Path(path))) if file.suffix == ".py")
+    return Answer(leads_to=[str(file) for file in modules if may_matter(str(file))])
 
 
 @lru_cache(maxsize=1)

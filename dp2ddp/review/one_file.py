@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
-from dp2ddp.codemod.looks.hidden_wraps import derived_in, wraps_in
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, derived_in, wraps_in
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.own_file import OwnFile
@@ -30,50 +29,44 @@ class Answer:
 def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
     """What the rules find in a script."""
     read = DDPScript(file)
-    return ((rule, problem) for rule in rules for problem in _found_by(rule, read))
+    return ((rule, problem) for rule in rules for problem in _counting(file, rule.code, rule.find(read)))
 
 
-def _found_by(rule: CheckRule, read: DDPScript) -> Iterator[Problem]:
-    """What a rule finds, without what a comment `# dp2ddp: ignore[CODE]` leaves out."""
-    module, comments = read.module, read.comments
-    for problem in rule.find(read):
+def _counting(file: OwnFile, code: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Those of code that may run, which no comment `# dp2ddp: ignore[CODE]` leaves out."""
+    for problem in problems:
         lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
-        ignored = any(comments.ignoring(rule.code, line) for line in lines)
-        if not ignored and not module.never_runs(problem.node):
+        ignored = any(file.comments.ignoring(code, line) for line in lines)
+        if not ignored and not file.module.never_runs(problem.node):
             yield problem
 
 
 def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> Answer:
     """The problems of one file. A fault in one rule is told with its code, and the others go on."""
-    read = DDPScript(file)
-    placed: list[PlacedProblem] = []
+    read, module = DDPScript(file), file.module
+    hidden = map(_hidden_wrap, islice(chain(wraps_in(module), derived_in(module)), 1))
+    placed = [place_problem(module, HIDDEN, Level.NOTE, each) for each in _counting(file, HIDDEN, hidden)]
     faults: list[Unread] = []
     for rule in rules:
         try:
-            placed += [
-                place_problem(file.module, rule.code, rule.level, each) for each in _found_by(rule, read)
-            ]
+            found = _counting(file, rule.code, rule.find(read))
+            placed += [place_problem(module, rule.code, rule.level, each) for each in found]
         except Exception as error:
             faults.append(fault(file.source.name, f"{rule.code} could not look at it", error))
-    placed += _hidden_wrap(file)
     return Answer(sorted(placed, key=lambda problem: problem.order), faults)
 
 
-def _hidden_wrap(file: OwnFile) -> Iterator[PlacedProblem]:
+def _hidden_wrap(first: HiddenWrap) -> Problem:
     """The first place of a file where a library wraps by itself, or where a class is derived from one that does."""
-    module = file.module
-    first = next(chain(wraps_in(module), derived_in(module)), None)
-    if first is None or module.never_runs(first.node) or Comments(module).ignoring(HIDDEN, first.node.lineno):
-        return
     library = first.library
     message = (
         f"{library.name} wraps the model in DataParallel by itself where it sees several GPUs: one process"
     )
     message += f" ({library.refused})" if library.refused else ""
     advice = f"write in its place: {'; '.join(library.instead)}"
-    if first.library.starts_ddp:
+    if library.starts_ddp:
         advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
-    yield place_problem(file.module, HIDDEN, Level.NOTE, Problem(first.node, message, advice))
+    return Problem(first.node, message, advice)
 
 
 def fault(file: str, what: str, error: Exception) -> Unread:

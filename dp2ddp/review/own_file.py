@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import takewhile
 
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import words
@@ -25,8 +26,9 @@ from dp2ddp.codemod.model.nodes import (
 )
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.plans.acceptance import Comments
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.helper_module import pasted_lines
+from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 from dp2ddp.source.projects import Project
 
 # Where the file stands: in packages of no name, so that what it imports from beside it is none of a library.
@@ -51,6 +53,8 @@ class OwnFile:
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.module = Program(Project(source, entry_module=ALONE), canonical, knows, read=read_tree).entry
+        self.comments = Comments(self.module)
+        self._pasted = pasted_lines(source)
         self._texts: dict[ast.AST, str] = {}
 
     # --- names
@@ -64,20 +68,31 @@ class OwnFile:
         found = self.module.definition(node) if isinstance(node, ast.Name) else None
         return found[1] if found else None
 
+    def helper(self, function: ast.AST) -> str:
+        """The helper of dp2ddp that an expression names; "" if it is none."""
+        name = self.module.name(function) or ""
+        if name.startswith(IMPORTED):
+            return name.rpartition(".")[2]
+        definition = self.definition(function)
+        is_pasted = getattr(definition, "lineno", 0) in self._pasted
+        return getattr(definition, "name", "").rstrip("_") if is_pasted else ""  # a taken name got a _
+
     def values(self, node: ast.AST | None) -> list[ast.AST]:
         """The expressions that a name may stand for, wherever they come from; no names that nobody gives a value."""
         return [
             each for each in self.origins(node) if not isinstance(each, Mention) or self.module.name(each)
         ]
 
+    def made_by(self, node: ast.AST | None) -> list[Call]:
+        """The calls whose results a name may stand for."""
+        return [self.module.call(each) for each in self.values(node) if isinstance(each, ast.Call)]
+
     def all_values(self, node: ast.AST | None) -> list[ast.AST]:
         """All that a name is given, names of nobody's too; nothing of one that a loop or `+=` sets as well."""
-        bindings = self.module.bindings(node) if isinstance(node, ast.Name) else []
-        if isinstance(node, ast.Attribute):
-            bindings = self.module.attributes.get(node.attr, [])
+        bindings = self.module.program.bindings(self.module, node) if node else []
         stores = self.mentions(self.variable(node), ast.Store) if isinstance(node, Mention) else []
         is_changed = any(isinstance(self.module.parents[each], ast.AugAssign) for each in stores)
-        are_seen = not is_changed and all(each.how in GIVEN for each in bindings)
+        are_seen = not is_changed and all(each.how in GIVEN for _, each in bindings)
         return [each for each in self.origins(node) if are_seen and each is not node]
 
     def origins(self, node: ast.AST | None) -> list[ast.expr]:
@@ -92,7 +107,7 @@ class OwnFile:
         one, whoever's they are, but for those of what a command line is usually kept in (`args.model`).
         """
         if isinstance(node, ast.Name):
-            scope = self.module.scope_of[node].lookup(node.id)
+            scope = self.module.scope(node)
             return scope.node if scope else None, node.id
         is_setting = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in SETTINGS
         if isinstance(node, ast.Attribute) and not is_setting:
@@ -104,6 +119,10 @@ class OwnFile:
         words = self.module.by_word.get(variable[1].lstrip("."), ())
         return [each for each in words if isinstance(each.ctx, contexts) and self.variable(each) == variable]
 
+    def reads(self, target: ast.AST | None) -> list[Mention]:
+        """Where the variable of a target, or of another mention of it, is read."""
+        return self.mentions(self.variable(target), ast.Load) if isinstance(target, Mention) else []
+
     def text_of(self, node: ast.AST) -> str:
         """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
         if isinstance(node, ast.Name):
@@ -113,11 +132,6 @@ class OwnFile:
         if node not in self._texts:
             self._texts[node] = ast.unparse(node)
         return self._texts[node]
-
-    @cached_property
-    def pasted_lines(self) -> range:
-        """The lines of helpers that a conversion has pasted."""
-        return pasted_lines(self.source)
 
     # --- words, of the code alone: no comment and no sentence is one
 
@@ -139,8 +153,8 @@ class OwnFile:
     @cached_property
     def imports(self) -> frozenset[str]:
         """The full names of all that is imported, wherever."""
-        scopes = {id(scope): scope for scope in self.module.scope_of.values()}.values()
-        return frozenset((*(name for scope in scopes for name in scope.imported()), *self.module.stars))
+        bound = (each for found in self.module.all_bindings.values() for each in found)
+        return frozenset((*(each.dotted for each in bound if each.how is Binds.IMPORT), *self.module.stars))
 
     def says(self, word: re.Pattern[str]) -> bool:
         """Whether a name or a text of one word has this in it."""
@@ -148,10 +162,11 @@ class OwnFile:
 
     def names_module(self, module: str) -> bool:
         """Whether a module, or something in it, is imported or named."""
-        if any(name == module or name.startswith(f"{module}.") for name in self.imports):
-            return True
-        mentions = self.module.by_word.get(module.rpartition(".")[2], ())
-        return any(self.module.name(mention) == module for mention in mentions)
+        named = (
+            *self.imports,
+            *map(self.module.name, self.module.by_word.get(module.rpartition(".")[2], ())),
+        )
+        return any(f"{name}.".startswith(f"{module}.") for name in named)
 
     # --- places
 
@@ -159,14 +174,17 @@ class OwnFile:
         """The nodes of a kind that a node stands in, from the inside."""
         return (each for each in self.module.around(node) if isinstance(each, kind))
 
+    def within(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands in, within its function."""
+        return takewhile(lambda each: not isinstance(each, FUNCTIONS), self.module.around(node))
+
     def part_of(self, node: ast.AST) -> ast.AST | None:
         """What a node is a part of, next; of a call by keyword, too."""
         return next((each for each in self.module.around(node) if not isinstance(each, ast.keyword)), None)
 
     def loop_around(self, node: ast.AST) -> ast.AST | None:
         """The innermost loop around a node, within its function."""
-        nearest = self.module.enclosing(node, *FUNCTIONS, *LOOPS)
-        return nearest if isinstance(nearest, LOOPS) else None
+        return next((each for each in self.within(node) if isinstance(each, LOOPS)), None)
 
     def turn_of(self, node: ast.AST) -> ast.AST:
         """What runs again with a node: the innermost loop around it, or its function."""
@@ -178,11 +196,6 @@ class OwnFile:
         while scope.outer is not None and not isinstance(scope.node, FUNCTIONS):
             scope = scope.outer
         return scope.node
-
-    def block_before(self, node: ast.AST) -> list[ast.stmt]:
-        """The statements above one in its block; none of what is no statement."""
-        block = self.module.block_of(node) if isinstance(node, ast.stmt) else []
-        return block[: block.index(node)] if node in block else []
 
     def other_branch(self, condition: ast.AST, node: ast.AST) -> list[ast.stmt]:
         """What of an `if` around a node does not run where the node does."""
@@ -196,16 +209,13 @@ class OwnFile:
         """Where a function of this file is called or handed on (`mp.spawn(main_worker)`), or may be."""
         if not isinstance(function, NAMED_FUNCTIONS):
             return []
-        owner = self.module.parents[function]
-        if not isinstance(owner, ast.ClassDef) or function.name == "__init__":
+        owner, name = self.module.parents[function], function.name
+        if not isinstance(owner, ast.ClassDef) or name == "__init__":
             return self.mentions_of(owner if isinstance(owner, ast.ClassDef) else function)
-        if (
-            function.name.startswith("__")
-            or len(self.module.program.methods_named.get(function.name, ())) > 1
-        ):
+        if name.startswith("__") or len(self.module.program.methods_named.get(name, ())) > 1:
             return []  # called in ways that are not seen, or not told apart
         # `torch.save` is no method of the file's own
-        return [each for each in self._read(function.name, ast.Attribute) if self.module.name(each) is None]
+        return [each for each in self._read(name, ast.Attribute) if self.module.name(each) is None]
 
     def mentions_of(self, definition: ast.AST) -> list[Mention]:
         """Where a function or class of this file is named."""
@@ -216,18 +226,20 @@ class OwnFile:
         words = self.module.by_word.get(word, ())
         return [each for each in words if isinstance(each, kind) and isinstance(each.ctx, ast.Load)]
 
-    def callee(self, call: ast.Call) -> Named | None:
+    def callee(self, call: ast.AST | None) -> Named | None:
         """The function of this file that a call runs for certain: by its name, of a class `__init__`, of `x.step` the
         method where `x` is `self`, or is made here.
         """
+        if not isinstance(call, ast.Call):
+            return None
         called = self.module.program.called(self.module, call.func)
         if called or not isinstance(call.func, ast.Attribute):
             return called[1] if called and isinstance(called[1], NAMED_FUNCTIONS) else None
         owner, name = call.func.value, call.func.attr
-        kinds = [self.definition(getattr(each, "func", each)) for each in self.makers(owner)]
+        kinds = {self.definition(getattr(each, "func", each)) for each in self.makers(owner)}
         if last_name(owner) == "self":
-            kinds = [self.module.enclosing(owner, ast.ClassDef)]
-        lineage = self.module.program.lineage(self.module, kinds[0] if len(set(kinds)) == 1 else None)
+            kinds = {self.module.enclosing(owner, ast.ClassDef)}
+        lineage = self.module.program.lineage(self.module, kinds.pop() if len(kinds) == 1 else None)
         methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
         return next(methods, None)
 
@@ -244,12 +256,11 @@ class OwnFile:
                 return [inner]
             case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
                 return [inner]
-            case ast.expr():
-                return [each for each in self.origins(node) if each is not node]
-        return []
+        return [each for each in self.origins(node) if each is not node]
 
-    def given(self, call: ast.AST, function: ast.AST | None) -> list[tuple[Variable, ast.expr]]:
-        """The parameters of a function of this file, with what a call gives them."""
+    def given(self, call: ast.AST | None, function: ast.AST | None = None) -> list[tuple[Variable, ast.expr]]:
+        """The parameters of a function of this file, the one that a call runs for certain, with what it gives them."""
+        function = function or self.callee(call)
         if not isinstance(call, ast.Call) or not isinstance(function, NAMED_FUNCTIONS):
             return []
         given = ((self.module.parameter(function, call, each), value) for each, value in handed(call))
@@ -261,19 +272,17 @@ class OwnFile:
         """The calls that start processes of the script's own."""
         return tuple(self.calls_of(*SPAWNS))
 
-    def is_started(self, function: ast.AST) -> bool:
-        """Whether a function is what the processes of a call in this file run."""
-        return any(site in self._in_spawns for site in self.sites_of(function))
-
     @cached_property
-    def _in_spawns(self) -> set[ast.AST]:
-        return {node for spawn in self.spawns for node in ast.walk(spawn.node)}
+    def started(self) -> set[Named]:
+        """The functions that these processes run."""
+        handed = {node for spawn in self.spawns for node in ast.walk(spawn.node)}
+        functions = self.module.all(ast.FunctionDef) if handed else []
+        return {each for each in functions if not handed.isdisjoint(self.sites_of(each))}
 
     @cached_property
     def spawned_ranks(self) -> set[Variable]:
-        """The first parameters of functions that processes run: `mp.spawn` counts its processes there."""
-        started = filter(self.is_started, self.module.all(ast.FunctionDef))
-        return {(function, each.arg) for function in started for each in places(function)[:1]}
+        """The first parameters of these: `mp.spawn` counts its processes there."""
+        return {(function, each.arg) for function in self.started for each in places(function)[:1]}
 
 
 def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:
@@ -293,10 +302,8 @@ def unmoved(node: ast.AST | None) -> ast.AST | None:
 
 def literal(node: ast.AST | None) -> object:
     """The value of a literal expression, or None."""
-    if node is None:
-        return None
     try:
-        value: object = ast.literal_eval(node)
+        value: object = ast.literal_eval(node or ast.Constant(None))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return value

@@ -14,19 +14,15 @@ from typing import Any
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
 from dp2ddp.codemod.model.scopes import Binds, settings
-from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
 
 MAKES_GROUP = "torch.distributed.init_process_group"
 RANK = re.compile(  # no `lora_rank`, no `matrix_rank`
-    r"(?:^_*|(?:^|_)(?:local|global|node|host|machine|proc|process|dist|distributed|ddp|dp|data_parallel|world|worker"
-    r"|gpu|device|cur|current|my|own|self|this|mpi|trainer|group|shard)_)rank$",
-    re.IGNORECASE,
+    r"(?i)(?:^_*|(?:^|_)(?:local|global|node|host|machine|proc|process|dist|distributed|ddp|dp|data_parallel|world|worker"
+    r"|gpu|device|cur|current|my|own|self|this|mpi|trainer|group|shard)_)rank$"
 )
 RANK_VARIABLE = re.compile(r"(?:^|_)RANK$")  # `OMPI_COMM_WORLD_RANK`
-NAMES_RANK = re.compile(
-    r"rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc", re.IGNORECASE
-)
+NAMES_RANK = re.compile("(?i)rank|is_main|is_master|is_primary|is_chief|is_leader|master_proc|main_proc")
 # Words in a condition that may make it true on one rank only.
 PERHAPS_RANK = re.compile(
     r"rank|main|master|local|primary|dist|world|gpu|node|chief|leader|zero|proc|coordinator|device|cuda|root|ddp|parallel",
@@ -41,15 +37,13 @@ OF_TORCHRUN = ("RANK", "LOCAL_RANK")
 ALIKE = ("torch.cuda.is_available", "torch.cuda.amp.autocast")
 ENVIRONMENT = ("os.getenv", "os.environ.get")
 HARMLESS_DECORATORS = words(
-    "staticmethod classmethod torch.no_grad torch.enable_grad torch.inference_mode",
+    "builtins.staticmethod builtins.classmethod torch.no_grad torch.enable_grad torch.inference_mode",
     "torch.distributed.elastic.multiprocessing.errors.record",
 )
-# On which ranks a condition is true.
-ONE, REST = "one", "all others"
 RANKS = (*range(16), 1 << 20, 1 << 21)  # that a condition is tried with: `rank > 15` is true on several
 COMPARES: dict[type, Callable[[Any, Any], bool]] = {
     **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
-    **{ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.eq, ast.IsNot: operator.ne},
     **{ast.In: lambda one, several: one in several, ast.NotIn: lambda one, several: one not in several},
 }
 LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -93,7 +87,7 @@ class RankConditions:
     def _find(self, node: ast.AST) -> Ranks:
         conditions = [*self.conditions(node)]
         for condition, test, holds in conditions:
-            if holds is not None and self.chooses(test) == (ONE if holds else REST):
+            if holds is not None and self.chooses(test, holds):
                 return Ranks(condition, test, node)
         sites = self.file.sites_of(self.file.function_of(node))
         calls = [each for each in map(self.module.parents.get, sites) if isinstance(each, ast.Call)]
@@ -116,8 +110,7 @@ class RankConditions:
 
     def conditions(self, node: ast.AST) -> Iterator[Condition]:
         """What decides in its function whether a node is come to."""
-        inner = node
-        for parent in self.module.around(node):
+        for parent, inner in self.module.steps(node):
             match parent:
                 case ast.If(test=test, body=body) | ast.While(test=test, body=body) if inner is not test:
                     yield parent, test, inner in body
@@ -128,12 +121,11 @@ class RankConditions:
                     yield from ((parent, each, isinstance(joins, ast.And)) for each in before)
                 case ast.With(items=items) | ast.AsyncWith(items=items):
                     yield from ((parent, each.context_expr, None) for each in items)
-            for each in self.file.block_before(inner):
-                if isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES):
+            for each in self.module.ifs_above(inner):
+                if isinstance(each.body[-1], LEAVES):
                     yield each, each.test, False
             if isinstance(parent, FUNCTIONS):
                 return
-            inner = parent
 
     # --- conditions of one rank
 
@@ -148,20 +140,17 @@ class RankConditions:
         match node:
             case ast.Call(func=function) if last_name(function) in GET_RANK:
                 return True
-            case ast.Name() if self.file.variable(node) in self._given_as_rank | self.file.spawned_ranks:
+            case ast.Name() if self.file.variable(node) in self._named:
                 return True
             case ast.Name() if any(each.how is Binds.ITEM for each in self.module.bindings(node)):
                 return False  # `for rank in [1, 4, 8]`
-            case ast.BinOp(left=inner, op=ast.Mod(), right=count) if (
-                literal(count) is None
-            ):  # `rank % gpus_of_node`
-                return self.is_rank(inner)
-        values = self.file.all_values(node)
-        others = [each for each in values if literal(each) not in NO_RANK]
+            case ast.BinOp(left=inner, op=ast.Mod(), right=count) if literal(count) is None:
+                return self.is_rank(inner)  # `rank % gpus_of_node`
+        others = [each for each in self.file.all_values(node) if literal(each) not in NO_RANK]
         if others and all(map(self.is_rank, others)):
             return True
-        word, key = last_name(node), self._key(node)
-        return (RANK.search(word or key) or RANK_VARIABLE.search(key)) is not None
+        key = self._key(node)
+        return (RANK.search(last_name(node) or key) or RANK_VARIABLE.search(key)) is not None
 
     def _key(self, node: ast.AST) -> str:
         """`RANK` of `os.environ["RANK"]` and `os.getenv("RANK")`, `rank` of `config["rank"]`."""
@@ -173,10 +162,11 @@ class RankConditions:
         return ""
 
     @cached_property
-    def _given_as_rank(self) -> set[Variable]:
-        """The names of any kind that the process group is told as this process's rank."""
+    def _named(self) -> set[Variable]:
+        """The names of any kind that the process group is told as this process's rank, or that processes begin with."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
-        return {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
+        told = {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
+        return told | self.file.spawned_ranks
 
     def has_rank(self, expression: ast.AST) -> bool:
         """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""
@@ -192,7 +182,7 @@ class RankConditions:
     def _is_asked(self, node: ast.AST) -> bool:
         function = node.func if isinstance(node, ast.Call) else node
         is_torchs = self.module.name(function) == "torch.distributed.get_rank"
-        return is_torchs or helper_of(self.file, function) == "own_rank" or self._key(node) in OF_TORCHRUN
+        return is_torchs or self.file.helper(function) == "own_rank" or self._key(node) in OF_TORCHRUN
 
     def _has(
         self, expression: ast.AST, is_one: Callable[[ast.AST], bool], seen: frozenset[ast.AST] = frozenset()
@@ -205,11 +195,9 @@ class RankConditions:
                 return True
         return False
 
-    def chooses(self, test: ast.AST) -> str:
-        """ONE where a condition is true on one rank (of a node) at most, REST where it is false on one, else ""."""
-        told = self._told(test)
-        may_be = {ONE: sum(each is not False for each in told), REST: sum(each is not True for each in told)}
-        return next((where for where, count in may_be.items() if count == 1), "")
+    def chooses(self, test: ast.AST, holds: bool) -> bool:
+        """Whether a condition is true (or false) on one rank (of a node) at most."""
+        return sum(each is not (not holds) for each in self._told(test)) == 1
 
     def _told(self, test: ast.AST) -> list[bool | None]:
         """Whether a condition is true on each rank; None where nobody can say."""
@@ -256,8 +244,7 @@ class RankConditions:
     def _on_all_ranks(self, node: ast.AST, seen: set[ast.AST]) -> bool:
         """Whether it is certain that every rank comes to a node: nothing before it may ask for a rank."""
         function = self.file.function_of(node)
-        within = takewhile(lambda each: each is not function, self.module.around(node))
-        if any(isinstance(each, MAY_NOT_RUN) for each in (*within, function)):
+        if any(isinstance(each, MAY_NOT_RUN) for each in (*self.file.within(node), function)):
             return False
         if any(self.may_ask(test) for _, test, _ in self.conditions(node)):
             return False
@@ -269,11 +256,10 @@ class RankConditions:
         if function in seen:
             return True
         seen.add(function)
-        called = (each.func if isinstance(each, ast.Call) else each for each in function.decorator_list)
-        names = [self.module.name(each) or "?" for each in called]
-        if any(name.removeprefix("builtins.") not in HARMLESS_DECORATORS for name in names):
+        called = (getattr(each, "func", each) for each in function.decorator_list)
+        if not HARMLESS_DECORATORS.issuperset(map(self.module.name, called)):
             return False
-        if self.file.is_started(function):
+        if function in self.file.started:
             return True
         sites = self.file.sites_of(function)
         if any(map(self._is_handed_to_helper, sites)):  # `run_on_rank0(save, net)`
@@ -284,7 +270,7 @@ class RankConditions:
 
     def _is_handed_to_helper(self, site: ast.AST) -> bool:
         call = self.module.parents[site]
-        return isinstance(call, ast.Call) and site is not call.func and helper_of(self.file, call.func) != ""
+        return isinstance(call, ast.Call) and site is not call.func and self.file.helper(call.func) != ""
 
     # --- what is made of ranks
 
@@ -306,15 +292,13 @@ class RankConditions:
         for word, value in chain(self._settings(), self._arguments(), self._results()):
             for node in walk_without(value, _says_where) if value else ():
                 made.setdefault(last_name(node) or _text(node), set()).add(word)
-        ranks = (name for _, name in self._given_as_rank | self.file.spawned_ranks)
-        begin = (*filter(NAMES_RANK.search, made), *ranks)
+        begin = (*filter(NAMES_RANK.search, made), *(name for _, name in self._named))
         return set(all_from(begin, lambda word: made.get(word, set()) - {""})) - {""}
 
     def _settings(self) -> Iterator[tuple[str, ast.AST | None]]:
         """What names, attributes and items are set to, under which conditions of their function."""
         for node in self.module.nodes(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.withitem):
-            within = takewhile(lambda each: not isinstance(each, NAMED_FUNCTIONS), self.module.around(node))
-            tests = [each.test for each in within if isinstance(each, ast.If)]
+            tests = [each.test for each in self.file.within(node) if isinstance(each, ast.If)]
             for target, binding in settings(node):
                 value = binding.node or binding.whole or getattr(node, "value", None)
                 word = _text(target.slice) if isinstance(target, ast.Subscript) else last_name(target)
@@ -354,7 +338,7 @@ def _says_where(part: ast.AST, whole: ast.AST) -> bool:
 def _compare(compared: ast.cmpop, one: object, other: object) -> bool | None:
     try:
         return COMPARES[type(compared)](one, other)
-    except (KeyError, TypeError):
+    except TypeError:
         return None
 
 

@@ -12,11 +12,11 @@ baseline = "ddp-baseline.json"
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dp2ddp.errors import SourceError, did_you_mean
 from dp2ddp.source.pyproject import find_table, path_below
@@ -57,13 +57,10 @@ def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
 
     `commands` may have tables of their own there. SourceError for a key, a code or a value that is none.
     """
-    table = find_table(start)
-    if table.path is None:
-        return Settings(Path(), unread=table.unread)
-    return _settings(table.path, table.content, commands)
-
-
-def _settings(path: Path, table: Mapping[str, Any], commands: Collection[str]) -> Settings:
+    found = find_table(start)
+    path, table = found.path, found.content
+    if path is None:
+        return Settings(Path(), unread=found.unread)
     for key in table:
         if key not in KEYS and key not in commands:
             raise SourceError(
@@ -110,6 +107,6 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
 def known_codes() -> tuple[str, ...]:
     """The codes of all rules that the check may report."""
     from dp2ddp.codemod.rule import rules_of_style  # who names no code needs no rule where nothing is found
-    from dp2ddp.review.rule_list import check_rules
+    from dp2ddp.review.check_rule import check_rules
 
     return tuple(sorted(rule.code for rule in (*rules_of_style("exact"), *check_rules())))

@@ -27,7 +27,7 @@ from dp2ddp.codemod.rule import (
 )
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.errors import ConversionError
-from dp2ddp.review.rule_list import check_rules
+from dp2ddp.review.check_rule import check_rules
 from dp2ddp.styles import EXACT
 from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.programs import module

@@ -239,8 +239,7 @@ class TestWhatIsFound:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         Path("a.py").write_text(PORT)
-        from dp2ddp.review.rules.ddp620_no_destroy_process_group import NoDestroyProcessGroup
-        from dp2ddp.review.rules.ddp624_renamed_in_torch import RenamedInTorch
+        from dp2ddp.review.rules.said_by_torch import NoDestroyProcessGroup, RenamedInTorch
 
         for rule in (NoDestroyProcessGroup, RenamedInTorch):
             monkeypatch.setattr(rule, "find", lambda rule, script: {}[rule.name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.looks.ours import JOINS
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.checking import check
+from dp2ddp.review.ddp_script import LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.review.files import may_matter
-from dp2ddp.review.helper_calls import LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.runtime.process.server import Server
 from tests.living.test_living import EDITS, diffs, edited
 from tests.review.finding import found_in
@@ -135,30 +134,9 @@ ALLOWED = {
     "what a function makes of it": 'torch.save({"net": weights_of(net)}, "net.pt")',
     "another model": "for p in teacher.parameters(): p.requires_grad = False",
 }
-WRAP = """
-import copy
-import torch
-from ddp_helpers import WholeBatchDDP, init_distributed
-init_distributed()
-net = WholeBatchDDP(torch.nn.Linear(2, 2))
-for x in torch.ones(1, 4, 2):
-"""
 
 
 class TestWhatTheWrapperRefuses:
-    @staticmethod
-    def script(round_: str, wrapper: str = "WholeBatchDDP") -> str:
-        return WRAP.replace("WholeBatchDDP", wrapper) + textwrap.indent(round_.replace("; ", "\n"), "    ")
-
-    @pytest.mark.parametrize("round_", REFUSED.values(), ids=REFUSED)
-    def test_it_is_found_where_the_wrapper_is_torchs_own(self, round_: str) -> None:
-        assert "DDP632" in found_in(self.script(round_))
-        assert "DDP632" not in found_in(self.script(round_, "WholeBatchParallel"))
-
-    @pytest.mark.parametrize("round_", ALLOWED.values(), ids=ALLOWED)
-    def test_nothing_is_said_of_what_it_takes(self, round_: str) -> None:
-        assert "DDP632" not in found_in(self.script(round_))
-
     @pytest.mark.torchrun
     def test_the_wrapper_does_refuse_it_and_takes_the_rest(self, tmp_path: Path, server: Server) -> None:
         """All of them on two ranks, each with a wrapper of its own; the next forward may be what is refused."""

@@ -326,6 +326,53 @@ RIGHT = {
             if dist.get_rank() == 0:
                 run(model.module, held_out, False)
     """,
+    "a rate by held-out data, which a function goes through as it does through a share": """
+        def run(batches):
+            total = 0.0
+            for x in batches:
+                total += model(x).mean().item()
+            return total
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        seen = run(DataLoader(data, sampler=DistributedSampler(data)))
+        scheduler.step(run(DataLoader(held_out)))
+    """,
+    "a rate by held-out data, in a class that keeps numbers of a share": """
+        class Trainer:
+            def __init__(self):
+                self.scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+                self.loader = DataLoader(data, sampler=DistributedSampler(data))
+            def run(self):
+                for x in self.loader:
+                    self.keep(model(x).mean())
+                self.scheduler.step(held_out_loss())
+    """,
+    "a meter of another file, which may bring the ranks' numbers together": """
+        from meters import Average
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        average = Average()
+        for x in DataLoader(data, sampler=DistributedSampler(data)):
+            average.update(model(x).mean().item())
+        scheduler.step(average.value)
+    """,
+    "another model by the name of the parameter that gets the bare one": """
+        def train(bare):
+            bare = other
+            for x in batches:
+                bare(x).mean().backward()
+        wrapper = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+        train(net)
+    """,
+    "a save on the way out, where one rank may be alone": """
+        try:
+            train(model)
+        except KeyboardInterrupt:
+            torch.save(model.state_dict(), "last.pt")
+    """,
+    "a file of each rank, by a table of arguments": """
+        def save(place):
+            torch.save(model.state_dict(), place)
+        save(**{"place": f"{local_rank}.pt"})
+    """,
     "trackers on one rank, by an object": """
         from torch.utils.tensorboard import SummaryWriter
         writer = SummaryWriter("runs") if dist.get_rank() == 0 else None

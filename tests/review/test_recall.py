@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.review.rule_list import check_rules
+from dp2ddp.review.check_rule import check_rules
 from tests.diffs import scripts
 from tests.review.finding import found_in
 

@@ -8,10 +8,9 @@ import pytest
 
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Untouched, code_of
 from dp2ddp.codemod.writing.apply import edit_text
-from dp2ddp.review.check_rule import CheckRule, Problem
+from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.review.own_file import OwnFile
-from dp2ddp.review.rule_list import check_rules
 from tests.review.finding import script_of
 
 RULES = check_rules()

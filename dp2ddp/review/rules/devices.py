@@ -5,20 +5,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.start import settings
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    inside,
-    literal,
-    mended,
-    wrong,
-)
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, wrong
 from dp2ddp.review.made import Made
+from dp2ddp.review.own_file import literal
 
 SHOWS_ONE = re.compile(r"VISIBLE_DEVICES|slurm", re.IGNORECASE)
 NAMES_A_DEVICE = re.compile(r"set_device|device_ids|set_default_device|local_rank", re.IGNORECASE)
@@ -67,7 +60,7 @@ class LoadOntoOneDevice(CheckWarning):
             says_where = call.argument(1, "map_location") or any(not each.arg for each in call.node.keywords)
             if says_where or _has_alternative(script, call) or _is_own(script, call):
                 continue
-            if _is_state(script, call):
+            if any(each.method == "load_state_dict" for each in Made(script, [call.node]).calls):
                 yield self.problem(call.node)
 
 
@@ -83,11 +76,6 @@ def _has_alternative(script: DDPScript, call: Call) -> bool:
     conditions = script.file.around(call.node, ast.If)
     others = (each for condition in conditions for each in script.file.other_branch(condition, call.node))
     return any(given.arg == "map_location" for each in others for given in inside(each, ast.keyword))
-
-
-def _is_state(script: DDPScript, call: Call) -> bool:
-    """Whether what is loaded, or an entry of it, goes into load_state_dict."""
-    return any(each.method == "load_state_dict" for each in Made(script, [call.node]).calls)
 
 
 class NoSetDevice(CheckRule):
@@ -150,9 +138,24 @@ def _used(script: DDPScript) -> Iterator[Use]:
         if call.method == "cuda" and given is None:
             yield call.node, {"cuda"}
         elif call.method in ("to", "cuda") or call.name in SETS or call.keyword("device") and not asks:
-            yield call.node, script.devices(given)
+            yield call.node, _devices(script, given)
     ids = (wrap.call.argument(1, "device_ids") for wrap in script.wraps)
-    yield from ((each, script.devices(each)) for one in ids if isinstance(one, ast.List) for each in one.elts)
+    yield from (
+        (each, _devices(script, each)) for one in ids if isinstance(one, ast.List) for each in one.elts
+    )
+
+
+def _devices(script: DDPScript, node: ast.AST | None) -> set[object]:
+    """The devices that an expression may name: numbers, "cuda" for the current one, "cpu"; None: nobody knows."""
+    return {each for value in script.file.all_values(node) or (node,) for each in _named_by(script, value)}
+
+
+def _named_by(script: DDPScript, value: ast.AST | None) -> set[object]:
+    match value:
+        case ast.Call(func=function, args=[*_, inner]) if script.module.name(function) == "torch.device":
+            return _devices(script, inner)
+    number = index_in_text(value) if isinstance(value, ast.expr) else None
+    return {literal(value)} if number is None else _devices(script, number)
 
 
 class WrapBeforeMove(CheckRule):
@@ -185,29 +188,23 @@ class WrapBeforeMove(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
             owner = getattr(call.node.func, "value", None)
-            if not _moves_to_gpu(call) or owner is None:
+            device = literal(call.argument(0, "device")) if call.method == "to" else call.method
+            if owner is None or not str(device).startswith("cuda"):
                 continue
-            made_here = next((wrap for wrap in script.wraps if wrap.call.node is owner), None)
-            wrap = made_here or script.wrap_of(owner)
+            made_here = (wrap for wrap in script.wraps if wrap.call.node is owner)
+            wrap = next(made_here, None) or script.wrap_of(owner)
             if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
                 yield self.problem(call.node)
-
-
-def _moves_to_gpu(call: Call) -> bool:
-    """`.cuda()`, `.to("cuda")`."""
-    device = call.argument(0, "device") if call.method == "to" else None
-    return call.method == "cuda" or str(literal(device)).startswith("cuda")
 
 
 def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
     """Whether a model is an instance of a class of this file, fresh from its constructor."""
     values = script.file.values(module)
     classes = [script.file.definition(getattr(value, "func", value)) for value in values]
-    if not values or not all(isinstance(made, ast.ClassDef) for made in classes):
-        return False
     moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
     owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
-    return not isinstance(module, ast.Name) or module.id not in owners
+    is_moved = isinstance(module, ast.Name) and module.id in owners
+    return bool(values) and all(isinstance(made, ast.ClassDef) for made in classes) and not is_moved
 
 
 class LocalRankArgument(CheckRule):

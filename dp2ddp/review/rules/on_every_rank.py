@@ -3,7 +3,8 @@
 import ast
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, values_of
+from dp2ddp.codemod.model.nodes import values_of
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
 
 REPLACES_PRINT = {"builtins", "redirect_stdout", "stdout"}
 TRACKERS = words(

@@ -5,12 +5,17 @@ import re
 from collections.abc import Iterator
 from itertools import filterfalse, takewhile
 
-from dp2ddp.review.check_rule import Call, CheckRule, DDPScript, Found, Wrap, corrected, inside, literal
-from dp2ddp.review.own_numbers import OwnNumbers
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside
+from dp2ddp.review.check_rule import CheckRule, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import MEETINGS, Wrap
+from dp2ddp.review.made import own_numbers
+from dp2ddp.review.own_file import literal
 
 OUTSIDE = "put it where all ranks come by, outside of the condition"
 WITHOUT = "take the condition away: the helper does it on rank 0 alone"
 HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
+SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")  # it may be weights
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 ALONE = "one rank alone does this part of the step: rates and weights drift apart"
 BY_LOSS = "each rank decides by the loss of its own share: rates and weights drift apart"
@@ -49,12 +54,15 @@ class CollectiveOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        meetings = (*filterfalse(_has_group, script.collectives), *script.helper_meetings)
+        meetings = (*filterfalse(_has_group, script.collectives), *script.certain_helpers(MEETINGS))
         for call in script.module.calls if meetings else ():
             where = script.ranks.at(call.node)
             if where.condition is None or where.place is not call.node:
                 continue
-            elsewhere = {met.name for met in _met_by_others(script, call, meetings)}
+            function = script.file.function_of(call.node)  # others in it may ask for a rank: one goes first
+            beside = (each for each in script.module.calls if script.file.function_of(each.node) is function)
+            others = (each for each in beside if script.ranks.at(each.node).are_some)
+            elsewhere = {met.name for each in others for met in _met_by(script, each, meetings)}
             met = next((each for each in _met_by(script, call, meetings) if each.name not in elsewhere), None)
             helper = script.helper_calls.get(met, "") if met else ""
             if met and (not helper or script.ranks.asks_now(where.test)):
@@ -72,14 +80,6 @@ def _met_by(script: DDPScript, call: Call, meetings: tuple[Call, ...]) -> Iterat
         asks = where.are_some or where.place is each.node
         if each is call or script.file.function_of(each.node) in bodies and not asks:
             yield each
-
-
-def _met_by_others(script: DDPScript, call: Call, meetings: tuple[Call, ...]) -> Iterator[Call]:
-    """The same of calls in its function that ask for a rank as well: that is how one rank goes first."""
-    for other in script.module.calls:
-        is_beside = script.file.function_of(other.node) is script.file.function_of(call.node)
-        if is_beside and script.ranks.at(other.node).are_some:
-            yield from _met_by(script, other, meetings)
 
 
 def _has_group(call: Call) -> bool:
@@ -164,7 +164,6 @@ class LocalDecision(CheckRule):
     examples = corrected("""
         # drift apart
           from torch.optim.lr_scheduler import ReduceLROnPlateau
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(net)
           scheduler = ReduceLROnPlateau(optimizer)
           loader = DataLoader(data, sampler=DistributedSampler(data))
@@ -181,18 +180,16 @@ class LocalDecision(CheckRule):
             return
         for call in script.module.calls:
             is_alone = _is_part_of_a_step(script, call) and script.ranks.at(call.node).are_one
-            if is_alone and not script.sends_weights and not _do_others_too(script, call.node):
+            if is_alone and not script.file.says(SENDS) and not _do_others_too(script, call.node):
                 yield self.problem(call.node, what=ALONE, how="let all ranks do it")
         for leaving in script.module.nodes(ast.Break, ast.Continue, ast.Return):
             if _leaves_alone(script, leaving) and not _do_others_too(script, leaving):
                 yield self.problem(leaving, what=LEAVES_ALONE, how=TELL)
-        for loop in (loop for loader in script.loaders for loop in loader.shares):
-            numbers = OwnNumbers(script, loop)
-            if not numbers.are_joined:
-                plateaus = (call.node for call in numbers.calls if _is_plateau(script, call))
-                yield from (self.problem(each, what=BY_LOSS, how=ALIKE) for each in plateaus)
-                exits = (each for each in numbers.conditions if _decides(script, each))
-                yield from (self.problem(each, what=LEAVES, how=ALIKE) for each in exits)
+        for numbers in own_numbers(script):
+            plateaus = (call.node for call in numbers.calls if _is_plateau(script, call))
+            yield from (self.problem(each, what=BY_LOSS, how=ALIKE) for each in plateaus)
+            exits = (each for each in numbers.conditions if _decides(script, each))
+            yield from (self.problem(each, what=LEAVES, how=ALIKE) for each in exits)
 
 
 def _is_part_of_a_step(script: DDPScript, call: Call) -> bool:
@@ -210,19 +207,15 @@ def _leaves_alone(script: DDPScript, leaving: ast.AST) -> bool:
 
 def _do_others_too(script: DDPScript, node: ast.AST) -> bool:
     """Whether the other branch of the condition of one rank does the same."""
-    does = ast.unparse(getattr(node, "func", node))
-    return any(
-        ast.unparse(getattr(each, "func", each)) == does
-        for other in script.ranks.others(node)
-        for each in inside(other, type(node))
-    )
+    does = script.file.text_of(getattr(node, "func", node))
+    others = (each for other in script.ranks.others(node) for each in inside(other, type(node)))
+    return any(script.file.text_of(getattr(each, "func", each)) == does for each in others)
 
 
 def _is_plateau(script: DDPScript, call: Call) -> bool:
     """Whether ReduceLROnPlateau is given something."""
-    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    made = (each for each in script.file.values(owner) if isinstance(each, ast.Call))
-    return call.method == "step" and any(script.module.name(each.func) == PLATEAU for each in made)
+    makers = script.file.made_by(getattr(call.node.func, "value", None))
+    return call.method == "step" and any(each.name == PLATEAU for each in makers)
 
 
 def _decides(script: DDPScript, condition: ast.If) -> bool:
@@ -230,8 +223,8 @@ def _decides(script: DDPScript, condition: ast.If) -> bool:
     last = condition.body[-1]
     if isinstance(last, (ast.Break, ast.Continue, ast.Return)):
         return _leaves_out(script, last)
-    within = {each for part in (*condition.body, *condition.orelse) for each in ast.walk(part)}
-    return any(call.node in within and _is_part_of_a_step(script, call) for call in script.module.calls)
+    calls = (call for part in (*condition.body, *condition.orelse) for call in script.module.calls_in(part))
+    return any(_is_part_of_a_step(script, call) for call in calls)
 
 
 def _leaves_out(script: DDPScript, leaving: ast.AST) -> bool:
@@ -270,13 +263,13 @@ class LoadOnOneRank(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        if script.sends_weights:
-            return
-        for call in script.module.calls if script.all_wraps else ():
+        for call in script.module.calls if script.all_wraps and not script.file.says(SENDS) else ():
             owner, where = getattr(call.node.func, "value", None), script.ranks.at(call.node)
             if call.method != "load_state_dict" or owner is None or not where.are_one:
                 continue
-            is_of_all = script.wrap_of(owner) or script.wrap_around(owner) or script.is_optimizer(owner)
+            is_of_all = script.wrap_around(owner) or script.is_optimizer(owner)
             asks = script.wraps or script.ranks.asks_now(where.test)
-            if is_of_all and asks and not script.is_over(call.node):
+            trains = script.flow.trains_in
+            is_over = trains(script.module.tree) and not any(map(trains, script.flow.later(call.node)))
+            if is_of_all and asks and not is_over:
                 yield self.problem(call.node)

@@ -4,20 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.nodes import stored_names
-from dp2ddp.review.check_rule import (
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    Wrap,
-    corrected,
-    inside,
-    literal,
-    unmoved,
-    values_of,
-)
+from dp2ddp.codemod.model.nodes import all_from, inside, stored_names, values_of
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made
+from dp2ddp.review.own_file import literal, unmoved
 
 # torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
 IN_FULL = re.compile(
@@ -106,7 +97,8 @@ class PastTheWrapper(CheckRule):
                 places = {script.file.function_of(each) for each in (model, *passes)}
                 is_past = passes and not _calls(script, wrap, places) and not _reduces(script)
                 if call and is_past and not _judges(script, call):
-                    yield self.problem(call, name=wrap.name)
+                    target = script.flow.target(wrap.call.node)
+                    yield self.problem(call, name=script.file.text_of(target) if target else "the wrapper")
 
 
 def _call_around(script: DDPScript, model: ast.AST) -> ast.Call | None:
@@ -127,7 +119,7 @@ def _passes(script: DDPScript, model: ast.AST, sites: dict[ast.AST, ast.AST | No
         yield from (each.node for each in Made(script, [call], sites).calls if each.method == "backward")
     if received and (function := script.file.callee(call)) and function not in sites:
         own: dict[ast.AST, ast.AST | None] = {**sites, function: call}
-        for each in script.flow.spread(*received).union(received):
+        for each in script.flow.spread(model):
             yield from _passes(script, each, own)
 
 
@@ -197,35 +189,53 @@ class LayersAfterWrap(CheckRule):
                 continue
             if script.wrap_of(module) or any(wrap.call.node is module for wrap in script.wraps):
                 yield self.problem(call.node, what="new layers' buffers")
-        for node, owner in _new_layers(script) if script.wraps else ():
-            if _wrap_of_part(script, owner):
-                yield self.problem(node, what="new layer's parameters")
-        for owner, trains in script.told_to_train if script.wraps else ():
-            wrap = _wrap_of_part(script, owner) if trains is True else None
-            if wrap and any(_is_frozen_before(script, wrap, *each) for each in script.told_to_train):
+        for node in script.module.all(ast.Assign) if script.wraps else ():
+            match node.targets:  # `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`
+                case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
+                    if _makes_parameters(script, node.value) and _wrap_of_part(script, owner):
+                        yield self.problem(node, what="new layer's parameters")
+        told = [*_told_to_train(script)] if script.wraps else []
+        frozen = [owner for owner, trains in told if trains is False]
+        for owner in (owner for owner, trains in told if trains is True):
+            wrap = _wrap_of_part(script, owner)
+            if wrap and any(_is_before(script, each, wrap.call.node) for each in frozen):
                 yield self.problem(owner, what="parameters that were frozen")
-
-
-def _new_layers(script: DDPScript) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Where a layer with parameters becomes a part: `net.fc = Linear(2, 2)`, `net.blocks[0] = Block()`."""
-    for node in script.module.all(ast.Assign):
-        match node.targets:
-            case [ast.Attribute(value=owner) | ast.Subscript(value=owner)]:
-                if _makes_parameters(script, node.value):
-                    yield node, owner
 
 
 def _wrap_of_part(script: DDPScript, part: ast.expr) -> Wrap | None:
     """The wrapper of a model that something behind it is a part of, where no later wrapper may wrap it anew."""
-    wraps = (script.wrap_around(whole) or script.wrap_of(whole) for whole in script.flow.wholes(part))
+    wraps = map(script.wrap_around, script.flow.wholes(part))
     wrap = next(filter(None, wraps), None)
     others = (each.call.node for each in script.wraps if each is not wrap)
     return None if any(other.lineno > part.lineno for other in others) else wrap
 
 
-def _is_frozen_before(script: DDPScript, wrap: Wrap, part: ast.expr, trains: object) -> bool:
-    is_beside = script.file.function_of(part) is script.file.function_of(wrap.call.node)
-    return trains is False and is_beside and part.lineno < wrap.call.node.lineno
+def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:
+    """What `requires_grad` is set of, and to what; by `freeze(net)`, too, where a function of the file does it."""
+    told: list[tuple[ast.expr, ast.expr]] = []
+    for node in script.module.nodes(ast.Call, ast.Assign):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")):
+                told.append((owner, next(iter(values_of(node)), ast.Constant(True))))
+            case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
+                told.append((owner, value))
+
+    def by_calls(told: tuple[ast.expr, ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+        wholes = {
+            script.file.variable(each) for each in script.flow.wholes(told[0]) if isinstance(each, ast.Name)
+        }
+        function = script.file.function_of(told[0])
+        for call in script.module.all(ast.Call) if any(owner is function for owner, _ in wholes) else ():
+            given = dict(script.file.given(call))
+            told_here = given.get(script.file.variable(told[1]), told[1])
+            yield from ((given[each], told_here) for each in wholes & given.keys())
+
+    return ((owner, literal(value)) for owner, value in all_from(told, by_calls))
+
+
+def _is_before(script: DDPScript, node: ast.expr, other: ast.expr) -> bool:
+    """Whether a node stands above another one in the same function."""
+    return script.file.function_of(node) is script.file.function_of(other) and node.lineno < other.lineno
 
 
 def _makes_parameters(script: DDPScript, value: ast.AST) -> bool:
@@ -273,14 +283,9 @@ class ForwardOutsideNoSync(CheckWarning):
 
 def _unsynced(item: ast.withitem) -> ast.expr | None:
     """`model` of `with model.no_sync():`, and of `with model.no_sync() if accumulates else nullcontext():`."""
-    match item.context_expr:
-        case (
-            ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync"))
-            | ast.IfExp(body=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
-            | ast.IfExp(orelse=ast.Call(func=ast.Attribute(value=wrapper, attr="no_sync")))
-        ):
-            return wrapper
-    return None
+    called = (each.func for each in inside(item.context_expr, ast.Call))
+    methods = (each for each in called if isinstance(each, ast.Attribute) and each.attr == "no_sync")
+    return next((each.value for each in methods), None)
 
 
 def _only_differentiates(block: ast.With) -> bool:

@@ -5,24 +5,14 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.review.check_rule import (
-    Call,
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    corrected,
-    inside,
-    literal,
-    values_of,
-)
-from dp2ddp.review.made import Made
-from dp2ddp.review.own_numbers import OwnNumbers
+from dp2ddp.codemod.model.modules import Call
+from dp2ddp.codemod.model.nodes import inside, last_name, values_of
+from dp2ddp.review.check_rule import ON_RANKS, CheckRule, CheckWarning, DDPScript, Found, corrected
+from dp2ddp.review.ddp_script import SAMPLERS
+from dp2ddp.review.made import Made, own_numbers
+from dp2ddp.review.own_file import literal
 
-TOTAL = re.compile(
-    r"\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)", re.IGNORECASE
-)
+TOTAL = re.compile(r"(?i)\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)")
 EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 RANDOM_SPLIT = "torch.utils.data.random_split"
@@ -57,7 +47,6 @@ class NoSetEpoch(CheckRule):
     advice = "call sampler.set_epoch(epoch) at the start of each epoch"
     examples = corrected("""
         # set_epoch
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(model)
           sampler = DistributedSampler(data)
           loader = DataLoader(data, batch_size=32, sampler=sampler)
@@ -99,7 +88,6 @@ class MetricOfAShard(CheckRule):
     advice = "all_reduce() sums and counts before dividing; or evaluate without a DistributedSampler"
     examples = corrected("""
         # share of the data
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(model)
           loader = DataLoader(test_set, batch_size=32, sampler=DistributedSampler(test_set, shuffle=False))
           correct = torch.zeros(1)
@@ -110,13 +98,10 @@ class MetricOfAShard(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        loops = (loop for loader in script.loaders for loop in loader.shares)
-        for loop in loops if not script.has_framework else ():
-            numbers = OwnNumbers(script, loop)
-            added = (each for each in inside(loop.node, ast.AugAssign) if each.value in numbers.nodes)
+        for numbers in own_numbers(script) if not script.has_framework else ():
+            added = (each for each in inside(numbers.loop.node, ast.AugAssign) if each.value in numbers.nodes)
             first = next((each for each in added if script.flow.is_without_gradient(each)), None)
-            # one that trains as well runs over another loader to evaluate
-            if first is not None and not loop.trains and not numbers.are_joined:
+            if first is not None and not numbers.loop.trains:  # else it evaluates another loader
                 yield self.problem(first)
                 return
 
@@ -141,7 +126,6 @@ class TotalBatchOnEachRank(CheckWarning):
     examples = corrected("""
         # W times
           import argparse
-          from torch.utils.data import DistributedSampler
           parser = argparse.ArgumentParser()
           parser.add_argument("--batch-size", type=int, help="total batch size of all GPUs")
           args = parser.parse_args()
@@ -151,18 +135,17 @@ class TotalBatchOnEachRank(CheckWarning):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        arguments = (call for call in script.module.calls if call.method == "add_argument")
-        total = {name for call in arguments if _is_total(call) for name in _names_of(call)}
+        total = {name for call in script.module.calls if _is_total(call) for name in _names_of(call)}
         for loader in script.loaders if total and not script.sets_up_elsewhere else ():
-            match loader.size:
+            match loader.call.argument(1, "batch_size"):
                 case ast.Attribute(attr=name) as size if name in total and loader.sampler:
                     if not any(_is_changed(script, use) for use in script.module.by_word[name]):
                         yield self.problem(size, name=name)
 
 
 def _is_total(call: Call) -> bool:
-    text = literal(call.argument(None, "help"))
-    return isinstance(text, str) and "batch" in text and TOTAL.search(text) is not None
+    text = str(literal(call.argument(None, "help")))
+    return call.method == "add_argument" and "batch" in text and TOTAL.search(text) is not None
 
 
 def _names_of(call: Call) -> set[str]:
@@ -172,8 +155,8 @@ def _names_of(call: Call) -> set[str]:
 
 
 def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:
-    parents = list(script.module.around(use))[:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
-    is_divided = any(isinstance(parent, (ast.BinOp, ast.AugAssign)) for parent in parents)
+    around = [*script.module.around(use)][:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
+    is_divided = any(isinstance(each, (ast.BinOp, ast.AugAssign)) for each in around)
     return is_divided or isinstance(use.ctx, ast.Store)
 
 
@@ -217,11 +200,10 @@ class UnevenShards(CheckWarning):
 
 def _evens(script: DDPScript) -> bool:
     """`model.join()`, a number that is cut (`//`), a loop without an end."""
-    operations = script.module.nodes(ast.BinOp, ast.AugAssign)
-    return (
-        any(call.method == "join" and not call.node.args for call in script.module.calls)
-        or any(isinstance(getattr(operation, "op", None), ast.FloorDiv) for operation in operations)
-        or any(literal(loop.test) for loop in script.module.all(ast.While))
+    joins = any(call.method == "join" and not call.node.args for call in script.module.calls)
+    return joins or any(
+        isinstance(getattr(each, "op", None), ast.FloorDiv) or literal(getattr(each, "test", None))
+        for each in script.module.nodes(ast.BinOp, ast.AugAssign, ast.While)
     )
 
 
@@ -241,6 +223,7 @@ class NoDistributedSampler(CheckWarning):
     """
 
     code, name = "DDP628", "no-distributed-sampler"
+    start = ON_RANKS.replace(", DistributedSampler", "")
     message = "each rank loads all of the data: an epoch takes as long as on one GPU"
     advice = "give the loader a DistributedSampler, and leave shuffle to it"
     examples = corrected("""
@@ -259,7 +242,7 @@ class NoDistributedSampler(CheckWarning):
         idle = {script.file.text_of(data) for data in _without_loader(script)}
         if script.file.says(SHARES) and not idle:
             return
-        if any(map(script.ranks.may_ask, (each for call in script.seedings for each in call.node.args))):
+        if any(map(script.ranks.may_ask, (each for call in _seedings(script) for each in call.node.args))):
             return  # ranks draw different batches on purpose
         for loader in script.loaders:
             data = loader.call.argument(0, "dataset")
@@ -267,23 +250,25 @@ class NoDistributedSampler(CheckWarning):
                 continue
             if script.file.text_of(data) not in idle if idle else literal(loader.shuffle) is not True:
                 continue
-            if loader.trains and not any(_cuts_by_rank(script, loop.node) for loop in loader.loops):
+            items = (item for loop in loader.loops for item in inside(loop.node, ast.Subscript))
+            cuts = any(script.ranks.may_ask(item.slice) for item in items)  # `x.chunk(world)[rank]`
+            if loader.trains and not cuts:
                 yield self.problem(loader.call.node)
+
+
+def _seedings(script: DDPScript) -> Iterator[Call]:
+    """The calls that seed something, by their names."""
+    return (call for call in script.module.calls if "seed" in last_name(call.node.func))
 
 
 def _without_loader(script: DDPScript) -> Iterator[ast.expr]:
     """The data of samplers of which nothing but `set_epoch` is ever asked."""
-    for sampler in script.samplers:
+    for sampler in script.file.calls_of(*SAMPLERS):
         data, uses = sampler.argument(0, "dataset"), script.flow.uses(sampler.node)
         is_kept = bool(uses) or isinstance(script.flow.target(sampler.node), ast.Name)
         around = [script.module.parents[use] for use in uses]
         if data and is_kept and all(getattr(each, "attr", "") == "set_epoch" for each in around):
             yield data
-
-
-def _cuts_by_rank(script: DDPScript, loop: ast.For) -> bool:
-    """`x.chunk(world)[rank]`."""
-    return any(script.ranks.may_ask(item.slice) for item in inside(loop, ast.Subscript))
 
 
 class SharesThatOverlap(CheckRule):
@@ -311,7 +296,6 @@ class SharesThatOverlap(CheckRule):
     advice = "{how}"
     examples = corrected("""
         # shuffle differently
-          from torch.utils.data import DistributedSampler
           model = DistributedDataParallel(net)
         - sampler = DistributedSampler(data, seed=args.seed + dist.get_rank())
         + sampler = DistributedSampler(data, seed=args.seed)
@@ -323,23 +307,21 @@ class SharesThatOverlap(CheckRule):
     """)
 
     def find(self, script: DDPScript) -> Found:
-        for loader in (*script.loaders, *script.helper_loaders) if script.whole_batch_wraps else ():
+        for loader in script.loaders if script.whole_batch_wraps and not script.collectives else ():
             sampler = loader.certain_sampler
-            if sampler is not None and loader.trains and not script.collectives:
+            if sampler is not None and loader.trains:
                 yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
         loaders = script.loaders if script.trains_on_ranks else ()
-        for sampler in {loader.sampler: None for loader in loaders if loader.sampler and loader.trains}:
+        given = (loader.sampler for loader in loaders if loader.sampler and loader.trains)
+        for sampler in {each.node: each for each in given}.values():
             what = _of_arguments(script, sampler)
             if what:
                 yield self.problem(sampler.node, what=what, how="leave num_replicas, rank and seed out")
             for call in script.module.calls:
                 if call.method == "set_epoch" and _is_told_apart(script, call, sampler):
                     yield self.problem(call.node, what=DIFFERENT, how="give all ranks the same epoch")
-                if (
-                    call.name in DRAWS
-                    and _is_seeded_by_rank(script, call)
-                    and _is_cut_by(script, call, sampler)
-                ):
+                is_apart = call.name in DRAWS and _is_seeded_by_rank(script, call)
+                if is_apart and _is_cut_by(script, call, sampler):
                     how = "give it a generator with the same seed on all ranks, or seed by rank behind it"
                     yield self.problem(call.node, what=DIFFERENT, how=how)
 
@@ -368,7 +350,7 @@ def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
 def _is_seeded_by_rank(script: DDPScript, draw: Call) -> bool:
     """Whether the last seeding above a draw in its function is by `... + rank`, and it has no generator of its own."""
     function = script.file.function_of(draw.node)
-    above = (call.node for call in script.seedings if call.node.lineno < draw.node.lineno)
+    above = (call.node for call in _seedings(script) if call.node.lineno < draw.node.lineno)
     seeds = [call for call in above if script.file.function_of(call) is function]
     has_own = any(map(draw.keyword, OWN_GENERATOR)) or draw.name == RANDOM_SPLIT and draw.argument(2)
     return bool(seeds) and not has_own and any(map(script.ranks.has_rank, values_of(seeds[-1])))

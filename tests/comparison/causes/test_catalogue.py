@@ -10,7 +10,7 @@ import pytest
 
 from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue, page, parse_entry
 from dp2ddp.errors import SourceError
-from dp2ddp.review.rule_list import described_rules
+from dp2ddp.review.check_rule import described_rules
 
 ROOT = Path(__file__).resolve().parents[3]
 CAUSES = ROOT / "dp2ddp" / "comparison" / "causes"

@@ -33,3 +33,19 @@ def main(net, data):
     loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.distributed.DistributedSampler(data))
     for epoch in range(3):
         train(model, loader)
+# ---
+def loader_of(data):
+    return DataLoader(data, sampler=DistributedSampler(data))
+# wrapped
+loader = loader_of(data)
+for epoch in range(9):
+    for x in loader:
+        model(x).backward()
+# ---
+class Prefetcher:
+    def __init__(self, loader):
+        self.batches = loader
+# sharded
+for epoch in range(9):
+    for x in Prefetcher(loader):
+        model(x).backward()

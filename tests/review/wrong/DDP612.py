@@ -164,3 +164,12 @@ class Trainer:
     def run_epoch(self):
         for x in self.loader:
             self.model(x).sum().backward()
+# ---
+# sharded
+reduce_rate = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+for epoch in range(9):
+    total = 0.0
+    for x in loader:
+        total += model(x).mean().item()
+    line = "loss {:.3f}".format(total)
+    reduce_rate.step(total)

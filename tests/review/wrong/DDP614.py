@@ -101,3 +101,10 @@ if args.distributed:
     model = DDP(model, device_ids=[args.gpu])
 for x in loader:
     model_without_ddp(x).mean().backward()
+# ---
+if distributed:
+    model = DDP(net)
+else:
+    model = net
+for x in batches:
+    model.module(x).mean().backward()
