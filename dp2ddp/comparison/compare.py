@@ -21,7 +21,7 @@ from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_nam
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
+from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
@@ -162,7 +162,7 @@ def _judged_rows(
     pairs = zip(ranks, matchings, strict=True)
     together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())
-    table = StepTable(findings.tolerance, port)
+    table = StepTable(findings.tolerance, port, StepTensors(reference.initial))
     starts = [*_initial_differences(reference, ranks, matchings)]
     for row in table.rows(reference.steps(), together, moved):
         findings.natural.add(row)

@@ -148,6 +148,32 @@ def test_a_second_optimizer_of_the_same_weights_finds_what_the_first_has_left(tm
     assert compare(begun("dp", 2.0), [begun("a", 2.1)], FLOAT64).same
 
 
+def test_rounding_is_known_of_weights_that_another_optimizer_has_stepped(tmp_path: Path) -> None:
+    """The first makes a full step of a rounding zero; to the second that element's gradients are the same by luck.
+
+    Of another model's weights of that name nothing is known: they begin with other bits.
+    """
+
+    def trained(folder: str, zero: float, start: float, last: float) -> Trace:
+        writer = Writer(tmp_path / folder / "rank0")
+        for optimizer, (begun, gradient) in enumerate([(1.0, zero), (start, 3e-16)]):
+            before, now, after = (
+                named({"conv.bias": np.array(each)})
+                for each in ([begun] * 3, [1.0, 1.0, gradient], [2.0, 2.0, last])
+            )
+            layout = writer.write_layout(before.layout)
+            writer.write_initial(optimizer, {"parameters": before, "buffers": named({})})
+            line = StepLine(step=optimizer, optimizer=optimizer, layout=layout, learning_rates=(0.1,))
+            writer.write_step(line, {"gradients": now, "parameters": after})
+        writer.write_end(End(steps=2), {})
+        return read_trace(tmp_path / folder, 0)
+
+    own = trained("own", -5e-16, 2.0, 2.0 + 1e-7)
+    assert compare(trained("dp", 3e-16, 2.0, 2.0), [own], FLOAT64).same
+    found = compare(trained("others", 3e-16, 1.5, 2.0), [own], FLOAT64).first
+    assert (found.kind, found.step) == ("parameter", 1)
+
+
 def two_optimizers(
     folder: Path, names: tuple[str, str], starts: tuple[float, float], trained: float
 ) -> Trace:
