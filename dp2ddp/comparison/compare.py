@@ -17,7 +17,7 @@ import numpy as np
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
-from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
+from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts, steps_in_one
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
@@ -203,36 +203,12 @@ def _series(
 def _initial_differences(
     reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
 ) -> Iterator[Difference]:
-    """Parameters that are not the same before an optimizer's first step, as differences of that step.
-
-    What another optimizer has stepped before is left out: it is compared after each step, without its rounding zeros.
-    """
-    stepped: set[str] = set()
-    for optimizer, (step, names) in _first_steps(reference).items():
-        expected, own_names = reference.initial(optimizer), names - stepped
-        for rank, (trace, matching) in enumerate(zip(ranks, matchings, strict=True)):
-            if step < len(matching.steps) and own_names.intersection(expected.layout.names):
-                own = trace.initial(trace.lines[matching.steps[step]]["optimizer"])
-                name, size = named_difference(expected, own, together=False, only=own_names)
-                if size:
-                    yield Difference("initial state", size, step, rank, name)
-        stepped |= names
-
-
-def _first_steps(reference: Trace) -> dict[int, tuple[int, frozenset[str]]]:
-    """Optimizer -> its first step, and the names of all parameters that it steps; in the order of these steps."""
-    firsts: dict[int, int] = {}
-    layouts: dict[int, set[int]] = {}
-    for step, line in enumerate(reference.lines):
-        firsts.setdefault(line["optimizer"], step)
-        layouts.setdefault(line["optimizer"], set()).add(line["layout"])
-    return {
-        optimizer: (
-            step,
-            frozenset(name for at in layouts[optimizer] for name in reference.layouts[at].names),
-        )
-        for optimizer, step in firsts.items()
-    }
+    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
+    for start in starts(reference, ranks, [matching.steps for matching in matchings]):
+        for rank, own in start.ranks:
+            name, size = named_difference(start.expected, own, together=False, only=start.own)
+            if size:
+                yield Difference("initial state", size, start.step, rank, name)
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:

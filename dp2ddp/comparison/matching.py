@@ -154,6 +154,38 @@ def taken(vector: Vector, places: Sequence[int], layout: Layout | None = None) -
     )
 
 
+@dataclass(frozen=True)
+class Start:
+    """What an optimizer begins with."""
+
+    step: int  # its first one
+    own: frozenset[str]  # names of its parameters, without those that another optimizer has stepped before
+    expected: Vector
+    ranks: tuple[tuple[int, Vector], ...]  # of each rank that comes so far
+
+
+def starts(reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]) -> Iterator[Start]:
+    """Of DataParallel's optimizers, in the order of their first steps; `matched`: each rank's steps, by DataParallel's.
+
+    What another optimizer has stepped before is compared after each step, without its rounding zeros.
+    """
+    names: dict[int, set[str]] = defaultdict(set)
+    firsts: dict[int, int] = {}
+    for step, (optimizer, layout) in enumerate(_taken(reference)):
+        firsts.setdefault(optimizer, step)
+        names[optimizer].update(layout.names)
+    stepped: set[str] = set()
+    for optimizer, step in firsts.items():
+        begun = (
+            (rank, trace.initial(trace.lines[steps[step]]["optimizer"]))
+            for rank, (trace, steps) in enumerate(zip(ranks, matched, strict=True))
+            if step < len(steps)
+        )
+        own = frozenset(names[optimizer] - stepped)
+        yield Start(step, own, reference.initial(optimizer), tuple(begun))
+        stepped |= own
+
+
 def steps_in_one(reference: Trace, ranks: Sequence[Trace]) -> int:
     """How many steps of DataParallel have as many rows as one step of the ranks together; 1 if that does not fit."""
     counts = {len(rank) for rank in ranks}

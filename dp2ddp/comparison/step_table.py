@@ -269,7 +269,9 @@ class StepTensors:
 
     initial: Callable[[int], Vector]  # what an optimizer begins with
     numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # optimizer, place -> number
-    left: dict[int, tuple[str, int]] = field(default_factory=dict)  # number -> name, hash behind its last step
+    left: dict[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # number -> name, hash behind its last step
     here: tuple[int, ...] = ()  # of the step
     layout: Layout = Layout()
 

@@ -12,7 +12,7 @@ from dp2ddp.comparison.matching import match, order_of, plain_name, steps_in_one
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, End, Forward, Layout, Trace, read_trace
 from dp2ddp.trace.writer import StepLine, Writer
-from tests.comparison.traces import GRADIENT, LAYOUT, Taken, named, record
+from tests.comparison.traces import GRADIENT, LAYOUT, Taken, named, record, two_optimizers
 
 TURNED = Layout(("conv.bias", "conv.weight"), ((2,), (3,)), ("float64", "float64"))
 OTHER = Layout(("head.weight",), ((4,),), ("float64",))
@@ -172,21 +172,6 @@ def test_rounding_is_known_of_weights_that_another_optimizer_has_stepped(tmp_pat
     assert compare(trained("dp", 3e-16, 2.0, 2.0), [own], FLOAT64).same
     found = compare(trained("others", 3e-16, 1.5, 2.0), [own], FLOAT64).first
     assert (found.kind, found.step) == ("parameter", 1)
-
-
-def two_optimizers(
-    folder: Path, names: tuple[str, str], starts: tuple[float, float], trained: float
-) -> Trace:
-    """A step of each."""
-    writer = Writer(folder / "rank0")
-    for optimizer, (name, start) in enumerate(zip(names, starts, strict=True)):
-        begun, gradient, after = (named({name: np.full(3, value)}) for value in (start, 1.0, trained))
-        layout = writer.write_layout(begun.layout)
-        writer.write_initial(optimizer, {"parameters": begun, "buffers": named({})})
-        line = StepLine(step=optimizer, optimizer=optimizer, layout=layout, learning_rates=(0.1,))
-        writer.write_step(line, {"gradients": gradient, "parameters": after})
-    writer.write_end(End(steps=2), {})
-    return read_trace(folder, 0)
 
 
 def test_a_difference_in_the_optimizers_state_is_one_before_it_reaches_parameters(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
-from dp2ddp.comparison.matching import in_order_of, matched_steps
+from dp2ddp.comparison.matching import Start, in_order_of, matched_steps, starts
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
@@ -150,9 +150,19 @@ class Evidence:
         """DataParallel's steps without tensors, with rows that the ranks' can be compared with."""
         return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
 
+    @property
+    def starts(self) -> Iterator[Start]:
+        """Of the optimizers that begin up to the step with the first difference."""
+        first = self.comparison.first
+        begun = starts(self.reference, self.ranks, self._matched)
+        return (start for start in begun if first is None or start.step <= first.step)
+
+    @property
+    def _matched(self) -> Sequence[Sequence[int]]:
+        return self.comparison.matched or [range(len(trace)) for trace in self.ranks]
+
     def _matched_steps(self) -> Iterator[MatchedStep]:
-        numbers = self.comparison.matched or [range(len(trace)) for trace in self.ranks]
-        traces = [matched_steps(*each) for each in zip(self.ranks, numbers, strict=True)]
+        traces = [matched_steps(*each) for each in zip(self.ranks, self._matched, strict=True)]
         for step, *ranks in zip(self.reference.steps(), *traces, strict=False):
             own = (in_order_of(rank, step.layout) or rank for rank in map(self._comparable, ranks))
             yield MatchedStep(self._comparable(step), tuple(own))

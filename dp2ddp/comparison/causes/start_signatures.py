@@ -33,20 +33,22 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _initial(evidence: Evidence) -> Iterator[Finding]:
-    expected, *actual = (trace.initial() for trace in (evidence.reference, *evidence.ranks))
-    names = expected.layout.names
-    if not names or any(each.layout.shapes != expected.layout.shapes for each in actual):
-        return
-    # parameters alone: buffers may start apart, for DDP sends rank 0's with the first forward
-    known = {name for layout in evidence.reference.layouts for name in layout.names}
-    places = [i for i, name in enumerate(names) if name in known]
-    between_ranks = [names[i] for i in places if any(not _same(actual[0], each, i) for each in actual[1:])]
-    differing = [names[i] for i in places if any(not _same(expected, each, i) for each in actual)]
+    """Parameters alone: buffers may start apart, for DDP sends rank 0's with the first forward."""
+    count, between_ranks, differing = 0, list[str](), list[str]()
+    for start in evidence.starts:
+        expected, actual = start.expected, [own for _, own in start.ranks]
+        if any(each.layout.shapes != expected.layout.shapes for each in actual):
+            return
+        for place, name in enumerate(expected.layout.names):
+            if name in start.own:
+                count += 1
+                differing += [name] * any(not _same(expected, each, place) for each in actual)
+                between_ranks += [name] * any(not _same(actual[0], each, place) for each in actual[1:])
     if between_ranks:
         text = f"before the first step ranks differ in {names_text(between_ranks)}"
         yield finding("ranks-start-apart", 0.99, text)
     elif differing:
-        which = f"{names_text(differing)} of {len(places)} tensors"
+        which = f"{names_text(differing)} of {count} tensors"
         text = f"before the first step {which} are other than DataParallel's"
         alike = "they are as large, and distributed as its are; " * evidence.other_draw
         code = "other-seed" if evidence.other_draw else "initial-state"

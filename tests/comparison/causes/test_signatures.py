@@ -16,7 +16,7 @@ from dp2ddp.comparison.compare import Difference, compare
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
-from tests.comparison.traces import GRADIENT, Taken, record, trace
+from tests.comparison.traces import GRADIENT, Taken, record, trace, two_optimizers
 
 OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
 FIRST = [GRADIENT, OTHER]
@@ -47,6 +47,24 @@ def test_gradients_that_ranks_keep_to_themselves(tmp_path: Path, offset: list[fl
     reference = trace(tmp_path / "dp", FIRST)
     own = [[GRADIENT + sign * np.array(offset), OTHER] for sign in (1, -1)]
     ranks = (trace(tmp_path / "ddp", each, rank=rank) for rank, each in enumerate(own))
+    assert causes_of(reference, *ranks)[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("names", "gradient", "code"),
+    [
+        (("conv.weight", "line.weight"), 2.0, "sum-for-mean"),
+        (("conv.weight", "conv.weight"), 1.0, "optimizer-settings"),
+        (("conv.weight", "line.weight"), 1.0, "initial-state"),
+    ],
+    ids=["its first phase differs before", "by what another optimizer has trained", "of its own"],
+)
+def test_what_a_later_optimizer_begins_with(
+    tmp_path: Path, names: tuple[str, str], gradient: float, code: str
+) -> None:
+    after = 3.0 if names[0] == names[1] else 1.0
+    reference = two_optimizers(tmp_path / "dp", names, (1.0, 2.0), 1.0)
+    ranks = (two_optimizers(tmp_path / "ddp", names, (1.0, 2.5), after, gradient, rank) for rank in range(2))
     assert causes_of(reference, *ranks)[0].code == code
 
 
