@@ -133,6 +133,22 @@ def test_arrays_are_compared(tmp_path: Path) -> None:
         assert "differs by 1.0e+00" in difference(tmp_path / f"ours.{end}", tmp_path / f"others.{end}", 1e-10)
 
 
+def test_times_in_an_archive_of_arrays_are_times(tmp_path: Path) -> None:
+    """A name alone does not make weights times."""
+
+    def left_out(name: str, values: object, other: object) -> bool:
+        for file, each in (("a", values), ("b", other)):
+            np.savez(tmp_path / f"{file}.npz", loss=np.ones(2), **{name: np.array(each)})
+        return difference(tmp_path / "a.npz", tmp_path / "b.npz", 1e-10) == ""
+
+    assert left_out("epoch_time", [0.5, 0.25], [0.75, 0.5])
+    assert left_out("time", 12.5, 13.0)
+    assert not left_out("epoch_time", [0.5, 0.25], [0.75])
+    assert not left_out("time_shift", [0.5, -0.25], [0.75, -0.25])
+    assert not left_out("time_embed.bias", [0.5, 0.25], [0.75, 0.25])
+    assert not left_out("time_embed", [[0.5, 0.25]], [[0.75, 0.25]])
+
+
 def test_weights_are_told_before_the_number_of_an_epoch(tmp_path: Path) -> None:
     a, b = (
         saved(tmp_path / f"{epoch}.pt", {"epoch": epoch, "net": torch.ones(2) * epoch}, "torch")
