@@ -155,7 +155,7 @@ def taken(vector: Vector, places: Sequence[int], layout: Layout | None = None) -
 
 
 @dataclass(frozen=True)
-class Start:
+class OptimizerStart:
     """What an optimizer begins with."""
 
     step: int  # its first one
@@ -164,7 +164,9 @@ class Start:
     ranks: tuple[tuple[int, Vector], ...]  # of each rank that comes so far
 
 
-def starts(reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]) -> Iterator[Start]:
+def starts(
+    reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]
+) -> Iterator[OptimizerStart]:
     """Of DataParallel's optimizers, in the order of their first steps; `matched`: each rank's steps, by DataParallel's.
 
     What another optimizer has stepped before is compared after each step, without its rounding zeros.
@@ -182,7 +184,7 @@ def starts(reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[
             if step < len(steps)
         )
         own = frozenset(names[optimizer] - stepped)
-        yield Start(step, own, reference.initial(optimizer), tuple(begun))
+        yield OptimizerStart(step, own, reference.initial(optimizer), tuple(begun))
         stepped |= own
 
 

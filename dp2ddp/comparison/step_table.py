@@ -269,9 +269,7 @@ class StepTensors:
 
     initial: Callable[[int], Vector]  # what an optimizer begins with
     numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # optimizer, place -> number
-    left: dict[int, tuple[str, int]] = field(
-        default_factory=dict
-    )  # number -> name, hash behind its last step
+    left: dict[int, tuple[str, int]] = field(default_factory=dict)  # number -> name, hash since its last step
     here: tuple[int, ...] = ()  # of the step
     layout: Layout = Layout()
 
@@ -295,7 +293,7 @@ class StepTensors:
                 masks[number] = masks.get(number, False) | noisy[place]
 
     def known(self, masks: Mapping[int, Mask]) -> Mask | None:
-        """Of all elements of the step; None: none of them is noisy."""
+        """The noisy elements of the step; None: there are none."""
         if masks.keys().isdisjoint(self.here):
             return None
         sizes = zip(self.here, self.layout.sizes, strict=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.comparison.causes.batch_signatures import batches_of, drawn
 from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.words import sum_text
 
 # what the original's last words say: torch's own messages
 _LAST_WORDS = {
@@ -19,12 +17,7 @@ _LAST_WORDS = {
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
-    yield from _precision_in_threads(evidence)
-    yield from _dropped_rows(evidence)
-
-
-def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
-    """The dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16."""
+    # the dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16
     step = 0 if evidence.comparison.first is None else evidence.comparison.first.step
     expected, actual = (
         {dtype for line in trace.lines if line["step"] == step for dtype in line["precision"]}
@@ -34,20 +27,6 @@ def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
         dtypes = ", ".join(sorted(actual))
         text = f"asked of autocast in step {step}: {dtypes} on rank 0, under DataParallel float16 as well"
         yield finding("dataparallel-autocast", 0.985, text)
-
-
-def _dropped_rows(evidence: Evidence) -> Iterator[Finding]:
-    """Rows that the loader gave and no replica got, while the ranks have them all."""
-    if not evidence.is_at_step:
-        return
-    here = evidence.here
-    given = len(drawn(here.reference))
-    for batch in batches_of(here)[:1]:
-        has_all = not batch.expected - batch.actual and batch.actual.total() == given
-        if has_all and len(batch.reference) < given:
-            rows = sum_text(next(forward.rows for forward in here.reference.forwards if forward.rows))
-            text = f"the loader gave {given} rows in step {here.number}, DataParallel's replicas got {rows}"
-            yield finding("dataparallel-drops-rows", 0.985, text)
 
 
 def fault_of_original(error: str) -> CatalogueEntry | None:

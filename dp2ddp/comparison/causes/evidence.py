@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
-from dp2ddp.comparison.matching import Start, in_order_of, matched_steps, starts
+from dp2ddp.comparison.matching import OptimizerStart, in_order_of, matched_steps, starts
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
@@ -152,8 +152,8 @@ class Evidence:
         return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
 
     @property
-    def starts(self) -> Iterator[Start]:
-        """Of the optimizers that begin up to the step with the first difference."""
+    def starts(self) -> Iterator[OptimizerStart]:
+        """What optimizers begin with, up to the step with the first difference."""
         first = self.comparison.first
         begun = starts(self.reference, self.ranks, self._matched)
         return (start for start in begun if first is None or start.step <= first.step)

@@ -10,14 +10,7 @@ import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
-from dp2ddp.comparison.causes.evidence import (
-    Evidence,
-    MatchedStep,
-    distance,
-    fits,
-    multiple,
-    weighted_mean,
-)
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.words import numbers_text, sum_text
@@ -129,10 +122,6 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         (expected, [rank.losses[place] for rank in here.ranks])
         for place, expected in enumerate(here.reference.losses)
     ]
-    are_means = [_same(weighted_mean(parts, rows), whole) for whole, parts in each_pass]
-    if passes > 1 and are_means[0] and not are_means[-1]:
-        words = "the ranks' losses of the first make DataParallel's, those of the last do not"
-        yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
     aligned, buffers = evidence.random_only is False, here.reference.buffers
     names = () if buffers is None else buffers.layout.names
     over_rows = any(name.endswith("running_mean") for name in names)  # the model normalises

@@ -164,26 +164,6 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-def test_another_momentum_is_told_from_other_rows(tmp_path: Path, steps: int) -> None:
-    def taken(moved: float) -> list[Taken]:
-        means = [np.array([0.1, -0.2, 0.4]), np.array([0.3, 0.5, -0.1])]
-        olds = [np.zeros(3), means[0]]
-        return [
-            Taken(
-                each, buffers={"bn.running_mean": old + (moved if number == steps - 1 else 1) * (mean - old)}
-            )
-            for number, (each, mean, old) in enumerate(zip(FIRST[:steps], means, olds, strict=False))
-        ]
-
-    reference = record(tmp_path / "dp", taken(1))
-    first, *_ = causes_of(reference, *(record(tmp_path / "ddp", taken(0.5), rank=rank) for rank in range(2)))
-    assert (first.code, first.evidence[0]) == (
-        "batchnorm-momentum",
-        "running means of rank 0 move 0.5 times as far",
-    )
-
-
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
 def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
     tmp_path: Path, mean: float, found: bool
