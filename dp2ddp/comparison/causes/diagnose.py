@@ -15,7 +15,6 @@ from dp2ddp.comparison.causes import (
     outside_signatures,
     start_signatures,
     step_signatures,
-    synchronisation_signatures,
 )
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause, Finding, finding
@@ -30,7 +29,6 @@ FAMILIES: tuple[Family, ...] = (
     start_signatures.signatures,
     batch_signatures.signatures,
     model_signatures.signatures,
-    synchronisation_signatures.signatures,
     gradient_signatures.signatures,
     step_signatures.signatures,
     ending_signatures.signatures,
