@@ -8,8 +8,6 @@ from dataclasses import replace
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes import (
     batch_signatures,
-    data_parallel_signatures,
-    ending_signatures,
     gradient_signatures,
     model_signatures,
     outside_signatures,
@@ -25,13 +23,11 @@ Family = Callable[[Evidence], Iterator[Finding]]
 
 # from cause to effect, as in the catalogue
 FAMILIES: tuple[Family, ...] = (
-    data_parallel_signatures.signatures,
     start_signatures.signatures,
     batch_signatures.signatures,
     model_signatures.signatures,
     gradient_signatures.signatures,
     step_signatures.signatures,
-    ending_signatures.signatures,
     outside_signatures.signatures,
 )
 

@@ -1,4 +1,4 @@
-"""Before the first step: weights, and what the optimizer was given."""
+"""Before the first step: DataParallel's own faults (docs/semantics.md), weights, and what the optimizer was given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
 from dp2ddp.comparison.matching import plain_name
@@ -13,10 +14,22 @@ from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.words import names_text, ranks_text
 
 _ROUNDING = 1e-12  # the same numbers, got in another way
+# what the original's last words say: torch's own messages
+_LAST_WORDS = {
+    "Expected more than 1 value per channel when training": "dataparallel-one-row",
+    "forward() missing 1 required positional argument": "dataparallel-keywords",
+}
+
+
+def fault_of_original(error: str) -> CatalogueEntry | None:
+    """The known fault of DataParallel by which an original ended."""
+    code = next((code for words, code in _LAST_WORDS.items() if words in error), None)
+    return catalogue()[code] if code else None
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
+    yield from _precision_in_threads(evidence)
     if evidence.comparison.first is None:
         return
     if evidence.by_hashes:
@@ -30,6 +43,19 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
         if empty and here.reference.gradients.hashes.any():
             text = f"no parameter of the optimizer has a gradient on {ranks_text(empty)}"
             yield finding("optimizer-of-others", 0.985, text)
+
+
+def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
+    """The dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16."""
+    step = 0 if evidence.comparison.first is None else evidence.comparison.first.step
+    expected, actual = (
+        {dtype for line in trace.lines if line["step"] == step for dtype in line["precision"]}
+        for trace in (evidence.reference, evidence.ranks[0])
+    )
+    if "bfloat16" in actual and expected == {*actual, "float16"}:
+        dtypes = ", ".join(sorted(actual))
+        text = f"asked of autocast in step {step}: {dtypes} on rank 0, under DataParallel float16 as well"
+        yield finding("dataparallel-autocast", 0.985, text)
 
 
 def _initial(evidence: Evidence) -> Iterator[Finding]:
