@@ -17,7 +17,7 @@ import numpy as np
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.findings import Findings
-from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts, steps_in_one
+from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
@@ -111,41 +111,32 @@ def compare(
         findings.add(*casts)
     buffers = _compare_buffers(findings, reference, ranks[0], port)
     ending = _compare_ending(findings, reference, ranks, port)
-    return dataclasses.replace(
-        _found(findings, reference, matchings),
-        rank_steps=counts,
-        identical_buffers=buffers and ending,
-        so_far=findings.so_far,
-        rows=reference.rows(),
-        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
-        remarks=(
-            *_remarks(reference, ranks, matchings),
-            *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
-        ),
-        series=_series(reference, ranks, rows, natural),
-        worst=findings.worst,
-        natural=natural,
-        unstepped_losses=len(reference.end.losses) if reference.end else 0,
-        stepped=not reference.unstepped,
-        lost_from=lost_from(reference),
-        parts=_parts(reference, port),
-        unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
-    )
-
-
-def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) -> Comparison:
-    """What steps that were judged say."""
-    causes = findings.causes
+    causes, end = findings.causes, reference.end
+    remarks = [*_remarks(reference, ranks, matchings)]
+    if port and len(reference) and not findings.bad:
+        remarks += _apart_at_end(ranks)
     return Comparison(
         steps=len(reference),
-        rank_steps=(),
+        rank_steps=counts,
         largest=findings.largest,
         first=causes[0] if causes else None,
         also=tuple(causes[1:]),
         identical_steps=findings.identical_steps,
-        identical_buffers=False,
+        identical_buffers=buffers and ending,
+        so_far=findings.so_far,
         ranks_that_agree=findings.agreeing,
+        rows=reference.rows(),
+        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
+        remarks=tuple(remarks),
+        series=_series(reference, ranks, rows, natural),
+        worst=findings.worst,
+        natural=natural,
         matched=tuple(matching.steps for matching in matchings),
+        unstepped_losses=len(end.losses) if end else 0,
+        stepped=not reference.unstepped,
+        lost_from=lost_from(reference),
+        parts=_parts(reference, port),
+        unchecked=tuple(Unchecked[name] for name in end.unchecked) if end else (),
     )
 
 
@@ -270,12 +261,6 @@ def _remarks(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Match
         yield (
             f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
             "(the shards of ZeroRedundancyOptimizer?)"
-        )
-    times = steps_in_one(reference, ranks)
-    if times > 1:
-        yield (
-            f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
-            "large as DataParallel's whole one"
         )
     for who, trace in [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]:
         if not trace.end:

@@ -19,7 +19,6 @@ import numpy as np
 from dp2ddp.trace.records import Layout, Step, Trace, Vector
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module"})
-_LOOKED_AT = 8  # steps whose rows tell that a port takes larger batches
 
 
 @dataclass(frozen=True)
@@ -186,25 +185,3 @@ def starts(
         own = frozenset(names[optimizer] - stepped)
         yield OptimizerStart(step, own, reference.initial(optimizer), tuple(begun))
         stepped |= own
-
-
-def steps_in_one(reference: Trace, ranks: Sequence[Trace]) -> int:
-    """How many steps of DataParallel have as many rows as one step of the ranks together; 1 if that does not fit."""
-    counts = {len(rank) for rank in ranks}
-    if len(counts) != 1 or not len(reference):
-        return 1
-    (count,) = counts
-    times = len(reference) // count if count else 1
-    expected = [_rows(line) for line in reference.lines]
-    actual = [
-        sum(rows) for rows in zip(*([_rows(line) for line in rank.lines] for rank in ranks), strict=True)
-    ]
-    together = [sum(expected[i * times : (i + 1) * times]) for i in range(min(count, _LOOKED_AT))]
-    fits = times > 1 and any(together) and together[:-1] == actual[: len(together)][:-1]
-    return times if fits and len(together) > 1 else 1
-
-
-def _rows(line: dict[str, object]) -> int:
-    forwards: object = line["forwards"]
-    assert isinstance(forwards, list)
-    return sum(sum(rows) for _, rows, *_ in forwards)

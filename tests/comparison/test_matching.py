@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2ddp.comparison.compare import Comparison, compare
-from dp2ddp.comparison.matching import match, order_of, plain_name, steps_in_one
+from dp2ddp.comparison.matching import match, order_of, plain_name
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, End, Forward, Layout, Trace, read_trace
 from dp2ddp.trace.writer import StepLine, Writer
@@ -74,25 +74,6 @@ def test_the_shards_of_zero_are_left_out_and_said(tmp_path: Path) -> None:
     assert found.same
     assert found.rank_steps == (2,)
     assert any("2 steps of optimizers" in remark for remark in found.remarks)
-
-
-def rows(*counts: int) -> dict[str, object]:
-    return {"forwards": (Forward(True, counts),)}
-
-
-def test_a_step_that_holds_several_of_dataparallels_is_named(tmp_path: Path) -> None:
-    reference = record(tmp_path / "dp", [Taken(GRADIENT, events=rows(4, 4))] * 6)
-    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=rows(8))] * 3, rank=rank) for rank in (0, 1)]
-    assert steps_in_one(reference, ranks) == 2
-    found = compare(reference, ranks, FLOAT64, port=True)
-    assert found.first.kind == "steps"
-    assert any("rows of 2 steps" in remark for remark in found.remarks)
-
-
-def test_half_of_the_steps_with_the_same_rows_are_just_missing(tmp_path: Path) -> None:
-    reference = record(tmp_path / "dp", [Taken(GRADIENT, events=rows(4, 4))] * 6)
-    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=rows(4))] * 3, rank=rank) for rank in (0, 1)]
-    assert steps_in_one(reference, ranks) == 1
 
 
 def test_steps_that_fit_are_matched_in_order(tmp_path: Path) -> None:
