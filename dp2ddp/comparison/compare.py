@@ -16,9 +16,8 @@ import numpy as np
 
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
-from dp2ddp.comparison.findings import Findings
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts
-from dp2ddp.comparison.noise import Noise
+from dp2ddp.comparison.noise import Findings, Noise
 from dp2ddp.comparison.script_facts import cast_differences, number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors

@@ -1,7 +1,7 @@
 """One table of two runs, filled in one pass over their records: a row for each step of DataParallel, and beside it the
 step of each rank that stands for it, and that of DataParallel moved by an ulp, where it was run.
 
-Verdict (findings.py), natural noise (noise.py) and charts (series.py) ask the rows. Tensors are compared by their
+Verdict and natural noise (noise.py) and charts (series.py) ask the rows. Tensors are compared by their
 values where both sides kept them, else by their sketches; ranks with the same hashes are the same to the bit.
 """
 
