@@ -18,7 +18,7 @@ from dp2ddp.comparison.differences import Difference, array_difference, named_di
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts
 from dp2ddp.comparison.noise import Findings, Noise
-from dp2ddp.comparison.script_facts import cast_differences, number_differences
+from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
@@ -99,7 +99,8 @@ def compare(
     natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
     findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
+    matched = tuple(matching.steps for matching in matchings)
+    casts = [each.difference for each in casts_on_one_side(reference, ranks, matched)] if port else []
     rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
@@ -130,7 +131,7 @@ def compare(
         series=_series(reference, ranks, rows, natural),
         worst=findings.worst,
         natural=natural,
-        matched=tuple(matching.steps for matching in matchings),
+        matched=matched,
         unstepped_losses=len(end.losses) if end else 0,
         stepped=not reference.unstepped,
         lost_from=lost_from(reference),

@@ -12,6 +12,7 @@ from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
 from dp2ddp.comparison.matching import OptimizerStart, in_order_of, matched_steps, starts
 from dp2ddp.comparison.output_comparison import Outside
+from dp2ddp.comparison.script_facts import CastOnOneSide, casts_on_one_side
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
 
@@ -157,6 +158,11 @@ class Evidence:
         first = self.comparison.first
         begun = starts(self.reference, self.ranks, self._matched)
         return (start for start in begun if first is None or start.step <= first.step)
+
+    @property
+    def casts(self) -> Iterator[CastOnOneSide]:
+        """Casts to half precision that one side alone makes."""
+        return casts_on_one_side(self.reference, self.ranks, self._matched)
 
     @property
     def _matched(self) -> Sequence[Sequence[int]]:

@@ -127,11 +127,11 @@ def _is_running(name: str) -> bool:
 
 def _casts(evidence: Evidence) -> Iterator[Finding]:
     comparison = evidence.comparison
-    found_ones = () if comparison.first is None else (comparison.first, *comparison.also)
-    for each in found_ones:
-        if each.kind == "precision" and " only, at " in each.name:
-            scaler = "no-scaler" if "under DataParallel only" in each.name else "scaler-added"
-            yield finding(scaler if each.name.startswith(SCALED) else "half-by-hand", 0.965, each.name)
+    found = {each.name for each in (comparison.first, *comparison.also) if each and each.kind == "precision"}
+    for cast in evidence.casts if found else ():
+        if (words := cast.difference.name) in found:
+            scaler = "scaler-added" if cast.on_ranks else "no-scaler"
+            yield finding(scaler if cast.what == SCALED else "half-by-hand", 0.965, words)
 
 
 def _precision(here: MatchedStep) -> Iterator[Finding]:
