@@ -166,7 +166,7 @@ class OptimizerStart:
 def starts(
     reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]
 ) -> Iterator[OptimizerStart]:
-    """Of DataParallel's optimizers, in the order of their first steps; `matched`: each rank's steps, by DataParallel's.
+    """Where DataParallel's optimizers begin, by their first steps; `matched`: each rank's steps, by DataParallel's.
 
     What another optimizer has stepped before is compared after each step, without its rounding zeros.
     """

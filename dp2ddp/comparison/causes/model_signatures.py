@@ -127,9 +127,9 @@ def _is_running(name: str) -> bool:
 
 def _casts(evidence: Evidence) -> Iterator[Finding]:
     comparison = evidence.comparison
-    found = {each.name for each in (comparison.first, *comparison.also) if each and each.kind == "precision"}
-    for cast in evidence.casts if found else ():
-        if (words := cast.difference.name) in found:
+    known = {each.name for each in (comparison.first, *comparison.also) if each and each.kind == "precision"}
+    for cast in evidence.casts if known else ():
+        if (words := cast.difference.name) in known:
             scaler = "scaler-added" if cast.on_ranks else "no-scaler"
             yield finding(scaler if cast.what == SCALED else "half-by-hand", 0.965, words)
 

@@ -13,6 +13,7 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference, compare
+from dp2ddp.comparison.contents import How
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
@@ -129,9 +130,9 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
     )
     same = compare(reference, ranks, FLOAT64, port=True)
     files = (
-        FileDifference("last.pt", "is written by DDP only"),
+        FileDifference("last.pt", "is written by DDP only", how=How.DDP_ONLY),
         FileDifference("last.pt", "is written by ranks 0, 1", ranks=(0, 1)),
-        FileDifference("rank1.pt", "is written by DDP only"),
+        FileDifference("rank1.pt", "is written by DDP only", how=How.DDP_ONLY),
     )
     left = FilesComparison(3, files)
     outside = diagnose(Evidence(2, reference, tuple(ranks), same, Outside(files=left)))
