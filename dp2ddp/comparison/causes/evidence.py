@@ -33,13 +33,8 @@ class Losses:
     @property
     def weighted(self) -> float:
         """Their mean, weighted by their rows; plain where nothing is known of rows."""
-        return weighted_mean(self.parts, self.rows)
-
-
-def weighted_mean(parts: Sequence[float], rows: Sequence[int]) -> float:
-    """The mean of the ranks' numbers, each with its rows."""
-    share = rows if sum(rows) else [1] * len(parts)
-    return sum(part * count for part, count in zip(parts, share, strict=True)) / sum(share)
+        share = self.rows if sum(self.rows) else [1] * len(self.parts)
+        return sum(part * count for part, count in zip(self.parts, share, strict=True)) / sum(share)
 
 
 @dataclass(frozen=True)
@@ -111,35 +106,29 @@ class Evidence:
     @property
     def is_at_step(self) -> bool:
         """Whether training differs from a step on."""
-        first = self.comparison.first
-        return first is not None and first.step in self._steps_by_number
+        return self._first_step[1] is not None
 
     @property
     def here(self) -> MatchedStep:
         """The step with the first difference (`is_at_step`)."""
-        assert self.comparison.first is not None
-        return self._steps_by_number[self.comparison.first.step]
+        assert self._first_step[1] is not None
+        return self._first_step[1]
 
-    @cached_property
+    @property
     def before(self) -> MatchedStep | None:
         """The step before it, of the same optimizer."""
-        if not self.is_at_step:
-            return None
-        number, optimizer = self.here.number, self.here.reference.optimizer
-        earlier = [n for n, each in self._steps_by_number.items() if each.reference.optimizer == optimizer]
-        return self._steps_by_number.get(max((n for n in earlier if n < number), default=-1))
+        return self._first_step[0]
 
     @cached_property
-    def _steps_by_number(self) -> dict[int, MatchedStep]:
-        """The step with the first difference, and the last one of each optimizer before it."""
+    def _first_step(self) -> tuple[MatchedStep | None, MatchedStep | None]:
+        """With the one before it."""
         last: dict[int, MatchedStep] = {}  # of an optimizer
-        first = -1 if self.comparison.first is None else self.comparison.first.step
-        for step in self._matched_steps():
-            if step.number >= first:
-                here = [step] * (step.number == first)
-                return {each.number: each for each in (*last.values(), *here)}
+        for step in self._matched_steps() if self.comparison.first else ():
+            assert self.comparison.first is not None
+            if step.number == self.comparison.first.step:
+                return last.get(step.reference.optimizer), step
             last[step.reference.optimizer] = step
-        return {}
+        return None, None
 
     @cached_property
     def steps_of_all(self) -> tuple[MatchedStep, ...]:
