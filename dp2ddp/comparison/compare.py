@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
-from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, starts
+from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
 from dp2ddp.comparison.noise import Findings, Noise
 from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
@@ -101,7 +101,7 @@ def compare(
     matchings = [match(reference, rank) for rank in ranks]
     matched = tuple(matching.steps for matching in matchings)
     casts = [each.difference for each in casts_on_one_side(reference, ranks, matched)] if port else []
-    rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
+    rows = [*_judged_rows(findings, reference, ranks, matched, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
         if count != len(reference) and not findings.bad:
@@ -144,26 +144,34 @@ def _judged_rows(
     findings: Findings,
     reference: Trace,
     ranks: Sequence[Trace],
-    matchings: Sequence[Matching],
+    matched: Sequence[Sequence[int]],
     port: bool,
-    nudged: Trace | None = None,
-    casts: Sequence[Difference] = (),
+    nudged: Trace | None,
+    casts: Sequence[Difference],
 ) -> Iterator[StepRow]:
     """The rows of all steps; those up to the first with a difference that is not allowed are judged."""
-    pairs = zip(ranks, matchings, strict=True)
-    together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
+    together = zip(*map(matched_steps, ranks, matched), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())
     table = StepTable(findings.tolerance, port, StepTensors(reference.initial))
-    starts = [*_initial_differences(reference, ranks, matchings)]
+    begun = [*_initial_differences(starts(reference, ranks, matched))]
     for row in table.rows(reference.steps(), together, moved):
         findings.natural.add(row)
         if row.rows and not findings.bad:
-            findings.add(*(start for start in starts if start.step == row.step))
+            findings.add(*(start for start in begun if start.step == row.step))
             if not findings.bad:
                 findings.judge(row)
             findings.add(*(cast for cast in casts if cast.step == row.step))
             table.is_over = bool(findings.bad)
         yield row
+
+
+def _initial_differences(begun: Iterable[OptimizerStart]) -> Iterator[Difference]:
+    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
+    for start in begun:
+        for rank, own in start.ranks:
+            name, size = named_difference(start.expected, own, together=False, only=start.own)
+            if size:
+                yield Difference("initial state", size, start.step, rank, name)
 
 
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
@@ -189,17 +197,6 @@ def _series(
     series = series_of([row for row in rows if row.rows], names, len(ranks), groups)
     noise = None if natural is None else natural.each_step(len(series.steps))
     return dataclasses.replace(series, noise=noise)
-
-
-def _initial_differences(
-    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
-) -> Iterator[Difference]:
-    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
-    for start in starts(reference, ranks, [matching.steps for matching in matchings]):
-        for rank, own in start.ranks:
-            name, size = named_difference(start.expected, own, together=False, only=start.own)
-            if size:
-                yield Difference("initial state", size, start.step, rank, name)
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
