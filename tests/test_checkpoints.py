@@ -13,11 +13,11 @@ from typing import get_args
 import pytest
 
 from dp2ddp.codemod.convert import convert
-from dp2ddp.comparison.checkpoints import difference
 from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
+from tests.comparison.unlike import difference
 from tests.ranks import stage_of
 
 pytestmark = pytest.mark.torchrun

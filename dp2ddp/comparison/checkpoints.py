@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import cmath
-import json
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
 from dp2ddp.comparison.clock_texts import is_time, without_clock, without_times
+from dp2ddp.comparison.contents import How, Unlike, have_same_words
 from dp2ddp.comparison.differences import distances_between, largest
 from dp2ddp.comparison.libraries_own import LibraryFile, library_file
 from dp2ddp.comparison.pickles import Thing, read
@@ -27,14 +28,14 @@ _PREFIX = "module."
 
 
 def main(request: dict[str, Any]) -> None:
-    """Writes path -> what differs ("" for nothing) for each pair of `request["pairs"]`."""
+    """Writes path -> what differs (an Unlike; null for nothing) for each pair of `request["pairs"]`."""
     allowed, floor = request["allowed"], request["floor"]
     spellings = [Spelling(tuple((here, own) for here, own in words)) for words in request["spellings"]]
     differences = {
         path: difference(Path(a), Path(b), allowed, floor, (spellings[0], spellings[1]), library_file(path))
         for path, a, b in request["pairs"]
     }
-    Path(request["answer"]).write_text(json.dumps(differences), encoding="utf-8")
+    Path(request["answer"]).write_bytes(msgspec.json.encode(differences))
 
 
 def difference(
@@ -44,16 +45,16 @@ def difference(
     floor: float = 0.0,
     spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
     library: LibraryFile | None = None,
-) -> str:
-    """The first difference, or "". `library`: whose file it is."""
+) -> Unlike | None:
+    """The first thing that differs. `library`: whose file it is."""
     try:
         expected, actual = read(a), read(b)
     except Exception as error:  # torch.load raises anything on a file that is not one
         if _bytes_but_for_times(a) == _bytes_but_for_times(b):  # a .mat file says when it was made
-            return ""
-        return f"has other bytes, and cannot be read ({type(error).__name__})"
+            return None
+        return Unlike(How.OTHERWISE, f"has other bytes, and cannot be read ({type(error).__name__})")
     left_out = library.keys if library else frozenset()
-    return next(_Content(allowed, floor, spellings, left_out).differences(expected, actual, ""), "")
+    return next(_Content(allowed, floor, spellings, left_out).differences(expected, actual, ""), None)
 
 
 def _bytes_but_for_times(file: Path) -> str:
@@ -70,7 +71,7 @@ class _Content:
     left_out: frozenset[str] = frozenset()  # keys of dicts
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
-    def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+    def differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
         a, b = (torch.from_numpy(x) if _is_numbers(x) else x for x in (a, b))
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
             yield from self._tensor_differences(a, b, at)
@@ -78,9 +79,9 @@ class _Content:
             b, _COMPLEX
         ):
             if _are_apart(a, b, self.allowed):
-                yield f"{at} is {b} instead of {a}"
+                yield _other_value(at, str(a), str(b))
         elif type(a) is not type(b) and not {type(a), type(b)} <= _DICTS:
-            yield f"{at} is {b!r} instead of {a!r}"[:200]
+            yield _other_value(at, repr(a), repr(b))
         elif isinstance(a, (dict, list, tuple, Thing)):
             yield from self._holder_differences(a, b, at)
         elif isinstance(a, np.ndarray):
@@ -88,11 +89,11 @@ class _Content:
         elif isinstance(a, str) and isinstance(b, str):
             a, b = self.spellings[0].plain(a), self.spellings[1].plain(b)
             if without_times(a) != without_times(b):
-                yield f"{at} is {b!r} instead of {a!r}"[:200]
+                yield _other_value(at, repr(a), repr(b))
         elif a != b:
-            yield f"{at} is {b!r} instead of {a!r}"[:200]
+            yield _other_value(at, repr(a), repr(b))
 
-    def _holder_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+    def _holder_differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
         if (id(a), id(b)) in self.seen:
             return
         self.seen[id(a), id(b)] = (a, b)
@@ -102,26 +103,27 @@ class _Content:
         elif isinstance(a, dict):
             yield from self._dict_differences(a, b, at)
         elif len(a) != len(b):
-            yield f"{at} has {len(b)} items instead of {len(a)}"
+            yield Unlike(How.OTHERWISE, f"{at} has {len(b)} items instead of {len(a)}")
         else:
             for index, (x, y) in enumerate(zip(a, b, strict=True)):
                 yield from self.differences(x, y, f"{at}[{index}]")
 
-    def _dict_differences(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[str]:
+    def _dict_differences(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[Unlike]:
         # such keys are equal to themselves alone
         if any(isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)):
             yield from self.differences(list(a.items()), list(b.items()), at)
             return
         a, b = ({key: each[key] for key in each if key not in self.left_out} for each in (a, b))
         if a.keys() != b.keys():
-            yield f"has other keys at {at or 'the top'}: {_other_keys(set(map(str, a)), set(map(str, b)))}"
+            which = _other_keys(set(map(str, a)), set(map(str, b)))
+            yield Unlike(How.KEYS, f"has other keys at {at or 'the top'}: {which}")
         shared = [key for key in a if key in b and not _is_clock(key, a[key], b[key])]
         for key in sorted(shared, key=lambda key: isinstance(a[key], (int, float, str))):  # weights tell more
             yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
 
-    def _tensor_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+    def _tensor_differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
         if a.shape != b.shape or a.dtype != b.dtype:
-            yield f"{at} is {b.dtype} {tuple(b.shape)} instead of {a.dtype} {tuple(a.shape)}"
+            yield _other_value(at, *(f"{each.dtype} {tuple(each.shape)}" for each in (a, b)))
             return
         if not a.numel():
             return
@@ -129,7 +131,12 @@ class _Content:
         apart = distances_between(x, y).max()
         size = apart / largest(x)
         if not (size <= self.allowed or apart <= self.floor):
-            yield f"{at} differs by {size:.1e}"
+            yield Unlike(How.TENSOR, f"{at} differs by {size:.1e}", at)
+
+
+def _other_value(at: str, expected: str, actual: str) -> Unlike:
+    how = How.NUMBERS if have_same_words(expected, actual) else How.WORDS
+    return Unlike(how, f"{at} is {actual} instead of {expected}"[:200])
 
 
 def _other_keys(expected: set[str], actual: set[str]) -> str:

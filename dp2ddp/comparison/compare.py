@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
-from dp2ddp.comparison.findings import Findings
-from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
-from dp2ddp.comparison.noise import Noise
-from dp2ddp.comparison.script_facts import cast_differences, number_differences
+from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
+from dp2ddp.comparison.noise import Findings, Noise
+from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable
+from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
@@ -100,8 +99,9 @@ def compare(
     natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
     findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
-    casts = [*cast_differences(reference, ranks, [each.steps for each in matchings])] if port else []
-    rows = [*_judged_rows(findings, reference, ranks, matchings, port, nudged, casts)]
+    matched = tuple(matching.steps for matching in matchings)
+    casts = [each.difference for each in casts_on_one_side(reference, ranks, matched)] if port else []
+    rows = [*_judged_rows(findings, reference, ranks, matched, port, nudged, casts)]
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
         if count != len(reference) and not findings.bad:
@@ -111,41 +111,32 @@ def compare(
         findings.add(*casts)
     buffers = _compare_buffers(findings, reference, ranks[0], port)
     ending = _compare_ending(findings, reference, ranks, port)
-    return dataclasses.replace(
-        _found(findings, reference, matchings),
-        rank_steps=counts,
-        identical_buffers=buffers and ending,
-        so_far=findings.so_far,
-        rows=reference.rows(),
-        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
-        remarks=(
-            *_remarks(reference, ranks, matchings),
-            *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
-        ),
-        series=_series(reference, ranks, rows, natural),
-        worst=findings.worst,
-        natural=natural,
-        unstepped_losses=len(reference.end.losses) if reference.end else 0,
-        stepped=not reference.unstepped,
-        lost_from=lost_from(reference),
-        parts=_parts(reference, port),
-        unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
-    )
-
-
-def _found(findings: Findings, reference: Trace, matchings: Sequence[Matching]) -> Comparison:
-    """What steps that were judged say."""
-    causes = findings.causes
+    causes, end = findings.causes, reference.end
+    remarks = [*_remarks(reference, ranks, matchings)]
+    if port and len(reference) and not findings.bad:
+        remarks += _apart_at_end(ranks)
     return Comparison(
         steps=len(reference),
-        rank_steps=(),
+        rank_steps=counts,
         largest=findings.largest,
         first=causes[0] if causes else None,
         also=tuple(causes[1:]),
         identical_steps=findings.identical_steps,
-        identical_buffers=False,
+        identical_buffers=buffers and ending,
+        so_far=findings.so_far,
         ranks_that_agree=findings.agreeing,
-        matched=tuple(matching.steps for matching in matchings),
+        rows=reference.rows(),
+        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
+        remarks=tuple(remarks),
+        series=_series(reference, ranks, rows, natural),
+        worst=findings.worst,
+        natural=natural,
+        matched=matched,
+        unstepped_losses=len(end.losses) if end else 0,
+        stepped=not reference.unstepped,
+        lost_from=lost_from(reference),
+        parts=_parts(reference, port),
+        unchecked=tuple(Unchecked[name] for name in end.unchecked) if end else (),
     )
 
 
@@ -153,26 +144,34 @@ def _judged_rows(
     findings: Findings,
     reference: Trace,
     ranks: Sequence[Trace],
-    matchings: Sequence[Matching],
+    matched: Sequence[Sequence[int]],
     port: bool,
-    nudged: Trace | None = None,
-    casts: Sequence[Difference] = (),
+    nudged: Trace | None,
+    casts: Sequence[Difference],
 ) -> Iterator[StepRow]:
     """The rows of all steps; those up to the first with a difference that is not allowed are judged."""
-    pairs = zip(ranks, matchings, strict=True)
-    together = zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
+    together = zip(*map(matched_steps, ranks, matched), strict=False)
     moved = nudged.steps() if nudged is not None else iter(())
-    table = StepTable(findings.tolerance, port)
-    starts = [*_initial_differences(reference, ranks, matchings)]
+    table = StepTable(findings.tolerance, port, StepTensors(reference.initial))
+    begun = [*_initial_differences(starts(reference, ranks, matched))]
     for row in table.rows(reference.steps(), together, moved):
         findings.natural.add(row)
         if row.rows and not findings.bad:
-            findings.add(*(start for start in starts if start.step == row.step))
+            findings.add(*(start for start in begun if start.step == row.step))
             if not findings.bad:
                 findings.judge(row)
             findings.add(*(cast for cast in casts if cast.step == row.step))
             table.is_over = bool(findings.bad)
         yield row
+
+
+def _initial_differences(begun: Iterable[OptimizerStart]) -> Iterator[Difference]:
+    """Parameters that are not the same before an optimizer's first step, as differences of that step."""
+    for start in begun:
+        for rank, own in start.ranks:
+            name, size = named_difference(start.expected, own, together=False, only=start.own)
+            if size:
+                yield Difference("initial state", size, start.step, rank, name)
 
 
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
@@ -198,41 +197,6 @@ def _series(
     series = series_of([row for row in rows if row.rows], names, len(ranks), groups)
     noise = None if natural is None else natural.each_step(len(series.steps))
     return dataclasses.replace(series, noise=noise)
-
-
-def _initial_differences(
-    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
-) -> Iterator[Difference]:
-    """Parameters that are not the same before an optimizer's first step, as differences of that step.
-
-    What another optimizer has stepped before is left out: it is compared after each step, without its rounding zeros.
-    """
-    stepped: set[str] = set()
-    for optimizer, (step, names) in _first_steps(reference).items():
-        expected, own_names = reference.initial(optimizer), names - stepped
-        for rank, (trace, matching) in enumerate(zip(ranks, matchings, strict=True)):
-            if step < len(matching.steps) and own_names.intersection(expected.layout.names):
-                own = trace.initial(trace.lines[matching.steps[step]]["optimizer"])
-                name, size = named_difference(expected, own, together=False, only=own_names)
-                if size:
-                    yield Difference("initial state", size, step, rank, name)
-        stepped |= names
-
-
-def _first_steps(reference: Trace) -> dict[int, tuple[int, frozenset[str]]]:
-    """Optimizer -> its first step, and the names of all parameters that it steps; in the order of these steps."""
-    firsts: dict[int, int] = {}
-    layouts: dict[int, set[int]] = {}
-    for step, line in enumerate(reference.lines):
-        firsts.setdefault(line["optimizer"], step)
-        layouts.setdefault(line["optimizer"], set()).add(line["layout"])
-    return {
-        optimizer: (
-            step,
-            frozenset(name for at in layouts[optimizer] for name in reference.layouts[at].names),
-        )
-        for optimizer, step in firsts.items()
-    }
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
@@ -294,12 +258,6 @@ def _remarks(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Match
         yield (
             f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
             "(the shards of ZeroRedundancyOptimizer?)"
-        )
-    times = steps_in_one(reference, ranks)
-    if times > 1:
-        yield (
-            f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
-            "large as DataParallel's whole one"
         )
     for who, trace in [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]:
         if not trace.end:

@@ -1,4 +1,4 @@
-"""What is in a file that a run left behind."""
+"""What is in a file that a run left behind, and how two of them differ."""
 
 from __future__ import annotations
 
@@ -6,11 +6,47 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import re
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import IO, Any, cast
 
 # Stores in which processes note themselves, by number: LMDB's (beside a folder's data.mdb, or a single file), SQLite's.
 _NOTES_OF_PROCESSES = ("lock.mdb", ".mdb-lock", ".lmdb-lock", "-shm")
+
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+
+
+class How(Enum):
+    """In which way two files are not the same."""
+
+    DDP_ONLY = "only the DDP version writes it"
+    KEYS = "other keys"
+    TENSOR = "another tensor"
+    NUMBERS = "the same words, and other numbers"
+    WORDS = "other words"
+    MORE_LINES = "a text that is longer"
+    OTHERWISE = "anything else"
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """The first thing in which two files differ."""
+
+    how: How
+    what: str  # in words
+    at: str = ""  # the keys of a tensor: ['net']['weight']
+
+
+def numbers_in(text: str) -> list[float]:
+    """All numbers of a line, in order."""
+    return list(map(float, _NUMBER.findall(text)))
+
+
+def have_same_words(*texts: str) -> bool:
+    """Whether texts differ in numbers alone."""
+    return len({_NUMBER.sub("#", text) for text in texts}) == 1
 
 
 def notes_processes(path: str) -> bool:

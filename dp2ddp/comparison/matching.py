@@ -19,7 +19,6 @@ import numpy as np
 from dp2ddp.trace.records import Layout, Step, Trace, Vector
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module"})
-_LOOKED_AT = 8  # steps whose rows tell that a port takes larger batches
 
 
 @dataclass(frozen=True)
@@ -154,23 +153,35 @@ def taken(vector: Vector, places: Sequence[int], layout: Layout | None = None) -
     )
 
 
-def steps_in_one(reference: Trace, ranks: Sequence[Trace]) -> int:
-    """How many steps of DataParallel have as many rows as one step of the ranks together; 1 if that does not fit."""
-    counts = {len(rank) for rank in ranks}
-    if len(counts) != 1 or not len(reference):
-        return 1
-    (count,) = counts
-    times = len(reference) // count if count else 1
-    expected = [_rows(line) for line in reference.lines]
-    actual = [
-        sum(rows) for rows in zip(*([_rows(line) for line in rank.lines] for rank in ranks), strict=True)
-    ]
-    together = [sum(expected[i * times : (i + 1) * times]) for i in range(min(count, _LOOKED_AT))]
-    fits = times > 1 and any(together) and together[:-1] == actual[: len(together)][:-1]
-    return times if fits and len(together) > 1 else 1
+@dataclass(frozen=True)
+class OptimizerStart:
+    """What an optimizer begins with."""
+
+    step: int  # its first one
+    own: frozenset[str]  # names of its parameters, without those that another optimizer has stepped before
+    expected: Vector
+    ranks: tuple[tuple[int, Vector], ...]  # of each rank that comes so far
 
 
-def _rows(line: dict[str, object]) -> int:
-    forwards: object = line["forwards"]
-    assert isinstance(forwards, list)
-    return sum(sum(rows) for _, rows, *_ in forwards)
+def starts(
+    reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]
+) -> Iterator[OptimizerStart]:
+    """Where DataParallel's optimizers begin, by their first steps; `matched`: each rank's steps, by DataParallel's.
+
+    What another optimizer has stepped before is compared after each step, without its rounding zeros.
+    """
+    names: dict[int, set[str]] = defaultdict(set)
+    firsts: dict[int, int] = {}
+    for step, (optimizer, layout) in enumerate(_taken(reference)):
+        firsts.setdefault(optimizer, step)
+        names[optimizer].update(layout.names)
+    stepped: set[str] = set()
+    for optimizer, step in firsts.items():
+        begun = (
+            (rank, trace.initial(trace.lines[steps[step]]["optimizer"]))
+            for rank, (trace, steps) in enumerate(zip(ranks, matched, strict=True))
+            if step < len(steps)
+        )
+        own = frozenset(names[optimizer] - stepped)
+        yield OptimizerStart(step, own, reference.initial(optimizer), tuple(begun))
+        stepped |= own

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_redrawn, without_times
-from dp2ddp.comparison.contents import content_hash, notes_processes, opened
+from dp2ddp.comparison.contents import How, Unlike, content_hash, have_same_words, notes_processes, opened
 from dp2ddp.comparison.events import event_lines, is_event_file
 from dp2ddp.comparison.libraries_own import is_of_start, library_file
 from dp2ddp.comparison.spelling import Spelling
@@ -20,8 +20,8 @@ from dp2ddp.comparison.tolerance import Tolerance
 from dp2ddp.comparison.value_files import TEXTS
 from dp2ddp.copies.leavings import FilesLeft
 
-# (name, DataParallel's file, that of the DDP version) -> by name what differs, "" for nothing
-CompareValues = Callable[[Sequence[tuple[str, str, str]]], Mapping[str, str]]
+# (name, DataParallel's file, that of the DDP version) -> by name what differs
+CompareValues = Callable[[Sequence[tuple[str, str, str]]], Mapping[str, Unlike | None]]
 NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
@@ -130,6 +130,8 @@ class FileDifference:
     what: str
     texts: tuple[str, str] = ("", "")  # of a text file: lines around the first that differs, for a report
     ranks: tuple[int, ...] = ()  # those that wrote it, where they should not all
+    how: How = How.OTHERWISE
+    at: str = ""  # as in Unlike
 
 
 @dataclass(frozen=True)
@@ -193,13 +195,17 @@ def compare_files(
     a, b = (set(each.written) - events - of_starts for each in (expected, actual))
     pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
     pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
-    odd = {
-        "is written by DataParallel only": sorted(a - pairs.keys()),
-        "is written by DDP only": sorted(b - set(pairs.values())),
-        "is removed on one side only": _odd(expected.removed, actual.removed),
-        "is a folder on one side only": _odd(timeless(expected.folders), timeless(actual.folders)),
-    }
-    different = [FileDifference(path, what) for what, paths in odd.items() for path in paths]
+    odd = (
+        ("is written by DataParallel only", How.OTHERWISE, sorted(a - pairs.keys())),
+        ("is written by DDP only", How.DDP_ONLY, sorted(b - set(pairs.values()))),
+        ("is removed on one side only", How.OTHERWISE, _odd(expected.removed, actual.removed)),
+        (
+            "is a folder on one side only",
+            How.OTHERWISE,
+            _odd(timeless(expected.folders), timeless(actual.folders)),
+        ),
+    )
+    different = [FileDifference(path, what, how=how) for what, how, paths in odd for path in paths]
     different += _compare_events(expected, actual, tolerance)
     tensors: list[tuple[str, str, str]] = []
     for path, other in sorted(pairs.items()):
@@ -227,12 +233,12 @@ def compare_files(
     by_lines = {each.path: each for each in different}
     different = [each for each in different if each.path not in values]
     different += [
-        replace(by_lines.get(path, FileDifference(path, what)), what=what)
-        for path, what in values.items()
-        if what
+        replace(by_lines.get(path, FileDifference(path, "")), **vars(unlike))
+        for path, unlike in values.items()
+        if unlike
     ]
     on_one_side = sorted(of_starts & set(_odd(expected.written, actual.written)))
-    rows = map(library_file, [*on_one_side, *(path for path, what in values.items() if not what)])
+    rows = map(library_file, [*on_one_side, *(path for path, unlike in values.items() if not unlike)])
     return FilesComparison(
         len(a | b) - sum(path != other for path, other in pairs.items()) + len(events) // 2,
         tuple(different),
@@ -284,9 +290,11 @@ def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[
     if compared.first:
         number, x, y = compared.first
         counts = len(a.splitlines()), len(b.splitlines())
+        how = How.NUMBERS if have_same_words(x, y) else How.WORDS
         more = f"; {counts[1]} lines instead of {counts[0]}" if counts[0] != counts[1] else ""
         what = f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP{more}"
-        yield FileDifference(path, what, (_around(a, number), _around(b, number)))
+        texts = _around(a, number), _around(b, number)
+        yield FileDifference(path, what, texts, how=How.MORE_LINES if counts[1] > counts[0] else how)
 
 
 def _around(text: str, number: int) -> str:

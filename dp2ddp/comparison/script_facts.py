@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,24 @@ from dp2ddp.trace.records import SCALED, Step, Trace
 
 _HALF = "float16"
 Seen = dict[str, tuple[int, int, str]]  # what is cast -> first step, rank, the user's line
+
+
+@dataclass(frozen=True)
+class CastOnOneSide:
+    """A kind of cast to half precision that one side alone makes."""
+
+    what: str
+    on_ranks: bool
+    step: int  # its first
+    rank: int
+    place: str  # the user's line
+
+    @property
+    def difference(self) -> Difference:
+        """As one of its step."""
+        side = "under DDP" if self.on_ranks else "under DataParallel"
+        words = f"{self.what} {side} only, at {self.place}"
+        return Difference("precision", np.inf, self.step, self.rank, words)
 
 
 def number_differences(
@@ -49,10 +68,10 @@ def decision_differences(step: Step, other: Step, rank: int) -> Iterator[Differe
         yield Difference("precision", np.inf, step.number, rank, words)
 
 
-def cast_differences(
+def casts_on_one_side(
     reference: Trace, ranks: Sequence[Trace], matched: Sequence[Sequence[int]]
-) -> Iterator[Difference]:
-    """A difference for each kind of cast to half precision that one side alone makes: float64 runs hide what it does.
+) -> Iterator[CastOnOneSide]:
+    """Float64 runs hide what they do.
 
     The whole run is looked at, not each step: a port may cast a batch when it is loaded, a step earlier. `matched`:
     each rank's steps, by DataParallel's.
@@ -68,9 +87,7 @@ def cast_differences(
     )
     for what in sorted(expected.keys() ^ actual.keys()):
         if what != SCALED or needs_scale:
-            step, who, place = actual.get(what) or expected[what]
-            side = "under DDP" if what in actual else "under DataParallel"
-            yield Difference("precision", np.inf, step, who, f"{what} {side} only, at {place}")
+            yield CastOnOneSide(what, what in actual, *(actual.get(what) or expected[what]))
 
 
 def _seen(trace: Trace, steps: Sequence[int]) -> Seen:

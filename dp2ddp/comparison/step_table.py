@@ -1,14 +1,14 @@
 """One table of two runs, filled in one pass over their records: a row for each step of DataParallel, and beside it the
 step of each rank that stands for it, and that of DataParallel moved by an ulp, where it was run.
 
-Verdict (findings.py), natural noise (noise.py) and charts (series.py) ask the rows. Tensors are compared by their
+Verdict and natural noise (noise.py) and charts (series.py) ask the rows. Tensors are compared by their
 values where both sides kept them, else by their sketches; ranks with the same hashes are the same to the bit.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 
@@ -39,7 +39,7 @@ from dp2ddp.comparison.script_facts import (
 )
 from dp2ddp.comparison.tolerance import FACTOR, Tolerance
 from dp2ddp.trace.digests import Doubles
-from dp2ddp.trace.records import Step, Vector
+from dp2ddp.trace.records import Layout, Step, Vector
 
 NAN = float("nan")
 Groups = tuple[tuple[int, ...], ...]  # ranks with the same bits
@@ -81,9 +81,10 @@ class StepTable:
 
     tolerance: Tolerance
     port: bool  # made by hand: what a rank computes on the way is its own
+    tensors: StepTensors
     so_far: SoFar = SoFar()
     is_over: bool = False  # behind the first difference nobody can tell what is rounding
-    noisy: dict[int, Mask] = field(default_factory=dict)  # optimizer -> elements
+    noisy: dict[int, Mask] = field(default_factory=dict)  # number of a tensor -> elements
     noisy_by_nudge: dict[int, Mask] = field(default_factory=dict)
 
     def rows(
@@ -95,6 +96,7 @@ class StepTable:
         ):
             if not own and moved is None:
                 return
+            self.tensors.come_to(step)
             row = self._row(step, own)
             yield row if moved is None else self._with_noise(row, step, moved)
 
@@ -180,7 +182,7 @@ class StepTable:
             noisy = noisy_elements(a, b, self.tolerance)
             sizes = np.maximum(np.abs(a.values[noisy]), np.abs(b.values[noisy]))
             self._gather(noise_floor=max(self.so_far.noise_floor, float(sizes.max(initial=0.0))))
-            self.noisy[step.optimizer] = _with(self.noisy.get(step.optimizer), noisy)
+            self.tensors.add(self.noisy, noisy)
         self._gather(noisy=sum(int(mask.sum()) for mask in self.noisy.values()))
 
     def _compare_tensors(
@@ -201,10 +203,8 @@ class StepTable:
 
     def _left_out(self, kind: str, step: Step, actual: Vector) -> Mask | None:
         """Parameters that follow a gradient of pure rounding; how far apart they came is noted."""
-        noisy, a = self.noisy.get(step.optimizer), step.parameters
-        if kind != "parameter" or noisy is None or a.values is None or actual.values is None:
-            return None
-        if len(noisy) != len(a.values):
+        noisy, a = self.tensors.known(self.noisy) if kind == "parameter" else None, step.parameters
+        if noisy is None or a.values is None or actual.values is None:
             return None
         apart = distances_between(a.values[noisy], actual.values[noisy])
         relative = relative_differences(kind, a, actual, ~noisy)
@@ -253,11 +253,51 @@ class StepTable:
         a, b = step.gradients, moved.gradients
         if a.values is None or b.values is None or not self.tolerance.noise:
             return None
-        noisy = noisy_elements(a, b, self.tolerance)
-        for masks in (self.noisy, self.noisy_by_nudge):
-            noisy = _with(masks.get(step.optimizer), noisy)
-        self.noisy_by_nudge[step.optimizer] = noisy
-        return noisy
+        self.tensors.add(self.noisy_by_nudge, noisy_elements(a, b, self.tolerance))
+        known = [self.tensors.known(masks) for masks in (self.noisy, self.noisy_by_nudge)]
+        masks = [mask for mask in known if mask is not None]
+        return np.logical_or.reduce(masks) if masks else None
+
+
+@dataclass
+class StepTensors:
+    """The tensors of DataParallel's step, by numbers; another optimizer that takes one over finds its number again.
+
+    A name does not tell: netG.conv.weight and netD.conv.weight are both called conv.weight. So a tensor is another
+    one's if that optimizer begins with the bits that were left in it.
+    """
+
+    initial: Callable[[int], Vector]  # what an optimizer begins with
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # optimizer, place -> number
+    left: dict[int, tuple[str, int]] = field(default_factory=dict)  # number -> name, hash since its last step
+    here: tuple[int, ...] = ()  # of the step
+    layout: Layout = Layout()
+
+    def come_to(self, step: Step) -> None:
+        """Steps come in order; an optimizer may get more parameters, behind the others."""
+        keys = [(step.optimizer, place) for place in range(len(step.layout.names))]
+        if keys and keys[-1] not in self.numbers:
+            begun, there = self.initial(step.optimizer), {what: number for number, what in self.left.items()}
+            starts = dict(enumerate(zip(begun.layout.names, begun.hashes.tolist(), strict=True)))
+            for key in keys:
+                known = there.get(starts.get(key[1], ("", 0)), len(self.numbers))
+                self.numbers.setdefault(key, known)
+        self.here, self.layout = tuple(self.numbers[key] for key in keys), step.layout
+        pairs = zip(step.layout.names, step.parameters.hashes.tolist(), strict=True)
+        self.left.update(zip(self.here, pairs, strict=True))
+
+    def add(self, masks: dict[int, Mask], noisy: Mask) -> None:
+        """Once noisy, an element stays so."""
+        for number, place in zip(self.here, self.layout.slices, strict=True):
+            if noisy[place].any():
+                masks[number] = masks.get(number, False) | noisy[place]
+
+    def known(self, masks: Mapping[int, Mask]) -> Mask | None:
+        """The noisy elements of the step; None: there are none."""
+        if masks.keys().isdisjoint(self.here):
+            return None
+        sizes = zip(self.here, self.layout.sizes, strict=True)
+        return np.concatenate([masks.get(number, np.zeros(size, dtype=bool)) for number, size in sizes])
 
 
 def noisy_elements(a: Vector, b: Vector, tolerance: Tolerance) -> Mask:
@@ -267,12 +307,6 @@ def noisy_elements(a: Vector, b: Vector, tolerance: Tolerance) -> Mask:
     sizes = np.maximum(np.abs(a.values), np.abs(b.values))
     noisy: Mask = (sizes <= tolerance.noise * largest(a.values)) & (distances_between(a.values, b.values) > 0)
     return noisy
-
-
-def _with(before: Mask | None, noisy: Mask) -> Mask:
-    """Once noisy, an element stays so. add_param_group: an optimizer gets more parameters, behind the others."""
-    known = np.zeros(0, dtype=bool) if before is None else before[: len(noisy)]
-    return np.concatenate([noisy[: len(known)] | known, noisy[len(known) :]])
 
 
 def _unlike(others: Sequence[Step], kind: str) -> Iterator[tuple[int, Step]]:

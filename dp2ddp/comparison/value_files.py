@@ -22,7 +22,15 @@ def _arrays(path: Path) -> Any:
     import numpy as np
 
     loaded = np.load(path, allow_pickle=False)
-    return dict(loaded) if path.suffix == ".npz" else loaded
+    if path.suffix != ".npz":
+        return loaded
+    return {name: each.tolist() if _are_times(name, each) else each for name, each in loaded.items()}
+
+
+def _are_times(name: str, numbers: Any) -> bool:
+    """Weights have dots in their names (`time_embed.bias`), or several dimensions."""
+    plain = numbers.ndim < 2 and numbers.dtype.kind in "fiu" and "." not in name
+    return plain and is_time(name) and bool((numbers >= 0).all())
 
 
 def _json(path: Path) -> Any:

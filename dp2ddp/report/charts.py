@@ -18,10 +18,9 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from dp2ddp.comparison.series import Doubles
-from dp2ddp.report.result_document import Chart, Row, Table, Tick
+from dp2ddp.report.result_document import Chart, Tick
 
 COLUMNS = 360  # about one for each two pixels on a screen
-TABLE_ROWS = 40
 SIDE = 1000  # a chart is a square of so many units, 0 at its top
 
 
@@ -96,8 +95,6 @@ class Plot:
     curves: Sequence[Curve]
     scale: Scale
     form: str  # of a value in words, "{:.1e}"
-    # a column shows the largest of its steps; else their mean, in the area that they cover
-    peaks: bool = False
     band: Curve | None = None  # what is allowed: everything under it
     mark: tuple[int, str] | None = None  # a step, and what happens there
     words: tuple[str, Sequence[str]] | None = None  # a name, and a word for each step of the last curve
@@ -105,93 +102,56 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Columns:
-    """A curve where it goes in each column, and between which values the column's steps lie."""
+    """Which steps stand in each column."""
 
-    style: str
-    values: Doubles
-    lows: Doubles
-    highs: Doubles
-
-
-@dataclass(frozen=True)
-class _Bins:
-    """A plot in columns; `starts` are the indexes of their first steps."""
-
-    plot: Plot
-    starts: npt.NDArray[np.int64]
+    firsts: npt.NDArray[np.int64]  # indexes
+    lasts: list[int]
+    names: list[str]  # `12`, or `12-15` for a column of four steps
 
     @classmethod
-    def of(cls, plot: Plot, most: int) -> _Bins:
-        """At most so many columns, as even as can be."""
-        count = min(len(plot.steps), most)
-        return cls(plot, np.arange(count, dtype=np.int64) * len(plot.steps) // max(count, 1))
+    def of(cls, steps: npt.NDArray[np.int64]) -> _Columns:
+        """As even as can be."""
+        count = min(len(steps), COLUMNS)
+        firsts = np.arange(count, dtype=np.int64) * len(steps) // max(count, 1)
+        lasts = [*(firsts[1:] - 1).tolist(), len(steps) - 1]
+        pairs = zip(steps[firsts].tolist(), steps[lasts].tolist(), strict=True)
+        return cls(firsts, lasts, [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in pairs])
 
-    def highs(self, values: Doubles) -> Doubles:
+    def largest(self, values: Doubles) -> list[float]:
         """The largest value of each column; nan only where there is no other."""
-        largest: Doubles = np.fmax.reduceat(values, self.starts)
+        largest: list[float] = np.fmax.reduceat(values, self.firsts).tolist()
         return largest
 
-    def columns(self, curve: Curve) -> _Columns:
-        """The means of the columns' numbers, or their peaks."""
-        values, highs = curve.values, self.highs(curve.values)
-        if self.plot.peaks:
-            return _Columns(curve.style, highs, highs, highs)
-        known = np.isfinite(values)
-        with np.errstate(invalid="ignore"):
-            sums = np.add.reduceat(np.where(known, values, 0.0), self.starts)
-            means = sums / np.add.reduceat(known.astype(np.float64), self.starts)
-        lows = np.fmin.reduceat(values, self.starts)
-        return _Columns(curve.style, np.where(np.isnan(means), highs, means), lows, highs)
-
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """The first and the last index of each column."""
-        lasts = [*(self.starts[1:] - 1).tolist(), len(self.plot.steps) - 1]
-        yield from zip(self.starts.tolist(), lasts, strict=True)
-
-    def names(self) -> list[str]:
-        """`12`, or `12-15` for a column of four steps."""
-        pairs = (self.plot.steps[[first, last]].tolist() for first, last in self.spans())
-        return [str(first) if first == last else f"{first}\N{EN DASH}{last}" for first, last in pairs]
-
-    def texts(self) -> Iterator[tuple[str, list[str]]]:
-        """(name, a text for each column)."""
-        plot = self.plot
-        for curve in plot.curves:
-            line = self.columns(curve)
-            values = zip(line.values.tolist(), line.lows.tolist(), line.highs.tolist(), strict=True)
-            yield curve.name, [_text(plot.form, *each) for each in values]
-        if plot.words:
-            name, words = plot.words
-            sizes = np.nan_to_num(plot.curves[-1].values, nan=-1.0)
-            peaks = (first + int(sizes[first : last + 1].argmax()) for first, last in self.spans())
-            yield name, [words[at] or "-" for at in peaks]
-
-    @property
-    def marked(self) -> int | None:
-        """The column of the marked step, if it is one of these."""
-        steps, mark = self.plot.steps, self.plot.mark
-        if mark is None or not steps[0] <= mark[0] <= steps[-1]:
-            return None
-        return int(np.searchsorted(steps[self.starts], mark[0], side="right")) - 1
+    def words(self, curve: Curve, words: Sequence[str]) -> list[str]:
+        """The word of the step that is the largest of its column."""
+        sizes, spans = (
+            np.nan_to_num(curve.values, nan=-1.0),
+            zip(self.firsts.tolist(), self.lasts, strict=True),
+        )
+        peaks = (first + int(sizes[first : last + 1].argmax()) for first, last in spans)
+        return [words[at] or "-" for at in peaks]
 
 
 def chart(plot: Plot) -> Chart:
     """The picture and its figures."""
-    bins = _Bins.of(plot, COLUMNS)
+    columns, mark = _Columns.of(plot.steps), None
     legend = [(curve.style, curve.name) for curve in (*plot.curves, *filter(None, [plot.band]))]
-    points: dict[str, Any] = {"steps": bins.names(), "lines": list(map(list, bins.texts()))}
-    if plot.mark and bins.marked is not None:
+    lines = [(curve.name, _texts(plot, columns.largest(curve.values))) for curve in plot.curves]
+    if plot.words:
+        lines.append((plot.words[0], columns.words(plot.curves[-1], plot.words[1])))
+    points: dict[str, Any] = {"steps": columns.names, "lines": lines}
+    if plot.mark and plot.steps[0] <= plot.mark[0] <= plot.steps[-1]:
+        mark = int(np.searchsorted(plot.steps[columns.firsts], plot.mark[0], side="right")) - 1
         legend.append(("parted", plot.mark[1]))
-        points["start"] = bins.marked
+        points["start"] = mark
     return Chart(
         key=plot.key,
         title=plot.title,
         note=plot.note,
-        svg=_svg(bins),
+        svg=_svg(plot, columns, mark),
         heights=plot.scale.ticks,
         steps=_step_ticks(plot.steps.tolist()),
         legend=tuple(legend),
-        table=_table(_Bins.of(plot, TABLE_ROWS)),
         points=points,
     )
 
@@ -203,58 +163,43 @@ def _step_ticks(steps: list[int]) -> tuple[Tick, ...]:
     return tuple(Tick((index + 0.5) / len(steps) * 100, str(steps[index])) for index in places[:9])
 
 
-def _text(form: str, value: float, low: float, high: float) -> str:
-    """With the range, where a column has several values; `-` for what there is not."""
-    text, *ends = (
-        "-" if math.isnan(each) else form.format(each) if each else "0" for each in (value, low, high)
-    )
-    return f"{text} ({' to '.join(ends)})" if low < high else text
+def _texts(plot: Plot, values: Sequence[float]) -> list[str]:
+    """`-` for what there is not."""
+    return ["-" if math.isnan(value) else plot.form.format(value) if value else "0" for value in values]
 
 
-def _table(bins: _Bins) -> Table:
-    names, texts = zip(*bins.texts(), strict=True)
-    cells = zip(*texts, strict=True)
-    rows = tuple(Row(name, each) for name, each in zip(bins.names(), cells, strict=True))
-    return Table(bins.plot.title, names, rows, of="step" if len(rows) == len(bins.plot.steps) else "steps")
-
-
-def _svg(bins: _Bins) -> Markup:
+def _svg(plot: Plot, columns: _Columns, mark: int | None) -> Markup:
     """A picture with a name and a description."""
-    plot = bins.plot
     head = Markup(
         '<svg role="img" aria-labelledby="{0}-t {0}-d" viewBox="0 0 {3} {3}" preserveAspectRatio="none">'
         '<title id="{0}-t">{1}</title><desc id="{0}-d">{2}</desc>'
     )
-    paths = (Markup('<path class="{}" d="{}"/>').format(style, path) for style, path in _paths(bins) if path)
+    paths = (
+        Markup('<path class="{}" d="{}"/>').format(style, path)
+        for style, path in _paths(plot, columns, mark)
+        if path
+    )
     return head.format(plot.key, plot.title, plot.summary, SIDE) + Markup("").join(paths) + Markup("</svg>")
 
 
-def _paths(bins: _Bins) -> Iterator[tuple[str, str]]:
+def _paths(plot: Plot, columns: _Columns, mark: int | None) -> Iterator[tuple[str, str]]:
     """(style, what is drawn), from the back to the front."""
-    plot, count = bins.plot, len(bins.starts)
-    lines = [bins.columns(curve) for curve in plot.curves]
     if plot.band:
-        yield plot.band.style, _below(_places(bins.highs(plot.band.values), plot.scale))
+        yield plot.band.style, _below(_places(columns.largest(plot.band.values), plot.scale))
     yield "grid", "".join(f"M0 {_short(tick.place * 10)}h1000" for tick in plot.scale.ticks)
-    if bins.marked is not None:
-        yield "parted", f"M{_short((bins.marked + 0.5) / count * SIDE)} 0V1000"
-    for line in lines:
-        ends = zip(_places(line.lows, plot.scale), _places(line.highs, plot.scale), strict=True)
-        apart = (line.lows < line.highs).tolist()
-        spans = (
-            f"M{low}V{high.split()[1]}" for (low, high), is_apart in zip(ends, apart, strict=True) if is_apart
-        )
-        yield f"area {line.style}", "".join(spans)
-    for line in lines:
-        yield f"line {line.style}", "".join(_strokes(_places(line.values, plot.scale)))
+    if mark is not None:
+        yield "parted", f"M{_short((mark + 0.5) / len(columns.names) * SIDE)} 0V1000"
+    for curve in plot.curves:
+        places = _places(columns.largest(curve.values), plot.scale)
+        yield f"line {curve.style}", "".join(_strokes(places))
 
 
-def _places(values: Doubles, scale: Scale) -> list[str]:
+def _places(values: Sequence[float], scale: Scale) -> list[str]:
     """`x y` of each column; "" where there is no value."""
     across = ((column + 0.5) / len(values) * SIDE for column in range(len(values)))
     return [
         "" if math.isnan(value) else f"{_short(x)} {_short(scale.height(value))}"
-        for x, value in zip(across, values.tolist(), strict=True)
+        for x, value in zip(across, values, strict=True)
     ]
 
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import urllib.parse
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
+from markupsafe import Markup, escape
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers.python import PythonLexer
 
 from dp2ddp.report.result_document import Code, Document, Facts, Words, parts
-from dp2ddp.report.shown_change import hunks
+from dp2ddp.report.script_changes import Hunk, ScriptChange, hunks
 
 _SAFE = ",.+-:()[]/ "  # in the address of a text
 
@@ -32,7 +37,7 @@ def page(document: Document, data: Any) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {
         "words": _words,
-        "hunks": hunks,
+        "hunks": _coloured_hunks,
         "data_url": lambda text: f"data:text/csv;charset=utf-8,{urllib.parse.quote(text, safe=_SAFE)}",
         # labels of facts that other parts of the page lead to
         "linked": frozenset(row.label for each in linked for row in each.rows),
@@ -46,6 +51,31 @@ def page(document: Document, data: Any) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _coloured_hunks(change: ScriptChange) -> Iterator[Hunk]:
+    """Hunks whose lines are HTML."""
+    old, new = coloured(change.before), coloured(change.after)
+    for hunk in hunks(change):
+        lines = (
+            replace(line, text=new[line.new - 1] if line.new else old[line.old - 1])
+            for line in hunk.lines
+            if line.kind != "gap"
+        )
+        yield replace(hunk, lines=tuple(lines) or hunk.lines)
+
+
+def coloured(text: str) -> list[Markup]:
+    """The lines of Python as HTML, escaped; without colours where Pygments counts lines otherwise than `splitlines`."""
+    lines = text.splitlines()
+    lexer, formatter = (
+        PythonLexer(stripnl=False, ensurenl=False),
+        HtmlFormatter(nowrap=True, classprefix="py-"),
+    )
+    html = highlight(text, lexer, formatter).split("\n")
+    if "\n".join(lines) != text.removesuffix("\n"):  # form feeds and the like
+        return [escape(line) for line in lines]
+    return [Markup(line) for line in html[: len(lines)]]
 
 
 def _words(words: Words) -> Markup:

@@ -218,7 +218,6 @@ class Chart:
     heights: tuple[Tick, ...]
     steps: tuple[Tick, ...]
     legend: tuple[tuple[str, str], ...]  # (style, words)
-    table: Table  # the figures, for those who cannot see it, or want to know
     points: dict[str, Any]  # what page.js shows of the column pointed at
 
 

@@ -45,7 +45,14 @@ class DiffLine:
     text: str
     old: int = 0
     new: int = 0
-    reason: ReasonOfLine | None = None
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Lines that belong together, and why they changed."""
+
+    lines: tuple[DiffLine, ...]
+    reasons: tuple[ReasonOfLine, ...] = ()
 
 
 def changes_of(conversion: Conversion) -> tuple[ScriptChange, ...]:
@@ -105,6 +112,13 @@ def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:
 
 def diff_lines(change: ScriptChange) -> Iterator[DiffLine]:
     """Lines with their reasons behind them; none if nothing changed."""
+    for hunk in hunks(change):
+        yield from hunk.lines
+        yield from (DiffLine("reason", f"{why.place}: {why.because} ({why.code})") for why in hunk.reasons)
+
+
+def hunks(change: ScriptChange) -> Iterator[Hunk]:
+    """Changed lines with the reasons that are nearest to them, and lines around them."""
     a, b = change.before.splitlines(), change.after.splitlines()
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
     edges = [(i1, i2) for kind, i1, i2, _, _ in matcher.get_opcodes() if kind != "equal"]
@@ -113,17 +127,14 @@ def diff_lines(change: ScriptChange) -> Iterator[DiffLine]:
         reasons_at.setdefault(min(edges, key=lambda edge: _far(reason.line - 1, edge)), []).append(reason)
     for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
         if number or group[0][1]:
-            yield DiffLine("gap", "", group[0][1] + 1, group[0][3] + 1)
+            yield Hunk((DiffLine("gap", "", group[0][1] + 1, group[0][3] + 1),))
         for kind, i1, i2, j1, j2 in group:
             if kind == "equal":
-                yield from (DiffLine("same", a[at], at + 1, at + 1 - i1 + j1) for at in range(i1, i2))
+                yield Hunk(tuple(DiffLine("same", a[at], at + 1, at + 1 - i1 + j1) for at in range(i1, i2)))
             else:
-                yield from (DiffLine("gone", a[at], old=at + 1) for at in range(i1, i2))
-                yield from (DiffLine("new", b[at], new=at + 1) for at in range(j1, j2))
-                yield from (
-                    DiffLine("reason", f"{each.place}: {each.because} ({each.code})", reason=each)
-                    for each in reasons_at.get((i1, i2), ())
-                )
+                gone = [DiffLine("gone", a[at], old=at + 1) for at in range(i1, i2)]
+                new = [DiffLine("new", b[at], new=at + 1) for at in range(j1, j2)]
+                yield Hunk((*gone, *new), tuple(reasons_at.get((i1, i2), ())))
 
 
 def _far(line: int, edge: tuple[int, int]) -> int:

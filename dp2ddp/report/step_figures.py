@@ -84,7 +84,6 @@ def _differences(key: str, verdict: Verdict, series: Series) -> Plot:
         curves=curves,
         scale=differences(largest, endless=bool(np.isinf(values).any())),
         form="{:.1e}",
-        peaks=True,
         band=Curve(f"allowed in float64: {FACTOR:g} times the natural noise", "allowed", limits),
         mark=(first.step, f"they part at step {first.step}") if first is not None else None,
         words=("furthest", series.furthest),
@@ -137,7 +136,7 @@ def _losses(key: str, series: Series) -> Plot:
     ends = "; ".join(f"{curve.name} from {curve.values[0]:.4g} to {curve.values[-1]:.4g}" for curve in curves)
     note = "In float64, as passed to backward. "
     if len(series.steps) > COLUMNS:
-        note += "Each point is the mean of some steps, in the area that they cover."
+        note += "Each point is the largest of some steps."
     summary = f"Losses that backward was called on. {ends}."
     finite = series.losses[np.isfinite(series.losses)]
     scale = linear(float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf)))

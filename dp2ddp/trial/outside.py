@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.comparison.contents import content_hash, digest
+import msgspec
+
+from dp2ddp.comparison.contents import Unlike, content_hash, digest
 from dp2ddp.comparison.output_comparison import (
     FilesComparison,
     OwnCode,
@@ -76,7 +77,7 @@ class PairOutside:
             tuple(dict.fromkeys(words for each in compared for words in each.of_libraries)),
         )
 
-    def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    def _values(self, pairs: Sequence[tuple[str, str, str]]) -> dict[str, Unlike | None]:
         timeout = self.subject.options.timeout
         return compare_values(pairs, self._spellings, self.server, self.scratch, self._tolerance, timeout)
 
@@ -125,8 +126,8 @@ def compare_values(
     scratch: Path,
     tolerance: Tolerance,
     timeout: float | None,
-) -> dict[str, str]:
-    """What differs in files whose bytes do, "" for nothing; by a process that has torch.
+) -> dict[str, Unlike | None]:
+    """What differs in files whose bytes do; by a process that has torch.
 
     pairs: name, DataParallel's file, the file of the DDP version.
     """
@@ -148,5 +149,4 @@ def compare_values(
         )
     if code != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
-    differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
-    return differences
+    return msgspec.json.decode(answer.read_bytes(), type=dict[str, Unlike | None])

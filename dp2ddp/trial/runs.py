@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
+from dp2ddp.comparison.causes.start_signatures import fault_of_original
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.failure_text import BeforeFailure, Original, failure_document, failure_text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.comparison.compare import compare
-from dp2ddp.comparison.script_facts import cast_differences
+from dp2ddp.comparison.script_facts import casts_on_one_side
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import SCALED, End, Trace, read_trace
 from dp2ddp.trace.writer import Writer
@@ -28,7 +28,10 @@ def apart(
 ) -> list[tuple[int, str]]:
     reference = made(tmp_path / "dp", *expected, precision=precision)
     rank = made(tmp_path / "ddp", *actual, precision=precision)
-    return [(each.step, each.name) for each in cast_differences(reference, [rank], [range(len(actual))])]
+    return [
+        (each.step, each.difference.name)
+        for each in casts_on_one_side(reference, [rank], [range(len(actual))])
+    ]
 
 
 def test_a_cast_on_one_side_is_found_where_it_is_first_made(tmp_path: Path) -> None:
@@ -59,7 +62,7 @@ def test_a_rank_may_leave_an_evaluation_to_rank_0(tmp_path: Path) -> None:
     half: Casts = ("parameters cast to float16",)
     reference = made(tmp_path / "dp", half)
     ranks = [made(tmp_path / "ddp", each, rank=rank) for rank, each in enumerate((half, Casts()))]
-    assert list(cast_differences(reference, ranks, [range(1)] * 2)) == []
+    assert list(casts_on_one_side(reference, ranks, [range(1)] * 2)) == []
 
 
 def test_a_cast_behind_the_last_step_is_judged_for_ports(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ import pytest
 import torch
 from torch import nn
 
-from dp2ddp.comparison.checkpoints import difference
-from dp2ddp.comparison.contents import content_hash
+from dp2ddp.comparison import checkpoints
+from dp2ddp.comparison.contents import How, content_hash
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.helpers import AnyDataParallel, WholeBatch
+from tests.comparison.unlike import difference
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -131,6 +132,41 @@ def test_arrays_are_compared(tmp_path: Path) -> None:
     for end in ("npy", "npz"):
         assert difference(tmp_path / f"ours.{end}", tmp_path / f"almost.{end}", 1e-10) == ""
         assert "differs by 1.0e+00" in difference(tmp_path / f"ours.{end}", tmp_path / f"others.{end}", 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "how"),
+    [
+        ({"best": 0.5}, {"best": 0.25}, How.NUMBERS),
+        ({"name": "epoch 1"}, {"name": "epoch 2"}, How.NUMBERS),
+        ({"name": "adam"}, {"name": "sgd"}, How.WORDS),
+        ({"net": torch.zeros(2)}, {"net": torch.ones(2)}, How.TENSOR),
+        ({"net": 1}, {"module.net": 1}, How.KEYS),
+        ([1], [1, 2], How.OTHERWISE),
+    ],
+)
+def test_how_two_files_differ_is_a_value(tmp_path: Path, a: Any, b: Any, how: How) -> None:
+    found = checkpoints.difference(
+        *(saved(tmp_path / name, each, "torch") for name, each in (("a", a), ("b", b))), 1e-9
+    )
+    assert found is not None
+    assert (found.how, found.at) == (how, "['net']" if how is How.TENSOR else "")
+
+
+def test_times_in_an_archive_of_arrays_are_times(tmp_path: Path) -> None:
+    """A name alone does not make weights times."""
+
+    def left_out(name: str, values: object, other: object) -> bool:
+        for file, each in (("a", values), ("b", other)):
+            np.savez(tmp_path / f"{file}.npz", loss=np.ones(2), **{name: np.array(each)})
+        return difference(tmp_path / "a.npz", tmp_path / "b.npz", 1e-10) == ""
+
+    assert left_out("epoch_time", [0.5, 0.25], [0.75, 0.5])
+    assert left_out("time", 12.5, 13.0)
+    assert not left_out("epoch_time", [0.5, 0.25], [0.75])
+    assert not left_out("time_shift", [0.5, -0.25], [0.75, -0.25])
+    assert not left_out("time_embed.bias", [0.5, 0.25], [0.75, 0.25])
+    assert not left_out("time_embed", [[0.5, 0.25]], [[0.75, 0.25]])
 
 
 def test_weights_are_told_before_the_number_of_an_epoch(tmp_path: Path) -> None:

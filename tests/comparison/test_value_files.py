@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dp2ddp.comparison.checkpoints import difference
 from dp2ddp.comparison.libraries_own import is_of_start, library_file
+from tests.comparison.unlike import difference
 
 
 def _written(path: Path, text: str) -> Path:

@@ -116,3 +116,23 @@ def named(tensors: Mapping[str, np.ndarray]) -> Vector:
     hashes = np.array([bits_hash(each.tobytes()) for each in tensors.values()], dtype=np.uint64)
     values = np.concatenate([np.zeros(0), *(each.reshape(-1) for each in tensors.values())])
     return Vector(hashes, values, None, layout)
+
+
+def two_optimizers(
+    folder: Path,
+    names: tuple[str, str],
+    starts: tuple[float, float],
+    trained: float,
+    gradient: float = 1.0,
+    rank: int = 0,
+) -> Trace:
+    """A step of each."""
+    writer = Writer(folder / f"rank{rank}")
+    for optimizer, (name, start) in enumerate(zip(names, starts, strict=True)):
+        begun, now, after = (named({name: np.full(3, value)}) for value in (start, gradient, trained))
+        layout = writer.write_layout(begun.layout)
+        writer.write_initial(optimizer, {"parameters": begun, "buffers": named({})})
+        line = StepLine(step=optimizer, optimizer=optimizer, layout=layout, learning_rates=(0.1,))
+        writer.write_step(line, {"gradients": now, "parameters": after})
+    writer.write_end(End(steps=2), {})
+    return read_trace(folder, rank)

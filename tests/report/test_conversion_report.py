@@ -12,8 +12,8 @@ import pytest
 from dp2ddp.codemod.rule import all_rules
 from dp2ddp.report.conversion_json import conversion_json
 from dp2ddp.report.conversion_report import next_steps
+from dp2ddp.report.html_form import coloured
 from dp2ddp.report.report_files import write_report
-from dp2ddp.report.shown_change import coloured
 from tests.codemod.scripts import converted
 from tests.report.forms import markdown, page
 from tests.report.made_up import EVIL

@@ -8,14 +8,11 @@ from dataclasses import replace
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes import (
     batch_signatures,
-    data_parallel_signatures,
-    ending_signatures,
     gradient_signatures,
     model_signatures,
     outside_signatures,
     start_signatures,
     step_signatures,
-    synchronisation_signatures,
 )
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause, Finding, finding
@@ -26,14 +23,11 @@ Family = Callable[[Evidence], Iterator[Finding]]
 
 # from cause to effect, as in the catalogue
 FAMILIES: tuple[Family, ...] = (
-    data_parallel_signatures.signatures,
     start_signatures.signatures,
     batch_signatures.signatures,
     model_signatures.signatures,
-    synchronisation_signatures.signatures,
     gradient_signatures.signatures,
     step_signatures.signatures,
-    ending_signatures.signatures,
     outside_signatures.signatures,
 )
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.ending import ending_differences
-from dp2ddp.comparison.matching import in_order_of, matched_steps
+from dp2ddp.comparison.matching import OptimizerStart, in_order_of, matched_steps, starts
 from dp2ddp.comparison.output_comparison import Outside
+from dp2ddp.comparison.script_facts import CastOnOneSide, casts_on_one_side
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Forward, Layout, Step, Trace, Vector
 
@@ -32,13 +33,8 @@ class Losses:
     @property
     def weighted(self) -> float:
         """Their mean, weighted by their rows; plain where nothing is known of rows."""
-        return weighted_mean(self.parts, self.rows)
-
-
-def weighted_mean(parts: Sequence[float], rows: Sequence[int]) -> float:
-    """The mean of the ranks' numbers, each with its rows."""
-    share = rows if sum(rows) else [1] * len(parts)
-    return sum(part * count for part, count in zip(parts, share, strict=True)) / sum(share)
+        share = self.rows if sum(self.rows) else [1] * len(self.parts)
+        return sum(part * count for part, count in zip(self.parts, share, strict=True)) / sum(share)
 
 
 @dataclass(frozen=True)
@@ -104,40 +100,35 @@ class Evidence:
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
     other_draw: bool = False  # initial weights that differ are draws of one distribution
+    printed_again: tuple[str, ...] = ()  # DataParallel's lines in a run of its own, in float32
     edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # our rule -> "train_ddp.py:33"
 
     @property
     def is_at_step(self) -> bool:
         """Whether training differs from a step on."""
-        first = self.comparison.first
-        return first is not None and first.step in self._steps_by_number
+        return self._first_step[1] is not None
 
     @property
     def here(self) -> MatchedStep:
         """The step with the first difference (`is_at_step`)."""
-        assert self.comparison.first is not None
-        return self._steps_by_number[self.comparison.first.step]
+        assert self._first_step[1] is not None
+        return self._first_step[1]
 
-    @cached_property
+    @property
     def before(self) -> MatchedStep | None:
         """The step before it, of the same optimizer."""
-        if not self.is_at_step:
-            return None
-        number, optimizer = self.here.number, self.here.reference.optimizer
-        earlier = [n for n, each in self._steps_by_number.items() if each.reference.optimizer == optimizer]
-        return self._steps_by_number.get(max((n for n in earlier if n < number), default=-1))
+        return self._first_step[0]
 
     @cached_property
-    def _steps_by_number(self) -> dict[int, MatchedStep]:
-        """The step with the first difference, and the last one of each optimizer before it."""
+    def _first_step(self) -> tuple[MatchedStep | None, MatchedStep | None]:
+        """With the one before it."""
         last: dict[int, MatchedStep] = {}  # of an optimizer
-        first = -1 if self.comparison.first is None else self.comparison.first.step
-        for step in self._matched_steps():
-            if step.number >= first:
-                here = [step] * (step.number == first)
-                return {each.number: each for each in (*last.values(), *here)}
+        for step in self._matched_steps() if self.comparison.first else ():
+            assert self.comparison.first is not None
+            if step.number == self.comparison.first.step:
+                return last.get(step.reference.optimizer), step
             last[step.reference.optimizer] = step
-        return {}
+        return None, None
 
     @cached_property
     def steps_of_all(self) -> tuple[MatchedStep, ...]:
@@ -150,9 +141,24 @@ class Evidence:
         """DataParallel's steps without tensors, with rows that the ranks' can be compared with."""
         return tuple(_facts(self._comparable(step)) for step in self.reference.steps())
 
+    @property
+    def starts(self) -> Iterator[OptimizerStart]:
+        """What optimizers begin with, up to the step with the first difference."""
+        first = self.comparison.first
+        begun = starts(self.reference, self.ranks, self._matched)
+        return (start for start in begun if first is None or start.step <= first.step)
+
+    @property
+    def casts(self) -> Iterator[CastOnOneSide]:
+        """Casts to half precision that one side alone makes."""
+        return casts_on_one_side(self.reference, self.ranks, self._matched)
+
+    @property
+    def _matched(self) -> Sequence[Sequence[int]]:
+        return self.comparison.matched or [range(len(trace)) for trace in self.ranks]
+
     def _matched_steps(self) -> Iterator[MatchedStep]:
-        numbers = self.comparison.matched or [range(len(trace)) for trace in self.ranks]
-        traces = [matched_steps(*each) for each in zip(self.ranks, numbers, strict=True)]
+        traces = [matched_steps(*each) for each in zip(self.ranks, self._matched, strict=True)]
         for step, *ranks in zip(self.reference.steps(), *traces, strict=False):
             own = (in_order_of(rank, step.layout) or rank for rank in map(self._comparable, ranks))
             yield MatchedStep(self._comparable(step), tuple(own))

@@ -1,4 +1,4 @@
-"""Gradients that are a simple function of DataParallel's, or losses that are."""
+"""Gradients that ranks do not share, or that are a simple function of DataParallel's; and losses that are."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
-from dp2ddp.comparison.causes.evidence import (
-    Evidence,
-    MatchedStep,
-    distance,
-    fits,
-    multiple,
-    weighted_mean,
-)
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.trace.digests import Doubles
-from dp2ddp.words import numbers_text, sum_text
+from dp2ddp.trace.records import Vector
+from dp2ddp.words import names_text, numbers_text, sum_text
 
 _Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
 _same = functools.partial(math.isclose, rel_tol=1e-11)  # losses
@@ -35,15 +29,68 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.is_at_step or not evidence.here.whole:
         return
     here = evidence.here
-    target, rank0, *_ = here.raw_gradients
-    if fits(distance(target, rank0)):
+    if differing := _differing(here.unclipped()[1]):
+        yield from _apart(here, differing)
         return
-    _, (first, *others) = here.unclipped()
-    if all(np.array_equal(first.hashes, each.hashes) for each in others):
+    if differing := _differing([rank.parameters for rank in here.ranks]):
+        parted = names_text([here.reference.layout.names[i] for i in differing])
+        text = f"{parted} differ from rank to rank after step {here.number}; their gradients do not"
+        yield finding("ranks-part", 0.9, text)
+    target, rank0, *_ = here.raw_gradients
+    if not fits(distance(target, rank0)):
         yield from _scale(evidence, here, target, rank0)
         yield from _kept(evidence, target, rank0)
         if different_batch(evidence) is None:
             yield from _losses(evidence, here)
+
+
+# ---- ranks that do not have the same gradients
+
+
+def _differing(vectors: Sequence[Vector]) -> list[int]:
+    """Tensors that do not have the same bits on all ranks."""
+    hashes = np.stack([each.hashes for each in vectors])
+    return [int(place) for place in np.flatnonzero((hashes != hashes[0]).any(axis=0))]
+
+
+def _apart(here: MatchedStep, differing: list[int]) -> Iterator[Finding]:
+    names = here.reference.layout.names
+    clipped = any(rank.clips for rank in here.ranks)
+    if clipped and not _differing([rank.gradients for rank in here.ranks]):
+        norms = "; ".join(f"rank {i}: {numbers_text(rank.clips)}" for i, rank in enumerate(here.ranks))
+        yield finding("clip-before-sync", 0.97, f"norms that clip_grad_norm_ returned: {norms}")
+        return
+    parted = names_text([names[i] for i in differing])
+    text = f"gradients of {parted} differ from rank to rank at step {here.number}"
+    if lost := _lost(here, differing):
+        yield finding("lost-data", 0.96, *lost)
+    if len(differing) == len(names):
+        target, *parts = here.raw_gradients
+        joined = {"mean": np.mean(parts, axis=0), "sum": np.sum(parts, axis=0)}
+        made = [
+            f"their {how} is DataParallel's" for how, each in joined.items() if fits(distance(each, target))
+        ]
+        yield finding("not-synchronised", 0.95 if made else 0.85, text, *made[:1])
+    else:
+        agreeing = [name for i, name in enumerate(names) if i not in differing]
+        yield finding("partly-synchronised", 0.94, text, f"the same on all ranks: {names_text(agreeing)}")
+
+
+def _lost(here: MatchedStep, differing: list[int]) -> tuple[str, ...]:
+    """Zeros on some ranks, DataParallel's numbers on others."""
+    layout, (expected, actual) = here.reference.layout, here.unclipped()
+    norms = np.stack([each.sketched(layout)[:, 0] for each in actual])
+    right = expected.sketched(layout)[:, 0]
+    zeros = [
+        (i, rank)
+        for i in differing
+        for rank in range(len(actual))
+        if norms[rank, i] == 0 and right[i] > 0 and any(abs(norms[:, i] - right[i]) <= 1e-9 * right[i])
+    ]
+    return tuple(f"the gradient of {layout.names[i]} is zero on rank {rank}" for i, rank in zeros[:2])
+
+
+# ---- the same wrong gradients on all ranks
 
 
 def _scale(evidence: Evidence, here: MatchedStep, target: Doubles, rank0: Doubles) -> Iterator[Finding]:
@@ -129,10 +176,6 @@ def _losses(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         (expected, [rank.losses[place] for rank in here.ranks])
         for place, expected in enumerate(here.reference.losses)
     ]
-    are_means = [_same(weighted_mean(parts, rows), whole) for whole, parts in each_pass]
-    if passes > 1 and are_means[0] and not are_means[-1]:
-        words = "the ranks' losses of the first make DataParallel's, those of the last do not"
-        yield finding("between-passes", 0.8, f"{passes} backward passes before the step: {words}", text)
     aligned, buffers = evidence.random_only is False, here.reference.buffers
     names = () if buffers is None else buffers.layout.names
     over_rows = any(name.endswith("running_mean") for name in names)  # the model normalises

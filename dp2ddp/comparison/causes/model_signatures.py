@@ -9,21 +9,13 @@ import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
-from dp2ddp.comparison.causes.evidence import (
-    Evidence,
-    MatchedStep,
-    distance,
-    fits,
-    multiple,
-)
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
 from dp2ddp.comparison.differences import distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import SCALED, Vector
 from dp2ddp.words import names_text, sum_text
-
-_MOST_OFF = 1e-6  # of a factor that is 1
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
@@ -135,11 +127,11 @@ def _is_running(name: str) -> bool:
 
 def _casts(evidence: Evidence) -> Iterator[Finding]:
     comparison = evidence.comparison
-    found_ones = () if comparison.first is None else (comparison.first, *comparison.also)
-    for each in found_ones:
-        if each.kind == "precision" and " only, at " in each.name:
-            scaler = "no-scaler" if "under DataParallel only" in each.name else "scaler-added"
-            yield finding(scaler if each.name.startswith(SCALED) else "half-by-hand", 0.965, each.name)
+    known = {each.name for each in (comparison.first, *comparison.also) if each and each.kind == "precision"}
+    for cast in evidence.casts if known else ():
+        if (words := cast.difference.name) in known:
+            scaler = "scaler-added" if cast.on_ranks else "no-scaler"
+            yield finding(scaler if cast.what == SCALED else "half-by-hand", 0.965, words)
 
 
 def _precision(here: MatchedStep) -> Iterator[Finding]:
@@ -195,9 +187,6 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     is_whole_on_each = has_one_loss and not wrapped
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
     if here.gradients_agree:
-        if factor := _momentum_factor(evidence, here):
-            words = f"running means of rank 0 move {factor:.6g} times as far"
-            yield finding("batchnorm-momentum", 0.97, words, text)
         yield finding("buffers-of-another-rank", 0.96, f"{text}; gradients of that step agree", *moved)
     elif together and is_whole_on_each:
         words = (
@@ -212,29 +201,6 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
     elif not together and same_rows and (moved or not batches_of(here)):
         yield finding("batchnorm-rows", 0.95 if moved else 0.7, *moved, text)
-
-
-def _momentum_factor(evidence: Evidence, here: MatchedStep) -> float | None:
-    """How many times as far as replica 0's rank 0's running means move in a step; None: not by one number.
-
-    A mean moves by momentum * (the batch's mean - it). It begins at zero.
-    """
-    before = evidence.before
-    expected = _running_means(here.reference.buffers)
-    actual = _running_means(here.ranks[0].buffers)
-    old = _running_means(before.reference.buffers) if before else np.zeros(len(expected))
-    if not len(expected) or len({len(expected), len(actual), len(old)}) > 1:
-        return None
-    factor, left = multiple(actual - old, expected - old)
-    return factor if fits(left) and factor > 0 and abs(factor - 1) > _MOST_OFF else None
-
-
-def _running_means(vector: Vector | None) -> Doubles:
-    if vector is None or vector.values is None:
-        return np.zeros(0)
-    values, places = _flat(vector.values), zip(vector.layout.names, vector.layout.slices, strict=True)
-    means = [values[place] for name, place in places if name.endswith("running_mean")]
-    return np.concatenate([np.zeros(0), *means])
 
 
 def statistics_differ(here: MatchedStep) -> bool:

@@ -1,4 +1,4 @@
-"""Before the first step: weights, and what the optimizer was given."""
+"""Before the first step: DataParallel's own faults (docs/semantics.md), weights, and what the optimizer was given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
 from dp2ddp.comparison.matching import plain_name
@@ -13,10 +14,22 @@ from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.words import names_text, ranks_text
 
 _ROUNDING = 1e-12  # the same numbers, got in another way
+# what the original's last words say: torch's own messages
+_LAST_WORDS = {
+    "Expected more than 1 value per channel when training": "dataparallel-one-row",
+    "forward() missing 1 required positional argument": "dataparallel-keywords",
+}
+
+
+def fault_of_original(error: str) -> CatalogueEntry | None:
+    """The known fault of DataParallel by which an original ended."""
+    code = next((code for words, code in _LAST_WORDS.items() if words in error), None)
+    return catalogue()[code] if code else None
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
+    yield from _precision_in_threads(evidence)
     if evidence.comparison.first is None:
         return
     if evidence.by_hashes:
@@ -32,21 +45,36 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
             yield finding("optimizer-of-others", 0.985, text)
 
 
+def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
+    """The dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16."""
+    step = 0 if evidence.comparison.first is None else evidence.comparison.first.step
+    expected, actual = (
+        {dtype for line in trace.lines if line["step"] == step for dtype in line["precision"]}
+        for trace in (evidence.reference, evidence.ranks[0])
+    )
+    if "bfloat16" in actual and expected == {*actual, "float16"}:
+        dtypes = ", ".join(sorted(actual))
+        text = f"asked of autocast in step {step}: {dtypes} on rank 0, under DataParallel float16 as well"
+        yield finding("dataparallel-autocast", 0.985, text)
+
+
 def _initial(evidence: Evidence) -> Iterator[Finding]:
-    expected, *actual = (trace.initial() for trace in (evidence.reference, *evidence.ranks))
-    names = expected.layout.names
-    if not names or any(each.layout.shapes != expected.layout.shapes for each in actual):
-        return
-    # parameters alone: buffers may start apart, for DDP sends rank 0's with the first forward
-    known = {name for layout in evidence.reference.layouts for name in layout.names}
-    places = [i for i, name in enumerate(names) if name in known]
-    between_ranks = [names[i] for i in places if any(not _same(actual[0], each, i) for each in actual[1:])]
-    differing = [names[i] for i in places if any(not _same(expected, each, i) for each in actual)]
+    """Parameters alone: buffers may start apart, for DDP sends rank 0's with the first forward."""
+    count, between_ranks, differing = 0, list[str](), list[str]()
+    for start in evidence.starts:
+        expected, actual = start.expected, [own for _, own in start.ranks]
+        if any(each.layout.shapes != expected.layout.shapes for each in actual):
+            return
+        for place, name in enumerate(expected.layout.names):
+            if name in start.own:
+                count += 1
+                differing += [name] * any(not _same(expected, each, place) for each in actual)
+                between_ranks += [name] * any(not _same(actual[0], each, place) for each in actual[1:])
     if between_ranks:
         text = f"before the first step ranks differ in {names_text(between_ranks)}"
         yield finding("ranks-start-apart", 0.99, text)
     elif differing:
-        which = f"{names_text(differing)} of {len(places)} tensors"
+        which = f"{names_text(differing)} of {count} tensors"
         text = f"before the first step {which} are other than DataParallel's"
         alike = "they are as large, and distributed as its are; " * evidence.other_draw
         code = "other-seed" if evidence.other_draw else "initial-state"

@@ -1,4 +1,4 @@
-"""From gradients to weights: clipping, learning rates, the optimizer, decisions."""
+"""From gradients to weights: clipping, learning rates, the optimizer, decisions; and what no optimizer steps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ import numpy as np
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
+from dp2ddp.comparison.differences import AT_END, Difference
+from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.trace.records import Step
 from dp2ddp.words import names_text, numbers_text
 
+_CODES = dict(
+    zip(AT_END, ("moved-by-hand", "changed-after-training", "buffers-of-another-rank"), strict=True)
+)
 _MOST_TIMES = 64  # a schedule that is stepped in every accumulated batch
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """The findings of this family that fit the evidence."""
     yield from _counts(evidence)
+    if evidence.comparison.first is not None and evidence.comparison.first.kind in AT_END:
+        yield from _at_end(evidence, evidence.comparison.first)
     if not evidence.is_at_step:
         return
     here = evidence.here
@@ -198,3 +205,18 @@ def _moved(here: MatchedStep, rank: Step) -> list[str]:
     scale = np.maximum(expected[:, 0], 1e-300)
     differences = np.abs(expected[:, 1:] - actual[:, 1:]).max(axis=1) / scale
     return [name for name, size in zip(layout.names, differences, strict=True) if size > 1e-10]
+
+
+def _at_end(evidence: Evidence, first: Difference) -> Iterator[Finding]:
+    """What no step shows: weights moved by hand, averages, what is done behind the last step."""
+    norms = [f"{norm:.6g}" for norm in (first.norm, first.reference_norm)]
+    if evidence.comparison.steps and first.rank:  # compared with rank 0, which is right
+        where = f"on rank {first.rank} at the end: norm {norms[0]}, on rank 0 {norms[1]}"
+        yield finding("ranks-part", 0.85, f"{first.name} {where}")
+        return
+    text = "{} at the end: norm {}, under DataParallel {}".format(first.name, *norms)
+    if not evidence.comparison.steps and (names := evidence.apart_at_end("unstepped parameter")):
+        words = f"no optimizer; weights differ from rank to rank at the end: {names_text(names)}"
+        yield finding("not-synchronised", 0.9, words, text)
+    own_buffer = first.kind == "final buffer" and not is_batchnorms(first.name)
+    yield finding("buffer-of-local-rows" if own_buffer else _CODES[first.kind], 0.85, text)

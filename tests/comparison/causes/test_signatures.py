@@ -13,10 +13,11 @@ from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference, compare
+from dp2ddp.comparison.contents import How
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
-from tests.comparison.traces import GRADIENT, Taken, record, trace
+from tests.comparison.traces import GRADIENT, Taken, record, trace, two_optimizers
 
 OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
 FIRST = [GRADIENT, OTHER]
@@ -47,6 +48,24 @@ def test_gradients_that_ranks_keep_to_themselves(tmp_path: Path, offset: list[fl
     reference = trace(tmp_path / "dp", FIRST)
     own = [[GRADIENT + sign * np.array(offset), OTHER] for sign in (1, -1)]
     ranks = (trace(tmp_path / "ddp", each, rank=rank) for rank, each in enumerate(own))
+    assert causes_of(reference, *ranks)[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("names", "gradient", "code"),
+    [
+        (("conv.weight", "line.weight"), 2.0, "sum-for-mean"),
+        (("conv.weight", "conv.weight"), 1.0, "optimizer-settings"),
+        (("conv.weight", "line.weight"), 1.0, "initial-state"),
+    ],
+    ids=["its first phase differs before", "by what another optimizer has trained", "of its own"],
+)
+def test_what_a_later_optimizer_begins_with(
+    tmp_path: Path, names: tuple[str, str], gradient: float, code: str
+) -> None:
+    after = 3.0 if names[0] == names[1] else 1.0
+    reference = two_optimizers(tmp_path / "dp", names, (1.0, 2.0), 1.0)
+    ranks = (two_optimizers(tmp_path / "ddp", names, (1.0, 2.5), after, gradient, rank) for rank in range(2))
     assert causes_of(reference, *ranks)[0].code == code
 
 
@@ -111,9 +130,9 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
     )
     same = compare(reference, ranks, FLOAT64, port=True)
     files = (
-        FileDifference("last.pt", "is written by DDP only"),
+        FileDifference("last.pt", "is written by DDP only", how=How.DDP_ONLY),
         FileDifference("last.pt", "is written by ranks 0, 1", ranks=(0, 1)),
-        FileDifference("rank1.pt", "is written by DDP only"),
+        FileDifference("rank1.pt", "is written by DDP only", how=How.DDP_ONLY),
     )
     left = FilesComparison(3, files)
     outside = diagnose(Evidence(2, reference, tuple(ranks), same, Outside(files=left)))
@@ -144,26 +163,6 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     average = replace(apart, first=Difference("unstepped parameter", 1.0, 1, 0, "ema.weight"))
     told = with_aligned((order, guess), Aligned(average, (), (guess,)))
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_another_momentum_is_told_from_other_rows(tmp_path: Path, steps: int) -> None:
-    def taken(moved: float) -> list[Taken]:
-        means = [np.array([0.1, -0.2, 0.4]), np.array([0.3, 0.5, -0.1])]
-        olds = [np.zeros(3), means[0]]
-        return [
-            Taken(
-                each, buffers={"bn.running_mean": old + (moved if number == steps - 1 else 1) * (mean - old)}
-            )
-            for number, (each, mean, old) in enumerate(zip(FIRST[:steps], means, olds, strict=False))
-        ]
-
-    reference = record(tmp_path / "dp", taken(1))
-    first, *_ = causes_of(reference, *(record(tmp_path / "ddp", taken(0.5), rank=rank) for rank in range(2)))
-    assert (first.code, first.evidence[0]) == (
-        "batchnorm-momentum",
-        "running means of rank 0 move 0.5 times as far",
-    )
 
 
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
@@ -292,6 +291,29 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     assert found.same
     stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
     evidence = Evidence(2, reference, ranks, found, Outside(stdout=stdout))
+    assert diagnose(evidence)[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("again", "code"),
+    [
+        ("loss 0.5000001 speed 120.5", "other-output"),
+        ("loss 0.5000001 speed 50.5", "local-numbers"),
+        ("loss 0.5000001", "local-numbers"),
+    ],
+    ids=["a time", "a number that DataParallel prints each time", "other lines"],
+)
+def test_a_number_that_dataparallel_prints_otherwise_each_time_is_no_ranks_own(
+    tmp_path: Path, again: str, code: str
+) -> None:
+    reference, *ranks = (
+        trace(tmp_path / name, FIRST, rank=rank) for name, rank in (("dp", 0), ("ddp", 0), ("ddp", 1))
+    )
+    found = compare(reference, ranks, FLOAT64)
+    stdout = TextComparison(2, (2, "loss 0.5 speed 50.5", "loss 0.5 speed 80.5"))
+    evidence = Evidence(
+        2, reference, tuple(ranks), found, Outside(stdout=stdout), printed_again=("begun", again)
+    )
     assert diagnose(evidence)[0].code == code
 
 
