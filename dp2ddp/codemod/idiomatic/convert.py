@@ -7,9 +7,8 @@ a person must decide, and the report lists what is no longer the same.
 from functools import lru_cache
 
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
-from dp2ddp.codemod.idiomatic.ddp707_idiomatic_strategy import LibraryStrategy
+from dp2ddp.codemod.idiomatic.ddp710_idiomatic_differences import find_differences, find_kept
 from dp2ddp.codemod.idiomatic.new_names import make_header
-from dp2ddp.codemod.idiomatic.style_differences import OF_LIBRARY, find_differences, find_kept
 from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.ours import of_the_user
@@ -26,6 +25,8 @@ from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.source.projects import Project
 from dp2ddp.styles import IDIOMATIC
 
+OF_LIBRARIES = (LibraryWraps(), LibraryDiffers())  # of a script whose model a library wraps
+
 
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
@@ -33,7 +34,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     wraps = find_wraps(program)
     if not wraps and not hidden_wraps(program):
         return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
-    rules = pick_rules(all_rules() if wraps else of_libraries(), options.select, options.ignore)
+    rules = pick_rules(all_rules() if wraps else OF_LIBRARIES, options.select, options.ignore)
     plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.plan.hazards for each in plans)
     files = [
@@ -49,15 +50,10 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         style=IDIOMATIC,
         world=largest_count(wraps),
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
-        differences=find_differences(program) if wraps else (OF_LIBRARY,),
+        differences=find_differences(program),
         kept=tuple(find_kept(program)),
         unread=program.project.unread,
     )
-
-
-def of_libraries() -> tuple[Rule, ...]:
-    """Those of a script whose model a library wraps."""
-    return LibraryStrategy(), LibraryWraps(), LibraryDiffers()
 
 
 @lru_cache(maxsize=1)
