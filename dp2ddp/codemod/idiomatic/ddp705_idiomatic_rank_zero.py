@@ -141,8 +141,9 @@ def _only_writes(call: Call) -> bool:
 
 def _reads(call: Call) -> bool:
     """Whether a call reads files or looks for them."""
+    hears = call.name == "subprocess.run" and any(map(call.keyword, ("stdout", "capture_output")))
     is_open = call.name == "builtins.open" and call.argument(1, "mode") is None
-    return call.name in READERS or call.method in READING_METHODS or is_open
+    return call.name in READERS or call.method in READING_METHODS or hears or is_open
 
 
 def _is_folder(call: Call) -> bool:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from dp2ddp.codemod.edits import Finding, Header, InsertBefore, new_code
 from dp2ddp.codemod.helpers import import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
-from dp2ddp.codemod.looks.start import last_import
+from dp2ddp.codemod.looks.start import join_of, last_import
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plans.plan import FilePlan
 
@@ -52,7 +52,8 @@ class NewNames:
         lines = (line for statement in above for line in import_lines(statement))
         self.there = {SAME.get(line.dotted, line.dotted): line.bound for line in lines}
         program = module.program
-        self._is_started = module is program.entry and not program.project.entry_names
+        join = join_of(module) if module is program.entry and not program.project.entry_names else None
+        self._is_started = join is not None and module.function_around(join.before) is None
 
     def __getitem__(self, word: str) -> str:
         """What a thing is called: as an import that is there calls it, or else by a name that is free."""
