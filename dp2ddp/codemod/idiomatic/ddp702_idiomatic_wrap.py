@@ -35,6 +35,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.devices import BECAUSE as OWN_DEVICE
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.uses import base_in_library
+from dp2ddp.codemod.looks.wrapper import names_of, sets_part_of_wrapped, trains_more
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import defaults, functions_of, inside, last_name, places
 from dp2ddp.codemod.model.program import Program
@@ -174,15 +175,6 @@ class ModelWrap(Made):
         )
         repeated = ((module, place or module.tree) for (module, place, _), count in runs.items() if count > 1)
         return any(trains(*each) for each in repeated)
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether it gets other parameters when it is wrapped: `net.module.fc = ...`."""
-        inner = f"{ast.unparse(self.target)}.module" if self.target else "no name"
-        owners = (each.targets[0] for each in self.module.all(ast.Assign))
-        return any(
-            isinstance(each, ast.Attribute) and ast.unparse(each.value).startswith(inner) for each in owners
-        )
 
     @property
     def may_be_frozen(self) -> bool:
@@ -339,31 +331,25 @@ def trains_beside(program: Program) -> bool:
     """
     if any(call.name in BY_HAND or call.method == "add_param_group" for _, call in program.calls):
         return True
-    for wrap in wraps_of(program):
-        # `model.features = DataParallel(model.features)`: the rest of the model is not wrapped
-        is_a_part = isinstance(wrap.target, ast.Attribute) and last_name(wrap.target.value) != "self"
-        if is_a_part or wrap.is_changed or wrap.runs_often and _goes_back_twice(program):
-            return True
-    return not all(_holds_wrapped(*each) for each in _trained(program))
-
-
-def _trained(program: Program) -> Iterator[tuple[Module, ast.expr]]:
-    """Whose parameters optimizers take, also through a variable."""
-    calls = (each for each in program.calls if (each[1].name or "").startswith("torch.optim."))
-    given = ((home, each) for home, call in calls for each in call.node.args)
-    for home, origin in (source for each in given for source in program.flow.origins(*each)):
-        for attribute in inside(origin, ast.Attribute):
-            if attribute.attr in ("parameters", "named_parameters"):
-                yield home, attribute.value
-
-
-def _holds_wrapped(module: Module, owner: ast.expr) -> bool:
-    """Whether parameters are those of a wrapped model, or of a part of one: `net.parameters()`, `net.module.head`."""
-    return any(
-        wrap.is_meant(module, each) or last_name(each) == last_name(wrap.model)
-        for wrap in wraps_of(module.program)
-        for each in inside(owner, ast.Name, ast.Attribute)
+    attributes = (each for module in program.modules for each in module.all(ast.Attribute))
+    return (
+        any(map(sets_part_of_wrapped, attributes))
+        or any(
+            _is_a_part(wrap) or wrap.runs_often and _goes_back_twice(program) for wrap in wraps_of(program)
+        )
+        or trains_more(program, {name for each in wraps_of(program) for name in _names(each)})
     )
+
+
+def _is_a_part(wrap: ModelWrap) -> bool:
+    """`model.features = DataParallel(model.features)`: the rest of the model is not wrapped."""
+    return isinstance(wrap.target, ast.Attribute) and last_name(wrap.target.value) != "self"
+
+
+def _names(wrap: ModelWrap) -> set[str]:
+    """What a model is called, wrapped or before."""
+    names = {*wrap.names, last_name(wrap.model)} - {""}
+    return {other for each in names for other in names_of(wrap.module.program, each)}
 
 
 def _goes_back_twice(program: Program) -> bool:

@@ -2,10 +2,9 @@
 
 Statements that only write (checkpoints, plots, copies, commands) go under `if rank == 0:`. `os.makedirs` gets
 `exist_ok=True`, as every rank may make a folder. What opens a file, or a log handler, opens `os.devnull` on other
-ranks; TensorBoard's writers get a temporary folder there, Weights & Biases is off, and bars are not drawn. Around what
-downloads, and around `if not os.path.exists(path):` with what makes the file, ranks other than 0 wait at a barrier
-until rank 0 has been there; then they find everything done. What is read after rank 0 may have written (a best
-checkpoint behind the training) is waited for.
+ranks; TensorBoard's writers get a temporary folder there, and bars are not drawn. Around what downloads, and around
+`if not os.path.exists(path):` with what makes the file, ranks other than 0 wait at a barrier until rank 0 has been
+there. What is read after rank 0 may have written (a best checkpoint behind the training) is waited for.
 
 Ranks that write one file at once tear it; ranks that read too early read the file of an earlier run.
 
@@ -173,11 +172,8 @@ def _writes(module: Module, call: Call) -> bool:
 
 
 def _shared_folder(call: Call) -> Iterator[Finding]:
-    given = call.keyword("exist_ok")
-    if given is None and len(call.node.args) < 3:
+    if call.keyword("exist_ok") is None and len(call.node.args) < 3:
         yield SetArgument(call.node, "exist_ok", "True", MAY_EXIST)
-    elif given is not None and isinstance(given.value, ast.Constant) and not given.value.value:
-        yield Replace(given.value, "True", MAY_EXIST)
 
 
 def _is_all(module: Module, call: Call, helper: str) -> bool:
@@ -207,10 +203,6 @@ def _elsewhere(module: Module, call: Call, helper: str) -> Finding:
         return _or_else(module, path, words.code("{os}.devnull"))
     if last_name(call.node.func) in LOGS and folder is not None:
         return _or_else(module, folder, words.code("{tempfile}.mkdtemp()"))
-    if last_name(call.node.func) in LOGS and call.is_bare:
-        return SetArgument(
-            call.node, "log_dir", words.code("None if {rank} == 0 else {tempfile}.mkdtemp()"), BECAUSE
-        )
     return remark(module, call.node, EACH_RANK)
 
 
@@ -222,9 +214,7 @@ def _or_else(module: Module, node: ast.expr, other: str) -> Finding:
 def _reported(module: Module, call: Call) -> Iterator[Finding]:
     """Runs of trackers, and bars."""
     words, name = words_of(module), call.name or ""
-    if name == "wandb.init" and call.keyword("mode") is None:
-        yield SetArgument(call.node, "mode", words.code('"online" if {rank} == 0 else "disabled"'), BECAUSE)
-    elif name.endswith(RUNS) and name.partition(".")[0] in TRACKING:
+    if name.endswith(RUNS) and name.partition(".")[0] in TRACKING:
         yield remark(module, call.node, EACH_RANK)
     elif name.startswith("tqdm.") and name.endswith((".tqdm", ".trange")) and call.keyword("disable") is None:
         yield SetArgument(call.node, "disable", words.code("{rank} != 0"), "one bar")

@@ -20,11 +20,6 @@ IMPORTS = {
     "DDP": ImportLine("torch.nn.parallel", "DistributedDataParallel", "DDP"),
     "DistributedSampler": ImportLine("torch.utils.data.distributed", "DistributedSampler"),
 }
-# Other names that scripts have for them.
-SAME = {
-    "torch.utils.data.DistributedSampler": "torch.utils.data.distributed.DistributedSampler",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
-}
 # What is said where the file does not see a variable of the start.
 CALLS = {
     "rank": "{dist}.get_rank()",
@@ -50,7 +45,7 @@ class NewNames:
         last = last_import(module)
         above = takewhile(lambda each: last and each.lineno <= last.lineno, module.tree.body)
         lines = (line for statement in above for line in import_lines(statement))
-        self.there = {SAME.get(line.dotted, line.dotted): line.bound for line in lines}
+        self.there = {line.dotted: line.bound for line in lines}
         program = module.program
         join = join_of(module) if module is program.entry and not program.project.entry_names else None
         self._is_started = join is not None and module.function_around(join.before) is None
@@ -60,7 +55,7 @@ class NewNames:
         if word in CALLS:
             return word if self.binds(word) else CALLS[word].format_map(self)
         dotted, bindings = IMPORTS[word].dotted, self.module.bindings_of(word)
-        is_free = all(each.dotted == dotted for each in bindings)
+        is_free = all(each.dotted == dotted or each.dotted.endswith(f".{word}") for each in bindings)
         return self.there.get(dotted, word if is_free else f"{word}_")
 
     def binds(self, name: str) -> bool:

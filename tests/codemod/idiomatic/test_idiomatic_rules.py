@@ -149,6 +149,28 @@ def test_names_that_the_script_has_itself_are_left_to_it() -> None:
     assert "if dist_.get_rank() == 0:\n    torch.save" in after
 
 
+VISIBLE = """
+import os
+import torch
+def main():
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+    net = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())
+    save(net)
+def save(net):
+    torch.save(net.state_dict(), "net.pt")
+main()
+"""
+
+
+def test_ranks_join_behind_the_choice_of_devices_and_no_other_function_knows_their_names() -> None:
+    after = convert_idiomatic(Project(SourceFile(None, VISIBLE)), Options(style="idiomatic")).after
+
+    chosen = after.index("CUDA_VISIBLE_DEVICES")
+    assert chosen < after.index("torch.cuda.set_device(") < after.index("net = DDP(")
+    assert "    if dist.get_rank() == 0:\n        torch.save(" in after
+    assert "device_ids=[torch.cuda.current_device()]" in after
+
+
 def test_parameters_that_come_behind_the_wrap_are_averaged() -> None:
     after = converted(
         "model = nn.Linear(8, 3).cuda()\nmodel = nn.DataParallel(model)\nmodel.module.bias = None\noptimizer.step()\n"
