@@ -18,7 +18,7 @@ from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.styles import EXACT
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
+    from dp2ddp.codemod.idiomatic.ddp710_idiomatic_differences import StyleDifference
 
 # A text search rejects what cannot matter, before anything is parsed.
 MENTION = re.compile(

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from dp2ddp.codemod.model.flow import pairs
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import all_from, last_name
+from dp2ddp.codemod.model.nodes import all_from, inside, last_name
 from dp2ddp.codemod.model.program import Program
 
 Place = tuple[Module, Call]
@@ -22,13 +22,6 @@ def words_in(*nodes: ast.AST) -> set[str]:
 def is_true(node: ast.expr | None) -> bool:
     """Whether an argument may be true: it is given, and is no constant like False or None."""
     return node is not None and not (isinstance(node, ast.Constant) and not node.value)
-
-
-@lru_cache(maxsize=10000)
-def inside(module: Module, node: ast.AST) -> tuple[Call, ...]:
-    """The calls in a statement."""
-    nodes = set(ast.walk(node))
-    return tuple(call for call in module.calls if call.node in nodes)
 
 
 def runs_of(module: Module, statements: Container[ast.AST]) -> Iterator[list[ast.stmt]]:
@@ -59,8 +52,7 @@ def _calls_of_its_function(place: Place) -> Iterator[Place]:
         objects = (each for each in program.calls if each[1].name is None)
         yield from (each for each in objects if last_name(each[1].node.func) not in program.methods)
     is_method = isinstance(module.parents[function], ast.ClassDef)
-    alike = program.methods_named[function.name] if is_method else [(module, function)]
-    for home, each in alike:
+    for home, each in program.methods_named[function.name] if is_method else [(module, function)]:
         yield from program.calls_of(home, each)
 
 
@@ -69,11 +61,9 @@ def _leading_to_backward(program: Program) -> frozenset[ast.AST]:
     return leading_to(each for each in program.calls if each[1].method == "backward")
 
 
-@lru_cache(maxsize=10000)
 def trains(module: Module, node: ast.AST) -> bool:
     """Whether a backward pass runs in a loop or a function, or in what it calls."""
-    leading = _leading_to_backward(module.program)
-    return any(call.node in leading for call in inside(module, node))
+    return not _leading_to_backward(module.program).isdisjoint(inside(node, ast.Call))
 
 
 # --- which thing an expression is, by what it is called

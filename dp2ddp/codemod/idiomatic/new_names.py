@@ -9,9 +9,8 @@ from itertools import takewhile
 from dp2ddp.codemod.edits import Finding, Header, InsertBefore, new_code
 from dp2ddp.codemod.helpers import import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
-from dp2ddp.codemod.looks.start import last_import
+from dp2ddp.codemod.looks.start import join_of, last_import
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import FilePlan
 
 # What new code may need, by its usual name, and the imports that bring it.
@@ -21,15 +20,16 @@ IMPORTS = {
     "DDP": ImportLine("torch.nn.parallel", "DistributedDataParallel", "DDP"),
     "DistributedSampler": ImportLine("torch.utils.data.distributed", "DistributedSampler"),
 }
-# Other names that scripts have for them.
-SAME = {
-    "torch.utils.data.DistributedSampler": "torch.utils.data.distributed.DistributedSampler",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
+# What is said where the file does not see a variable of the start.
+CALLS = {
+    "rank": "{dist}.get_rank()",
+    "world_size": "{dist}.get_world_size()",
+    "local_rank": "{torch}.cuda.current_device()",
 }
 AVERAGE = """
 
 def average_gradients(optimizer):
-    \"\"\"Take the mean of all ranks' gradients, also of what is not wrapped in DDP.\"\"\"
+    \"\"\"Take the mean of all ranks' gradients, also of what is not wrapped.\"\"\"
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
@@ -45,37 +45,26 @@ class NewNames:
         last = last_import(module)
         above = takewhile(lambda each: last and each.lineno <= last.lineno, module.tree.body)
         lines = (line for statement in above for line in import_lines(statement))
-        self.there = {SAME.get(line.dotted, line.dotted): line.bound for line in lines}
-        self.taken = {name for scope in module.scope_of.values() for name in scope.bindings}
+        self.there = {line.dotted: line.bound for line in lines}
         program = module.program
-        self._is_started = module is program.entry and not program.project.entry_names
+        join = join_of(module) if module is program.entry and not program.project.entry_names else None
+        self._is_started = join is not None and module.function_around(join.before) is None
 
     def __getitem__(self, word: str) -> str:
         """What a thing is called: as an import that is there calls it, or else by a name that is free."""
+        if word in CALLS:
+            return word if self.binds(word) else CALLS[word].format_map(self)
         dotted, bindings = IMPORTS[word].dotted, self.module.bindings_of(word)
-        is_free = all(each.dotted == dotted for each in bindings)
+        is_free = all(each.dotted == dotted or each.dotted.endswith(f".{word}") for each in bindings)
         return self.there.get(dotted, word if is_free else f"{word}_")
 
     def binds(self, name: str) -> bool:
         """Whether the lines of the start make a variable of this name, which this file sees."""
-        return self._is_started and name not in self.taken
+        return self._is_started and name not in self.module.all_bindings
 
-    @property
-    def rank(self) -> str:
-        return "rank" if self.binds("rank") else f"{self['dist']}.get_rank()"
-
-    @property
-    def is_rank0(self) -> str:
-        return f"{self.rank} == 0"
-
-    @property
-    def world_size(self) -> str:
-        return "world_size" if self.binds("world_size") else f"{self['dist']}.get_world_size()"
-
-    @property
-    def index(self) -> str:
-        """The index of the rank's GPU."""
-        return "local_rank" if self.binds("local_rank") else f"{self['torch']}.cuda.current_device()"
+    def code(self, template: str) -> str:
+        """`{dist}.barrier()` with the names of this file."""
+        return template.format_map(self)
 
 
 @lru_cache(maxsize=1000)
@@ -88,7 +77,7 @@ def make_header(each: FilePlan) -> Header | None:
     """The imports that new code asks for by its names, and the function that it calls; behind the imports there."""
     words = words_of(each.module)
     text = " ".join(re.sub("#.*", "", new_code([edit])) for edit in each.edits)
-    function = AVERAGE.format(dist=words["dist"]) if "average_gradients(" in text else ""
+    function = words.code(AVERAGE) if "average_gradients(" in text else ""
     lines = []
     for word, line in IMPORTS.items():
         is_said = re.search(rf"(?<![\w.\"']){words[word]}(?![\w\"'])", text + function)
@@ -96,17 +85,6 @@ def make_header(each: FilePlan) -> Header | None:
             lines.append(line if line.bound == words[word] else replace(line, alias=words[word]))
     code = (*import_texts(lines), *function.splitlines())
     return Header(code, last_import(each.module)) if code else None
-
-
-@lru_cache(maxsize=8)
-def names_cuda(program: Program) -> bool:
-    """Whether a program names CUDA devices at all; else its ranks meet over gloo."""
-    return any(
-        any(call.method == "cuda" for call in module.calls)
-        or any(name.startswith("torch.cuda") for name in module.mentions)
-        or any(str(node.value).startswith("cuda") for node in module.all(ast.Constant))
-        for module in program.modules
-    )
 
 
 def remark(module: Module, node: ast.AST, text: str) -> Finding:

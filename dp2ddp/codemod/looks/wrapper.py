@@ -143,8 +143,8 @@ def _of_step(program: Program) -> Choice:
     name = _name_of_wrapped(wrap)
     if name is None:
         return Choice.OTHER_WRAP
-    names = _names_of(program, name)
-    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
+    names = names_of(program, name)
+    if trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
         return Choice.TRAINS_MORE
     if any(_copies_whole(module, names) for module in program.modules):
         return Choice.COPIED_WHOLE
@@ -159,13 +159,13 @@ def _has_special(module: Module) -> bool:
     return (
         any(node.attr in SPECIAL_NAMES for node in attributes)
         or any(node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) for node in attributes)
-        or any(_sets_part_of_wrapped(node) for node in attributes)
+        or any(sets_part_of_wrapped(node) for node in attributes)
         or any(given.arg in SPECIAL_KEYWORDS for given in module.all(ast.keyword))
         or any(name.startswith(SPECIAL_HOMES) for name in module.mentions)
     )
 
 
-def _sets_part_of_wrapped(node: ast.Attribute) -> bool:
+def sets_part_of_wrapped(node: ast.Attribute) -> bool:
     """`net.module.head = nn.Linear(8, 5)`: other parameters than at the wrap, perhaps."""
     return (
         isinstance(node.ctx, ast.Store)
@@ -192,7 +192,7 @@ def _name_of_wrapped(wrap: Wrap) -> str | None:
     return None
 
 
-def _names_of(program: Program, name: str) -> set[str]:
+def names_of(program: Program, name: str) -> set[str]:
     """What a model is called: its name, and parameters of functions that are called with it."""
     functions = {
         each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
@@ -230,7 +230,7 @@ def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
             yield statement.value
 
 
-def _trains_more(program: Program, names: set[str]) -> bool:
+def trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
     chains = [{*map(last_name, nodes_in(owner))} - {"parameters", ""} for owner in owners]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from verdicts import Document, forked_verdicts
 
-from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
+from dp2ddp.codemod.idiomatic.ddp710_idiomatic_differences import StyleDifference
 from dp2ddp.runtime.process.server import Server
 from tests.cli.forked import forked
 from tests.cli.scripts import script

@@ -38,10 +38,10 @@ SWALLOWS = (
 
 
 CASES = [  # a script, what a comment in it says, and what the report calls it, if it lists it
-    (BY_HAND, "every rank trains on the whole batch here", "whole batches"),
-    (ITERABLE, "their data set iterates", "whole batches"),
-    (script(more=", sampler=mine"), "its own sampler draws them", "whole batches"),
-    (script(batch=1), "one sample each", "whole batches"),
+    (BY_HAND, "each rank gets whole batches", "whole batches"),
+    (ITERABLE, "each rank gets whole batches", "whole batches"),
+    (script(more=", sampler=mine"), "each rank gets whole batches", "whole batches"),
+    (script(batch=1), "each rank gets whole batches", "whole batches"),
     (script(criterion="nn.CrossEntropyLoss(reduction='sum')"), "a sum, and DDP averages", "loss"),
     (script(loss="z = net(x); loss = (z @ z.t()).mean()"), "rows are compared with each other", "loss"),
     (script(loss="z = net(x); loss = nn.functional.cross_entropy(z @ z.t(), y)"), "rows are compared", "loss"),
@@ -56,7 +56,6 @@ CASES = [  # a script, what a comment in it says, and what the report calls it, 
     (script(before="import time; out = time.strftime('%H')", log="rows = open(out)"), "each rank's own clock", ""),
     (script(before="code = os.system('make')", log="print(code)"), "every rank does this", ""),
     (script(before="f = h5py.File('a.h5', 'r+'); rows = f['rows']"), "every rank does this", ""),
-    (script() + "state = {'net': net}\ntorch.save(state, 'net.pt')\n", "the wrapper itself", ""),
     (script(loss=SWALLOWS), "a rank that swallows an error", "swallowed errors"),
 ]  # fmt: skip
 
@@ -269,7 +268,7 @@ def test_what_fetches_data_is_waited_for() -> None:
     lines = idiomatic(f"import os\n{script(before=before)}").after.split("\n")
 
     start = lines.index("if not os.path.exists('data'):")
-    assert lines[start - 2 : start] == ["if rank != 0:", "    dist.barrier()  # rank 0 writes first"]
+    assert lines[start - 2 : start] == ["if rank != 0:", "    dist.barrier()  # rank 0 goes first"]
     assert lines[start + 3 : start + 5] == ["if rank == 0:", "    dist.barrier()"]
 
 
@@ -278,11 +277,9 @@ def test_what_fetches_data_is_waited_for() -> None:
     [
         ("json.dump([1], open('a.json', 'w'))", "if rank == 0:\n    json.dump([1], open('a.json', 'w'))"),
         ("Image.open('a.png').save('b.png')", "if rank == 0:\n    Image.open('a.png').save('b.png')"),
-        ("f = open('a', 'a' if more else 'w')", "f = open('a' if rank == 0 else os.devnull, 'a' if more else 'w')"),
         ("f = open('rows.txt', mode)", "or each in a place of its own\nf = open('rows.txt', mode)"),
         ("v = cv2.VideoWriter('a.avi', 1)", "or each in a place of its own\nv = cv2.VideoWriter('a.avi', 1)"),
         ("buffer = io.BytesIO()\ntorch.save([1], buffer)", "buffer = io.BytesIO()\ntorch.save([1], buffer)\n"),
-        ("rows = h5py.File('a.h5', 'r+')\nx = rows['x'][:]", "rows = h5py.File('a.h5', \"r\")\n"),
         ("handles = []\nhandles.append(open('a', 'w'))", "handles.append(open('a' if rank == 0 else os.devnull, 'w'))"),
         ("with open('a', 'w') as f:\n    x.to_csv(f)", "if rank == 0:\n    with open('a', 'w') as f:\n        x.to"),
     ],
