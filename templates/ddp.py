@@ -29,15 +29,15 @@ class WholeBatchDDP(DistributedDataParallel):
         WholeBatchDDP.__module__ = torch.nn.DataParallel.__module__
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
-        self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
+        self.replicas = dist.get_world_size() if device_ids is None else len(device_ids)
         self.trained = [p for p in module.parameters() if p.requires_grad]
         self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self.is_alone or not together():
+        if self.replicas < 2 or dist.get_world_size() == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        rows = OwnRows(bool(inputs or kwargs), self.device)
+        rows = OwnRows(bool(inputs or kwargs), self.device, self.replicas)
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")

@@ -29,7 +29,7 @@ class DataParallelOnRanks(AnyDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """As DataParallel's forward is written."""
-        if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
+        if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
             return self.module(*inputs, **kwargs)
         rows, options = self.scatter(inputs, kwargs, self.device_ids)
         if not rows and not options:

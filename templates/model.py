@@ -66,7 +66,7 @@ class WholeBatch(AnyDataParallel):
     join_rows: Any = JoinRows.apply
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
+        if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
@@ -89,9 +89,12 @@ def data_parallel_on_ranks(
 ) -> Any:
     """torch.nn.parallel.data_parallel, over the ranks."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-    if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
+    if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) < 2:
         return run_alone(module, inputs, module_kwargs or {})
-    wrapper = SimpleNamespace(module=module, dim=dim, sums=GradientSums, join_rows=JoinRows.apply)
+    ids = [*range(dist.get_world_size())] if device_ids is None else device_ids
+    wrapper = SimpleNamespace(
+        module=module, device_ids=ids, dim=dim, sums=GradientSums, join_rows=JoinRows.apply
+    )
     wrapper.run_replica = run_replica
     return compute_own_rows(wrapper, inputs, module_kwargs or {})
 
@@ -99,7 +102,8 @@ def data_parallel_on_ranks(
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
     module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    device = parameters[0].device if parameters else None
+    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:

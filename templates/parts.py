@@ -6,10 +6,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .broadcast import Rank, group_of
+from .broadcast import Rank
 from .overlapping import WholeBatchParallel
 from .ranks import together
 from .rows import gather_rows
+from .sums import CopyToRanks, SumOverRanks
 from .trees import map_tensors, tensors_of
 
 LARGE = 2**20  # bytes; less is gathered at once
@@ -58,7 +59,7 @@ class Parts(torch.Tensor):
         with torch._C.DisableTorchFunction():
             if function in ABOUT_ALL_ROWS:
                 return function(*args, **kwargs)
-            if parts and all(each.is_in_parts() for each in parts):
+            if parts and all(each.is_in_parts() for each in parts) and not has_learned((args, kwargs)):
                 compute = BY_ROWS.get(function, leave)
                 is_first = args[:1] and args[0] is parts[0] or compute in (by_element, loss)
                 answer = compute(function, parts[0], args, kwargs) if is_first else NotImplemented
@@ -77,6 +78,12 @@ class Parts(torch.Tensor):
         """What torch's C++ code asks for, below autograd."""
         args, kwargs = map_tensors(make_whole, (args, kwargs or {}))
         return function(*args, **kwargs)
+
+
+def has_learned(tree: Any) -> bool:
+    """Whether something beside parts wants a gradient: each rank has it whole, so it is to come of all rows."""
+    beside = (each for each in tensors_of(tree) if not isinstance(each, Parts))
+    return torch.is_grad_enabled() and any(each.requires_grad for each in beside)
 
 
 def make_whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -107,7 +114,8 @@ class HoldRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         if isinstance(gradient, Parts) and gradient.is_in_parts():
             return gradient.rows, None
-        return make_whole(gradient).split(ctx.counts)[dist.get_rank()], None
+        (whole,) = CopyToRanks.apply(None, make_whole(gradient))  # for gradients of gradients
+        return whole.split(ctx.counts)[dist.get_rank()], None
 
 
 class JoinParts(torch.autograd.Function):
@@ -116,20 +124,6 @@ class JoinParts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, parts: Any) -> torch.Tensor:
         return gather_rows(parts.rows.detach(), parts.counts)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
-
-
-class AddUp(torch.autograd.Function):
-    """The sum of what each rank has. All go on with it alike, so its gradient is that of each."""
-
-    @staticmethod
-    def forward(ctx: Any, own: torch.Tensor) -> torch.Tensor:
-        added = own.clone()
-        dist.all_reduce(added, group=group_of(added))
-        return added
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
@@ -168,7 +162,8 @@ def leave(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
 def by_element(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     """Functions of elements, and of those that stand beside them in other tensors."""
     own = [own_rows(each, like) for each in (*args, *kwargs.values())]
-    if any(each is NotImplemented or each is True for each in own):  # True: in place
+    is_in_place = "out" in kwargs or any(each is True for each in own)
+    if is_in_place or any(each is NotImplemented for each in own):
         return NotImplemented
     return in_parts(function(*own[: len(args)], **dict(zip(kwargs, own[len(args) :]))), like)
 
@@ -234,7 +229,7 @@ def over_ranks(own: torch.Tensor, mean_of: int = 0) -> Any:
     """The sum of what each rank has, or the mean of so many elements."""
     if own.dtype in NARROW:  # torch adds wider numbers for a mean
         return NotImplemented
-    added = AddUp.apply(own)
+    (added,) = SumOverRanks.apply(own)
     return added / (mean_of // added.numel()) if mean_of else added
 
 

@@ -10,18 +10,19 @@ from .sums import CopyToRanks
 
 
 class OwnRows:
-    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
-        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
+        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)

@@ -10,7 +10,7 @@ _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?:\d+\.\d+[smh]\s)?\d+\.\d+[smh]/\d+\.\d+[smh]\b"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
-    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes|(?i:fps))\b(?:/[A-Za-z]\w*)?"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes|(?i:fps)(?!\W{0,3}\d))\b(?:/[A-Za-z]\w*)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
     r"|(?i:(?:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?|\b(?:m?s|m?secs?|seconds)(?:/| per )[a-z]\w*)\W{1,3})\d+(?:\.\d+)?"
     r"|(?i:(?:time|elapsed|took|eta|duration|\bfps|\bdur(?:_\w+)?)"

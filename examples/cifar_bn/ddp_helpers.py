@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4c44b2e0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -381,18 +381,19 @@ def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
 
 
 class OwnRows:
-    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
-        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
+        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
@@ -448,15 +449,15 @@ class WholeBatchDDP(DistributedDataParallel):
         WholeBatchDDP.__module__ = torch.nn.DataParallel.__module__
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
-        self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
+        self.replicas = dist.get_world_size() if device_ids is None else len(device_ids)
         self.trained = [p for p in module.parameters() if p.requires_grad]
         self.may_sum = False  # DistributedDataParallel does it once behind each forward
         atexit.register(drop_reducer, weakref.ref(self))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self.is_alone or not together():
+        if self.replicas < 2 or dist.get_world_size() == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        rows = OwnRows(bool(inputs or kwargs), self.device)
+        rows = OwnRows(bool(inputs or kwargs), self.device, self.replicas)
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4c44b2e0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -369,18 +369,19 @@ class CopyToRanks(torch.autograd.Function):
 
 
 class OwnRows:
-    """Which rows of a batch this rank computes: DataParallel's chunk of its number.
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number, of so many as there are replicas.
 
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, dim: int = 0) -> None:
-        self.has_any, self.device, self.dim = has_any or dist.get_rank() == 0, device, dim
+    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
+        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        chunks, rank = tensor.chunk(dist.get_world_size(), self.dim), dist.get_rank()
+        chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
         self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
@@ -487,7 +488,7 @@ class WholeBatch(AnyDataParallel):
     join_rows: Any = JoinRows.apply
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
+        if dist.get_world_size() == 1 or len(self.device_ids) < 2 or not together():
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
@@ -498,7 +499,8 @@ class WholeBatch(AnyDataParallel):
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
     module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    rows = OwnRows(bool(inputs or kwargs), parameters[0].device if parameters else None, dim)
+    device = parameters[0].device if parameters else None
+    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
     want_gradients = False
 
     def take(tensor: torch.Tensor) -> torch.Tensor:

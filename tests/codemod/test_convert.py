@@ -87,6 +87,15 @@ class TestHazards:
         assert not conversion.hazards
         assert conversion.after.endswith('net = WholeBatchParallel(n, [2, 3]).to("cuda")\n')
 
+    def test_models_on_other_devices_are_a_hazard(self) -> None:
+        text = """
+            import torch
+            a = torch.nn.DataParallel(a.to("cuda:0"), device_ids=[0, 1])
+            b = torch.nn.DataParallel(b.to("cuda:2"), device_ids=[2, 3])
+        """
+
+        assert codes(converted(textwrap.dedent(text))) == ["DDP102"]
+
 
 def test_changed_lines_are_found_out() -> None:
     assert keeps_other_lines("a\nb\nc", {2}, "a\nX\nY\nc")

@@ -20,6 +20,7 @@ SAME = {
     "name of a folder": ("to runs/20261121-155241\n", "to runs/20261121-155303\n"),
     "iterations per second": ("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n"),
     "frames per second": ("reward 1.0 (23 fps), FPS 310\n", "reward 1.0 (15 fps), FPS 280\n"),
+    "a number before it": ("updates 9 fps 64\n", "updates 9 fps 26\n"),
     "time.asctime": ("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n"),
     "iterations of a second": ("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n"),
     "per second": ("Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n"),

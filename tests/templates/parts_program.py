@@ -69,6 +69,12 @@ def write_into_mask(x: torch.Tensor) -> torch.Tensor:
     return x * mask
 
 
+def write_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    result = torch.zeros(IMAGES, dtype=torch.float64)
+    torch.add(x.detach(), 1, out=result)
+    return x * result.flip(0)
+
+
 Case = Callable[[Any], Any]
 # Computed of the own rows: nothing is gathered.
 IN_PARTS: dict[str, Case] = {
@@ -137,6 +143,16 @@ WHOLE: dict[str, Case] = {
     "by_keywords": lambda x: torch.reshape(input=x, shape=(5, -1)) + torch.mean(input=x),
     "given_to_rank0": lambda x: x + ask_rank0(lambda pairs: pairs["x"][0].detach().cumsum(0), {"x": [x]}),
     "between_functions": lambda x: (lambda y: y.sigmoid() + Twice.apply(y))(Twice.apply(x * 3)),
+    "written_elsewhere": write_elsewhere,
+    "beside_learned": lambda x: F.mse_loss(x * LEARNED.exp(), numbers(*IMAGES)) + LEARNED.sum(),
+    "learned_target": lambda x: F.mse_loss(x, numbers(*IMAGES) * LEARNED),
+}
+LEARNED = numbers(6).requires_grad_()  # of the script's own, not of the model
+# Of these, the gradient of their gradient's square.
+PENALTIES: dict[str, Case] = {
+    "of_mean": lambda x: F.mse_loss(x, numbers(*IMAGES)).exp(),
+    "of_sum_over_rows": lambda x: x.sum(0).pow(3).mean(),
+    "of_whole": lambda x: x.cumsum(0).pow(3).mean(),
 }
 
 
@@ -179,25 +195,32 @@ def counting_gathers() -> Iterator[list[int]]:
         parts.JoinParts.apply = join
 
 
-def compare(case: Case, whole: torch.Tensor) -> dict[str, Any]:
+def compare(case: Case, whole: torch.Tensor, *, penalty: bool = False) -> dict[str, Any]:
     """How far values and gradients are from those of the whole, and whether rows were gathered."""
-    rank, counts = dist.get_rank(), [len(each) for each in whole.chunk(dist.get_world_size())]
-    expected_leaf = whole.clone().requires_grad_()
-    expected = case(expected_leaf * 1)
-    weights = numbers(*expected.shape)
-    (expected * weights).sum().backward()
-    leaf = whole.split(counts)[rank].clone().requires_grad_()
+    counts = [len(each) for each in whole.chunk(dist.get_world_size())]
+    expected = answer_of(case, whole, lambda rows: rows, penalty=penalty)
+    own = whole.split(counts)[dist.get_rank()]
     with counting_gathers() as gathered:
-        value = case(Parts.of(leaf * 1, counts))
-    value = make_whole(value)
-    (value * weights).sum().backward()
-    of_values = (value - expected).abs().max().item()
-    of_gradients = (leaf.grad - expected_leaf.grad.split(counts)[rank]).abs().max().item()  # type: ignore[union-attr]
+        actual = answer_of(case, own, lambda rows: Parts.of(rows, counts), penalty=penalty)
+    expected[1] = expected[1].split(counts)[dist.get_rank()]
+    pairs = zip(actual, expected, strict=True)
     return {
-        "difference": max(of_values, of_gradients),
+        "difference": max((one - other).abs().max().item() for one, other in pairs),
         "gathered": len(gathered),
-        "shape": [*value.shape] == [*expected.shape],
+        "shape": [*actual[0].shape] == [*expected[0].shape],
     }
+
+
+def answer_of(case: Case, rows: torch.Tensor, hold: Case, *, penalty: bool) -> list[torch.Tensor]:
+    """What a case gives, and the gradients of its rows and of LEARNED."""
+    leaf, LEARNED.grad = rows.clone().requires_grad_(), torch.zeros_like(LEARNED)
+    value = case(hold(leaf * 1))
+    if penalty:
+        (gradient,) = torch.autograd.grad(value, leaf, create_graph=True)
+        value = hold(gradient).pow(2).sum()
+    value = make_whole(value)
+    (value * numbers(*value.shape)).sum().backward()
+    return [value.detach(), leaf.grad, LEARNED.grad]  # type: ignore[list-item]
 
 
 def find(rank: int, world: int) -> dict[str, Any]:
@@ -205,9 +228,9 @@ def find(rank: int, world: int) -> dict[str, Any]:
     torch.manual_seed(0)
     images = torch.randn(*IMAGES, dtype=torch.float64)
     found: dict[str, Any] = {}
-    for name, case in {**IN_PARTS, **WHOLE, **REFUSED}.items():
+    for name, case in {**IN_PARTS, **WHOLE, **REFUSED, **PENALTIES}.items():
         try:
-            found[name] = compare(case, images)
+            found[name] = compare(case, images, penalty=name in PENALTIES)
         except Exception as error:
             found[name] = {"failed": f"{error}", "where": traceback.format_exc()[-900:]}
     return found

@@ -83,8 +83,8 @@ def set_streams(states: list[Any]) -> None:
 def numbers_of_data_parallel(name: str, world: int) -> list[torch.Tensor]:
     devices = Devices()
 
-    def reference(module: nn.Module, dim: int = 0) -> nn.Module:
-        return RacelessDataParallel(module, devices, world, dim)
+    def reference(module: nn.Module, dim: int = 0, count: int = world) -> nn.Module:
+        return RacelessDataParallel(module, devices, count, dim)
 
     return [n.clone() for n in SCENARIOS[name](reference, devices.seed, world)]
 
@@ -92,8 +92,9 @@ def numbers_of_data_parallel(name: str, world: int) -> list[torch.Tensor]:
 def compare(name: str, kind: Any, world: int, wanted: list[torch.Tensor]) -> dict[str, Any]:
     """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
 
-    def wrap(module: nn.Module, dim: int = 0) -> nn.Module:
-        net = kind(module, dim=dim) if dim else kind(module)
+    def wrap(module: nn.Module, dim: int = 0, count: int | None = None) -> nn.Module:
+        options = {"dim": dim} if dim else {"device_ids": [*range(count)]} if count else {}
+        net = kind(module, **options)
         assert type(net).__name__ == nn.DataParallel.__name__  # which scripts ask for
         return net
 

@@ -523,6 +523,13 @@ class Thrifty(Net):
         return checkpoint(self.head, features, use_reentrant=True)
 
 
+def fewer_devices_than_ranks(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """`device_ids=gpus[:2]`, of a model beside one that has all."""
+    seed(0)
+    module = Net()
+    yield from train(wrap(module, count=2), module, mean_loss, uneven(world))
+
+
 def reentrant_checkpoints(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     for rows in (uneven(world), world - 1, world):
         seed(rows)
@@ -668,7 +675,8 @@ SCENARIOS: dict[str, Scenario] = {
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
             buffers_written_in_forward, running_statistics_that_are_parameters, spectral_norm,
             shared_parameters, several_forwards_one_backward,
-            one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, reentrant_checkpoints,
+            one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
+            reentrant_checkpoints,
             penalty_under_accumulation, hooks_on_parameters, gradients_of_some, backwards_in_any_order,
             three_backwards_of_a_gan, two_models_teach_each_other,
         )

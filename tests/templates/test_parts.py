@@ -14,7 +14,7 @@ from tests.ranks import found_on_ranks
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from parts_program import IN_PARTS, REFUSED, WHOLE  # noqa: E402
+from parts_program import IN_PARTS, PENALTIES, REFUSED, WHOLE  # noqa: E402
 
 pytestmark = pytest.mark.torchrun
 
@@ -27,7 +27,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_values_and_gradients_are_those_of_the_whole(found: Any, world: int) -> None:
-    answers = [(case, rank[case]) for rank in found[world] for case in (*IN_PARTS, *WHOLE)]
+    answers = [(case, rank[case]) for rank in found[world] for case in (*IN_PARTS, *WHOLE, *PENALTIES)]
     failed = {case: answer["failed"] for case, answer in answers if "failed" in answer}
     assert failed == {}
     assert {case: each for case, each in answers if not (each["shape"] and each["difference"] < 1e-12)} == {}

@@ -121,13 +121,17 @@ class Devices:
 
     @cached_property
     def homes(self) -> set[str | int]:
-        """The devices that DataParallel keeps models on: the first of device_ids, and output_device."""
+        """The devices that DataParallel keeps models on: the first of device_ids, and output_device.
+
+        Where numbers tell them, those of the first wrap: other models on other devices have replicas that no rank has.
+        """
         indices: set[str | int] = set()
         is_known = False
         for wrap in self.wraps:
             ids = wrap.module.value(wrap.device_ids) if wrap.device_ids is not None else None
             first = ids.elts[:1] if isinstance(ids, (ast.List, ast.Tuple)) else []
-            is_known = is_known or any(isinstance(each, ast.Constant) for each in first)
+            is_number = any(isinstance(each, ast.Constant) for each in first)
+            first, is_known = [] if is_number and is_known else first, is_known or is_number
             for node in (*first, *filter(None, [wrap.output_device])):
                 indices |= {self._key(source) for _, source in self.program.flow.origins(wrap.module, node)}
         return indices | {f"{name}[0]" for name in self.lists} | self.lists | (set() if is_known else {0})
