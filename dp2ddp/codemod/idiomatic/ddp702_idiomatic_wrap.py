@@ -181,7 +181,9 @@ class ModelWrap(Made):
         """Whether there may be nothing to train: by its names, or as its class makes nothing."""
         made = self.model.func if isinstance(self.model, ast.Call) else self.call.node
         home, class_ = self.module.definition(made) or (self.module, None)
-        is_plain = isinstance(class_, ast.ClassDef) and not any(home.program.initials(home, class_))
+        is_plain = isinstance(class_, ast.ClassDef) and not any(
+            home.program.methods_of(home, class_, "__init__")
+        )
         names = (last_name(each) for each in (self.target, self.model, made))
         return is_plain or any(map(MAY_BE_FROZEN.search, names))
 
