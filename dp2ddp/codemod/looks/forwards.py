@@ -12,9 +12,17 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
-from dp2ddp.codemod.knowledge.functions import TRACKING
-from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
-from dp2ddp.codemod.looks.filling import Filling
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
+from dp2ddp.codemod.knowledge.reading_methods import (
+    CHANGING,
+    CHANGING_HOMES,
+    COMPUTING_HOMES,
+    CONSUMED,
+    FILLING,
+    LOOKING,
+    MODULE_HOMES,
+    READING,
+)
 from dp2ddp.codemod.looks.sharing import Sharing, is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
@@ -24,8 +32,10 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     defaults,
     functions_of,
+    inside,
     is_static,
     places,
+    values_of,
 )
 from dp2ddp.codemod.model.program import Program
 
@@ -43,6 +53,9 @@ HOOKS = re.compile(r"register_(?!.*step).*hook.*")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
+HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
+TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
+
 Part = tuple[Module, ast.AST]
 
 
@@ -409,3 +422,175 @@ def _is_kernel(module: Module, node: ast.AST) -> bool:
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
     """What a call gives, with places and keywords."""
     return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
+
+
+class Filling:
+    """Whether a node of a function that runs in a forward writes to what outlives it. Whatever cannot be told does."""
+
+    def __init__(self, forwards: Forwards, module: Module) -> None:
+        self.forwards, self.module, self.sharing = forwards, module, forwards.sharing
+
+    def fills(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                return True
+            case ast.Attribute(value=owner, ctx=ast.Store() | ast.Del()) if self._is_replica(owner):
+                return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
+                    node.attr
+                )
+            # a class, a function, a file, too: `Net.count = 1`
+            case (
+                ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
+                | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
+            ):
+                return self.is_shared(owner) or self.module.name(owner, follow=False) is not None
+            case ast.AugAssign(target=ast.Name() as target):
+                return self.module.scope(target) is self.module.top or self.is_shared(target)
+            case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
+                return True
+            case ast.Attribute(attr=attr) if attr in consumed(self.module.program):
+                return self.is_shared(node)
+            case ast.Name(id=name) if name in consumed(self.module.program):
+                return self.module.scope(node) is self.module.top
+            case ast.Call():
+                return self._call_fills(self.module.call(node))
+        return False
+
+    def is_shared(self, node: ast.expr) -> bool:
+        return self.sharing.is_shared(self.module, node)
+
+    # --- objects
+
+    def _may_be_container(self, attr: str) -> bool:
+        """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""
+        return not self.sharing.is_copied(attr) and not self.sharing.is_constant(attr)
+
+    def _is_replica(self, owner: ast.expr) -> bool:
+        """`self`, where that is a replica: not in a hook, nor in a function of `__init__`, which have the module."""
+        if isinstance(owner, ast.Call):
+            return self.module.name(owner.func) == "builtins.super"
+        if not isinstance(owner, ast.Name) or not self._is_self(owner):
+            return False
+        scope = self.module.scope(owner)
+        is_closure = scope is not None and self.sharing.is_closure(self.module, owner, scope)
+        return not is_closure and (scope is None or scope.node not in self.forwards.bound)
+
+    def _is_self(self, owner: ast.expr) -> bool:
+        """`self` of a module, the context of a Function, or an object being made."""
+        scope = self.module.scope(owner) if isinstance(owner, ast.Name) else None
+        kind = self.module.parents.get(scope.node) if scope else None
+        if not isinstance(kind, ast.ClassDef) or not isinstance(scope.node, ast.FunctionDef):  # type: ignore[union-attr]
+            return False
+        function = scope.node  # type: ignore[union-attr]
+        is_function = self.forwards.is_function(self.module, kind)
+        is_kept = is_function or function.name in BUILDING or self.forwards.is_part(self.module, kind)
+        is_first = [each.arg for each in places(function)][:1] == [owner.id]  # type: ignore[attr-defined]
+        return is_kept and is_first and (is_function or not is_static(function))
+
+    def _is_looked_at(self, name: ast.Name) -> bool:
+        """Whether the text says what a variable of a file is set to: a table of functions, a model."""
+        nodes = [each.node for each in self.module.bindings(name)]
+        return bool(nodes) and all(
+            isinstance(each, TABLES) and any(ast.iter_child_nodes(each)) for each in nodes
+        )
+
+    def _is_layer(self, node: ast.expr) -> bool:
+        """`self.resnet`, whose methods are a library's forwards: whatever makes it, makes a module."""
+        while isinstance(node, (ast.Subscript, ast.Call)) or (
+            isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)
+        ):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        origins = self.module.program.flow.origins(self.module, node)
+        return all(self._is_module(*each) for each in origins)
+
+    def _is_module(self, module: Module, value: ast.expr) -> bool:
+        if isinstance(value, ast.Constant):
+            return value.value is None
+        made = [home.name(each) or "" for home, each in self.module.program.flow.makers(module, value)]
+        return bool(made) and all(self._is_kind_of_module(each) for each in made)
+
+    def _is_kind_of_module(self, name: str) -> bool:
+        local = self.forwards.class_named(name)
+        return self.forwards.is_part(*local) if local else f"{name}.".startswith(MODULE_HOMES)
+
+    # --- calls
+
+    def _call_fills(self, call: Call) -> bool:
+        name, function = call.name, call.node.func
+        is_apply = isinstance(function, ast.Attribute) and function.attr == "apply"
+        kind = self.module.name(function.value if is_apply else function)  # type: ignore[attr-defined]
+        if self.forwards.functions(self.module, function) or self.forwards.class_named(kind):
+            return False  # looked at, too
+        if name is None:
+            return self._is_unknown(function) or self._method_fills(call)
+        if name.startswith("builtins."):
+            return self._builtin_fills(call, name.partition(".")[2])
+        if does(name) not in HARMLESS:
+            return True
+        is_given_shared = any(map(self.is_shared, values_of(call.node)))
+        if name.startswith(COMPUTING_HOMES):
+            return is_given_shared and self._library_fills(call, name)
+        # called for what it does
+        return is_given_shared or isinstance(self.module.parents[call.node], ast.Expr)
+
+    def _builtin_fills(self, call: Call, name: str) -> bool:
+        first = call.argument(0)
+        if name in ("setattr", "delattr"):
+            return first is not None and not self._is_replica(first)
+        if name == "next":  # `next(self.parameters())` begins anew
+            return not isinstance(first, ast.Call)
+        return name not in (*LOOKING, "object.__setattr__")
+
+    def _library_fills(self, call: Call, name: str) -> bool:
+        """A function that computes, given what is shared."""
+        if any((given := call.keyword(key)) and self.is_shared(given.value) for key in ("out", "generator")):
+            return True
+        inplace = call.keyword("inplace")
+        if name.endswith("_") or inplace is not None and getattr(inplace.value, "value", True) is not False:
+            return bool(call.node.args) and self.is_shared(call.node.args[0])
+        return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
+
+    def _is_unknown(self, function: ast.expr) -> bool:
+        """Whether nobody can tell what is called: `TABLE[name](x)`, `getattr(TOOLS, name)(x)`; not of self's layers."""
+        match function:
+            case ast.Name():
+                return self.module.scope(function) is self.module.top and not self._is_looked_at(function)
+            case ast.Subscript(value=ast.Name() as table):
+                return self.is_shared(table) and not self._is_looked_at(table)
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
+                return self.is_shared(owner) and not self._is_self(owner)
+            case ast.Call(func=made) if not self._is_kind_of_module(self.module.name(made) or ""):
+                given = getattr(self.module.parents[function], "args", [])
+                return any(map(self.is_shared, given))  # `methodcaller("append", 1)(self.seen)`
+        return False
+
+    def _method_fills(self, call: Call) -> bool:
+        function = call.node.func
+        if (
+            not isinstance(function, ast.Attribute)
+            or self._is_self(function.value)
+            or self._is_replica(function.value)
+        ):
+            return False
+        if call.method in FILLING or not self.is_shared(function.value):
+            return False  # the former is asked where it is mentioned
+        if call.method.endswith("_") and not call.method.endswith("__") and call.method != "requires_grad_":
+            return True
+        return call.method not in READING and not self._is_layer(function.value)
+
+
+@lru_cache(maxsize=1)
+def consumed(program: Program) -> set[str]:
+    """Attributes and variables of files that change when they are looked at: iterators, dicts with defaults."""
+    given = [(name, module, each) for name, all_ in program.attributes.items() for module, each in all_]
+    for module in program.modules:
+        given += ((name, module, each) for name, all_ in module.top.bindings.items() for each in all_)
+    return {name for name, module, each in given if _is_consumed(module, each.node)}
+
+
+def _is_consumed(module: Module, value: ast.AST | None) -> bool:
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.GeneratorExp)
+    _, definition = module.definition(value.func) or (module, None)
+    is_generator = isinstance(definition, FUNCTIONS) and any(inside(definition, ast.Yield, ast.YieldFrom))
+    return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED

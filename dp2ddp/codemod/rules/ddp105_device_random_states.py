@@ -14,8 +14,8 @@ docs/semantics.md#device-streams.
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
-from dp2ddp.codemod.looks.large_outputs import is_in_layer
 from dp2ddp.codemod.looks.mentions import replaced
+from dp2ddp.codemod.looks.wrapper import is_in_layer
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rule, Untouched, diff, rename
 
