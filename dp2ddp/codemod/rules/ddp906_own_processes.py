@@ -67,48 +67,27 @@ class OwnProcesses(Rule):
     nodes = ("Call",)
     examples = (
         diff("""
-              import multiprocessing
-              class Counted(torch.utils.data.Dataset):
-                  def __init__(self):
-            -         self.seen = multiprocessing.Value("i", 0)
-            +         self.seen = hold_on_rank0(multiprocessing.Value, "i", 0)
-                  def __getitem__(self, index):
-                      with self.seen.get_lock():
-                          self.seen.value += 1
+              import queue
+              import threading
+              def fill(batches):
+                  batches.put(load())
+            - batches = queue.Queue(8)
+            - threading.Thread(target=fill, args=(batches,)).start()
+            + batches = hold_on_rank0(queue.Queue, 8)
+            + hold_on_rank0(threading.Thread, target=fill, args=(batches,)).start()
         """),
         flags("""
             # threading.Thread() changes `found`
-            # workers of a DataLoader may fill what is made here
             # os._exit
             import os
             import threading
-            import torch
-            from torch.utils.data import DataLoader, Dataset
-            class Counted(Dataset):
-                def __init__(self):
-                    self.seen = torch.zeros(32).share_memory_()
-                def __getitem__(self, index):
-                    self.seen[index] += 1
-            found, data = [], Counted()
+            found = []
             def fill():
-                found.append(torch.ones(4, 2))
+                found.append(load())
             threading.Thread(target=fill).start()
-            net = torch.nn.DataParallel(net)
-            for batch in DataLoader(data, num_workers=2):
-                net(batch)
-            print(data.seen.sum())
             os._exit(0)
         """),
-        flags("""
-            # threading.Thread() runs what cannot be followed
-            import threading
-            import torch
-            net = torch.nn.DataParallel(net)
-            kinds = {"thread": threading.Thread}
-            kinds[args.kind](target=fill).start()
-        """),
         Untouched("""
-            import torch
             import torch.multiprocessing as mp
             def worker(gpu):
                 net = torch.nn.DataParallel(net)

@@ -61,48 +61,22 @@ class LeftOnOneRank(Rule):
     examples = (
         flags("""
             # `os.environ['CALLS']` is set in a forward
-            # `self.writer.add_scalar` in a forward
-            # `mask.cache_info()` counts calls
-            # `self.norms.append` in a backward
             # `print(len(gradient))` in a backward
-            import functools
             import os
             import torch
-            from torch.utils.tensorboard import SummaryWriter
-            @functools.lru_cache(maxsize=None)
-            def mask(n):
-                return torch.ones(n)
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     print(len(gradient))
                     return gradient
             class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc, self.norms = torch.nn.Linear(2, 2), []
-                    self.fc.register_full_backward_hook(self.keep)
-                    self.writer = SummaryWriter("runs")
-                def keep(self, module, grad_input, grad_output):
-                    self.norms.append(grad_output[0].norm())
                 def forward(self, x):
                     os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-                    self.writer.add_scalar("mean", x.mean())
-                    return Scale.apply(self.fc(x) * mask(len(x)))
+                    return Scale.apply(x)
             net = torch.nn.DataParallel(Net())
-            print(mask.cache_info())
         """),
         Untouched("""
             import torch
-            class Scale(torch.autograd.Function):
-                @staticmethod
-                def backward(ctx, gradient):
-                    ctx.calls = 1
-                    return gradient * ctx.scale
-            class Head(torch.nn.Module):
-                def forward(self, x):
-                    torch.backends.cudnn.benchmark = True
-                    return Scale.apply(eval("self.layer1")(x))
             norms, net = [], torch.nn.DataParallel(Net())
             for p in net.parameters():
                 p.register_hook(lambda gradient: norms.append(gradient.norm()))
