@@ -46,22 +46,13 @@ class ParallelFunctions(Rule):
               from torch import nn
               def run(net, x, devices):
             -     replicas = nn.parallel.replicate(net, devices)
-            +     replicas = replicate_on_ranks(net, devices)
             -     parts = nn.parallel.scatter(x, devices)
-            +     parts = scatter_on_ranks(x, devices)
             -     outputs = nn.parallel.parallel_apply(replicas[:len(parts)], parts)
-            +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
             -     return nn.parallel.gather(outputs, devices[0])
+            +     replicas = replicate_on_ranks(net, devices)
+            +     parts = scatter_on_ranks(x, devices)
+            +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
             +     return gather_on_ranks(outputs, devices[0])
-        """),
-        diff("""
-              from torch import nn
-              class Net(nn.Module):
-                  def forward(self, x):
-                      self.seen.append(x.mean().item())
-                      return x
-            - y = nn.parallel.data_parallel(Net(), x)
-            + y = data_parallel_in_turns(Net(), x)
         """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
     )
