@@ -41,7 +41,6 @@ COMPUTES = {
     "sizes": "n, c = x.size()\nmask = torch.rand(n, c, device=x.device) < self.p\nreturn x.masked_fill(mask, 0)",
     "a helper": "return double(self.fc(x))",
     "a function": "return Sign.apply(x)",
-    "its own copy": "x = x.clone()\nif x.dim() > 1:\n    x.data[:, 0] = 1\nreturn x",
     "a layer made at once": "return nn.Identity()(self.scales)[0] * x",
     "an error": "if x.dim() != 2:\n    raise ValueError(f'{x.dim()} dimensions')\nreturn x",
 }

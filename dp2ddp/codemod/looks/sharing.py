@@ -126,7 +126,7 @@ class Sharing:
     def _may_be_weight(self, module: Module, node: ast.expr) -> bool:
         """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
         if isinstance(node, ast.Name) and not self.is_shared(module, node):
-            given = [each for each in _bindings_at(module, node) if each.how is not Binds.CHANGE]
+            given = [each for each in module.bindings(node) if each.how is not Binds.CHANGE]
             made = (
                 each.how is Binds.VALUE and isinstance(each.node, (ast.Call, ast.BinOp)) for each in given
             )
@@ -179,7 +179,7 @@ class Sharing:
         scope = module.scope(node)
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
-        bindings, key = _bindings_at(module, node), (id(scope), node.id)
+        bindings, key = module.bindings(node), (id(scope), node.id)
         if scope is module.top or self.is_closure(module, node, scope):
             return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
         if key in self._followed:
@@ -204,23 +204,6 @@ class Sharing:
             case Binds.VALUE:
                 return self.level(module, binding.node)
         return self._part(module, [binding.whole or binding.node])
-
-
-def _bindings_at(module: Module, node: ast.Name) -> list[Binding]:
-    """What may bind a name where it stands: no longer the parameter, below `x = x.clone()`."""
-    given = module.bindings(node)
-    if any(_is_set_above(module, each.node, node) for each in given if each.how is Binds.VALUE):
-        return [each for each in given if each.how is not Binds.PARAMETER]
-    return given
-
-
-def _is_set_above(module: Module, value: ast.AST | None, node: ast.AST) -> bool:
-    """Whether a name is set to a value by a statement that stands above a node, in a block around it."""
-    statement = module.parents[value] if value else None
-    if not isinstance(statement, ast.Assign) or (statement.end_lineno or 0) >= node.lineno:  # type: ignore[attr-defined]
-        return False
-    around = [node, *module.around(node)]
-    return any(each in around for each in module.block_of(statement))
 
 
 def _registered(program: Program, method: str) -> set[str]:
