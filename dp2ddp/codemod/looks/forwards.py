@@ -112,12 +112,15 @@ class Forwards:
 
     @cached_property
     def surely_running(self) -> dict[Part, None]:
-        """Forwards of layers, hooks on them, and what these call for sure: by its name, or as a method of their own."""
+        """Forwards of layers, hooks on them, and what these call; of objects that are not known, methods of that name.
+
+        Not what is only handed on (tables of functions that build models): nearly all of a program is.
+        """
         forwards = [
             (home, each) for each, home in self.running.items() if getattr(each, "name", "") == "forward"
         ]
         hooks = [part for module in self.program.modules for part in _hooked(module, FORWARD_HOOKS)]
-        return dict.fromkeys(part for each in (*forwards, *hooks) for part in self.program.closure(*each))
+        return dict.fromkeys(all_from((*forwards, *hooks), _called_in))
 
     def _roots_of_backward(self) -> Iterator[Part]:
         """Backwards of Functions, hooks on gradients of rows and of layers: what runs on each rank in backward."""
@@ -408,6 +411,20 @@ def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
     for call in module.calls if registers.search(module.source.text) else ():
         if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
+
+
+def _called_in(part: Part) -> Iterator[Part]:
+    home, function = part
+    for node in inside(function, ast.Call, ast.Attribute):
+        called = node.func if isinstance(node, ast.Call) else node
+        if definition := home.definition(called):
+            yield definition
+        elif isinstance(node, ast.Call) and isinstance(called, ast.Attribute):
+            is_common = called.attr in READING | FILLING or called.attr.startswith("__")
+            yield from home.program.methods_named.get(called.attr, ()) if not is_common else ()
+        elif isinstance(node, ast.Call):
+            origins = home.program.flow.origins(home, called)
+            yield from (made for other, each in origins if (made := other.definition(each)))
 
 
 def _is_kernel(module: Module, node: ast.AST) -> bool:

@@ -31,7 +31,7 @@ from dp2ddp.codemod.looks.threads import (
     leaks_in_pools,
     why_not,
 )
-from dp2ddp.codemod.looks.workers import has_workers, loads_without_workers, shared_with_workers
+from dp2ddp.codemod.looks.workers import has_workers, is_shared_memory, loads_without_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
@@ -99,14 +99,13 @@ class OwnProcesses(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        shared = {each.node for each in shared_with_workers(module)}
         for call in module.calls:
             if is_starter(module, call):
                 why = why_not(module, call) or _why_not_load(module, call)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
             elif _is_met_at(module.program, call):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.node in shared:
+            elif is_shared_memory(call) and has_workers(module.program):
                 yield Hazard(call.node, FILLED)
             elif call.name == NAMED and (call.argument(0, "name") and call.argument(1, "create")):
                 yield Hazard(call.node, SAME_NAME)
