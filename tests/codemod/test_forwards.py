@@ -262,6 +262,26 @@ def test_what_hooks_set_and_report_is_looked_at() -> None:
     assert said(converted(HOOKED)) == ["hazard DDP908:4", "hazard DDP908:6"]
 
 
+COUNTER = """
+import os, torch
+class Counter:
+    def bump(self):
+        os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter()
+    def forward(self, x):
+        self.counter.bump()
+        return x
+net = torch.nn.DataParallel(Net())
+"""
+
+
+def test_what_a_method_of_an_object_sets_is_looked_at() -> None:
+    assert said(converted(COUNTER)) == ["hazard DDP908:5"]
+
+
 def test_what_a_hook_calls_in_backward_is_looked_at() -> None:
     assert said(converted(KEPT)) == ["hazard DDP908:7", "hazard DDP908:10"]
 
