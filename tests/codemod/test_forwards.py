@@ -12,7 +12,7 @@ from corpus.cases import all_cases
 
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
-from dp2ddp.codemod.looks.forwards import forwards_of
+from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.projects import Project, read_project
 from tests.codemod.forward_mutations import ALL, FOLDER, LOST, MORE
@@ -35,7 +35,7 @@ def program(project: Project) -> Program:
 
 
 def fills_something(program: Program) -> bool:
-    return bool(forwards_of(program).fillings)
+    return bool(fillings(program))
 
 
 @pytest.mark.parametrize("mutation", [*ALL, *MORE], ids=lambda one: one.name)
@@ -261,6 +261,26 @@ net = torch.nn.DataParallel(net)
 
 def test_what_hooks_set_and_report_is_looked_at() -> None:
     assert said(converted(HOOKED)) == ["hazard DDP908:4", "hazard DDP908:6"]
+
+
+COUNTER = """
+import os, torch
+class Counter:
+    def bump(self):
+        os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter()
+    def forward(self, x):
+        self.counter.bump()
+        return x
+net = torch.nn.DataParallel(Net())
+"""
+
+
+def test_what_a_method_of_an_object_sets_is_looked_at() -> None:
+    assert said(converted(COUNTER)) == ["hazard DDP908:5"]
 
 
 def test_what_a_hook_calls_in_backward_is_looked_at() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+from pathlib import Path
 
 import libcst
 import pytest
@@ -22,6 +23,9 @@ from dp2ddp.codemod.rule import (
     Untouched,
     all_rules,
     code_of,
+    diff,
+    flags,
+    notes,
     pick_rules,
     rules_of_style,
 )
@@ -33,10 +37,21 @@ from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.programs import module
 
 RULES = rules_of_style(EXACT)
+CASES = Path(__file__).with_name("rule_cases")
+KINDS = {"diff": diff, "flags": flags, "notes": notes, "untouched": Untouched}
+
+
+def all_examples(rule: Rule) -> list[Example]:
+    """Those of its page, and further cases: behind `== KIND` what a rule's file would give `KIND(...)`."""
+    file = CASES / f"{rule.code}.txt"
+    _, *parts = re.split(r"^== (\w+)\n", file.read_text() if file.exists() else "", flags=re.MULTILINE)
+    return [*rule.examples, *(KINDS[kind](text) for kind, text in zip(parts[::2], parts[1::2], strict=True))]
+
+
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.code}-{index}")
     for rule in RULES
-    for index, example in enumerate(rule.examples)
+    for index, example in enumerate(all_examples(rule))
 ]
 
 
@@ -76,7 +91,7 @@ class TestEveryRule:
     def test_its_nodes_are_those_of_its_examples(self, rule: Rule) -> None:
         """A page says which nodes of libcst a rule acts on."""
         found: set[tuple[str, str]] = set()
-        for example in rule.examples:
+        for example in all_examples(rule):
             planned = plan_of(code_of(example.before), rule)
             found |= set(nodes_of(planned.module, planned.plan))
         edited, flagged = ({name for kind, name in found if kind == which} for which in ("edit", "flag"))
@@ -131,7 +146,9 @@ def test_the_order_of_the_rules_does_not_matter() -> None:
 
 
 def _body(rule: Rule) -> str:
-    return "\n".join(code_of(example.before) for example in rule.examples if isinstance(example, Rewrites))
+    return "\n".join(
+        code_of(example.before) for example in all_examples(rule) if isinstance(example, Rewrites)
+    )
 
 
 def test_a_comment_silences_a_rule_on_its_line() -> None:

@@ -32,7 +32,6 @@ THROUGH = (
     *(ast.FormattedValue, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Attribute, ast.Subscript),
     *(ast.comprehension, *COMPREHENSIONS),
 )
-Setting = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 class Course:
@@ -52,8 +51,10 @@ class Course:
         match parent:
             case ast.Expr() | ast.Raise() | ast.Delete():
                 return False
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                return self._stored(module, parent)
+            case ast.Assign(targets=targets):
+                return any(self._kept(module, target) for target in targets)
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                return self._kept(module, target)
             case ast.Return():
                 return self._returned(module, parent)
             case ast.Tuple(elts=parts) if child in parts:
@@ -166,10 +167,6 @@ class Course:
 
     # --- names, attributes and containers
 
-    def _stored(self, module: Module, statement: Setting) -> bool:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return any(self._kept(module, target) for target in targets)
-
     def _kept(self, module: Module, target: ast.AST) -> bool:
         """Whether one of the uses of what it is kept in decides something."""
         match target:
@@ -178,18 +175,14 @@ class Course:
             case ast.Subscript(value=value):
                 return not is_holder(module, value) or self._kept(module, value)
             case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
-                return self._kept_as(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
+                return self._kept(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
             case ast.Name(id=name):
                 is_new = self._once((id(module.scope(target)), name))
                 return asks_for_all_names(module, target) or is_new and self._uses_decide(module, target)
-            case ast.Attribute(value=value):
-                return not is_holder(module, value) or self._kept_as(module, target)
+            case ast.Attribute(value=value, attr=attr):  # whoever has one of that name may be the object
+                is_lost = not is_holder(module, value) or attr in got_by_name(module.program)
+                return is_lost or self._once(attr) and self._uses_decide(module, target)
         return True
-
-    def _kept_as(self, module: Module, attribute: ast.Attribute) -> bool:
-        """In an attribute: whoever has one of that name may be the object."""
-        is_got_by_name = attribute.attr in got_by_name(module.program)
-        return self._once(attribute.attr) and (is_got_by_name or self._uses_decide(module, attribute))
 
     def _uses_decide(self, module: Module, target: ast.AST) -> bool:
         in_object = self.inside and isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
@@ -210,13 +203,11 @@ class Course:
     def _does_more(self, module: Module, statement: ast.stmt) -> bool:
         """Whether what a condition lets happen is more than picking words."""
         match statement:
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                return has_effects(module, statement.value) or self._stored(module, statement)
-            case ast.Return(value=value):
-                function = module.function_around(statement)  # the rest of it may not run
-                return (
-                    has_effects(module, function) or value is not None and self._returned(module, statement)
-                )
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return():
+                value, is_end = statement.value, isinstance(statement, ast.Return)
+                code = module.function_around(statement) if is_end else value  # the rest of it may not run
+                goes_on = value is not None and self._step(module, statement, value)
+                return has_effects(module, code) or bool(goes_on)
             case ast.Expr(value=ast.Call() as call):
                 is_text = shows(module, call) or builds_text(module, call)
                 return not is_text or any(has_effects(module, each) for each in call.args)

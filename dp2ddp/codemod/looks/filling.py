@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.knowledge.reading_methods import (
@@ -18,15 +18,33 @@ from dp2ddp.codemod.knowledge.reading_methods import (
     MODULE_HOMES,
     READING,
 )
+from dp2ddp.codemod.looks.forwards import Forwards, Part, forwards_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import BUILDING, FUNCTIONS, inside, is_static, places, values_of
 from dp2ddp.codemod.model.program import Program
 
-if TYPE_CHECKING:
-    from dp2ddp.codemod.looks.forwards import Forwards
-
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
+
+
+@lru_cache(maxsize=1)  # each mention of DataParallel asks
+def fillings(program: Program) -> list[Part]:
+    """Where forwards and hooks write to what outlives them: to anything but locals and plain attributes of self."""
+    running = forwards_of(program).running.items()
+    return [part for function, module in running for part in _fillings_of(module, function)]
+
+
+@lru_cache(maxsize=1)
+def fillings_in_backward(program: Program) -> dict[Part, None]:
+    """Where backwards and hooks on gradients write to what outlives them."""
+    filled = (part for each in forwards_of(program).in_backward for part in _fillings_of(*each))
+    return dict.fromkeys(part for part in filled if not is_kernel(*part))
+
+
+def _fillings_of(module: Module, function: ast.AST) -> Iterator[Part]:
+    forwards = forwards_of(module.program)
+    filling = Filling(forwards, module)
+    return ((module, node) for node in forwards.nodes_of(function) if filling.fills(node))
 
 
 class Filling:

@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, MODULE_HOMES, READING
-from dp2ddp.codemod.looks.filling import Filling, is_kernel
 from dp2ddp.codemod.looks.sharing import Sharing, is_constant
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import (
@@ -24,6 +23,7 @@ from dp2ddp.codemod.model.nodes import (
     all_from,
     defaults,
     functions_of,
+    inside,
     is_static,
     places,
 )
@@ -54,7 +54,7 @@ def forwards_of(program: Program) -> Forwards:
 
 
 class Forwards:
-    """The functions of a program that run in forwards and in hooks, and what they write to."""
+    """The functions of a program that run in forwards and in hooks."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.sharing = program, Sharing(program)
@@ -77,36 +77,22 @@ class Forwards:
             for function, module in [*self.running.items()]:
                 self._follow(module, function, runs=True)
 
-    @cached_property  # each mention of DataParallel asks
-    def fillings(self) -> list[Part]:
-        """Where forwards and hooks write to what outlives them: to anything but locals and plain attributes of self."""
-        return [
-            part for function, module in self.running.items() for part in self._fillings_of(module, function)
-        ]
-
-    def _fillings_of(self, module: Module, function: ast.AST) -> Iterator[Part]:
-        filling = Filling(self, module)
-        yield from ((module, node) for node in self.nodes_of(function) if filling.fills(node))
-
     @cached_property
     def in_backward(self) -> dict[Part, None]:
         """Functions that may run on each rank in backward: all that those name which do."""
         return dict.fromkeys(all_from(self._roots_of_backward(), self._named_in))
 
     @cached_property
-    def fillings_in_backward(self) -> dict[Part, None]:
-        """Where backwards and hooks on gradients write to what outlives them."""
-        filled = (part for each in self.in_backward for part in self._fillings_of(*each))
-        return dict.fromkeys(part for part in filled if not is_kernel(*part))
-
-    @cached_property
     def surely_running(self) -> dict[Part, None]:
-        """Forwards of layers, hooks on them, and what these call for sure: by its name, or as a method of their own."""
+        """Forwards of layers, hooks on them, and what these call; of objects that are not known, methods of that name.
+
+        Not what is only handed on (tables of functions that build models): nearly all of a program is.
+        """
         forwards = [
             (home, each) for each, home in self.running.items() if getattr(each, "name", "") == "forward"
         ]
         hooks = [part for module in self.program.modules for part in _hooked(module, FORWARD_HOOKS)]
-        return dict.fromkeys(part for each in (*forwards, *hooks) for part in self.program.closure(*each))
+        return dict.fromkeys(all_from((*forwards, *hooks), _called_in))
 
     def _roots_of_backward(self) -> Iterator[Part]:
         """Backwards of Functions, hooks on gradients of rows and of layers: what runs on each rank in backward."""
@@ -419,6 +405,20 @@ def _hooked(module: Module, registers: re.Pattern[str]) -> Iterator[Part]:
     for call in module.calls if registers.search(module.source.text) else ():
         if registers.fullmatch(call.method):
             yield from (module.definition(each) or (module, each) for each in call.node.args)
+
+
+def _called_in(part: Part) -> Iterator[Part]:
+    home, function = part
+    for node in inside(function, ast.Call, ast.Attribute):
+        called = node.func if isinstance(node, ast.Call) else node
+        if definition := home.definition(called):
+            yield definition
+        elif isinstance(node, ast.Call) and isinstance(called, ast.Attribute):
+            is_common = called.attr in READING | FILLING or called.attr.startswith("__")
+            yield from home.program.methods_named.get(called.attr, ()) if not is_common else ()
+        elif isinstance(node, ast.Call):
+            origins = home.program.flow.origins(home, called)
+            yield from (made for other, each in origins if (made := other.definition(each)))
 
 
 def _is_filled_above(module: Module, node: ast.expr) -> bool:

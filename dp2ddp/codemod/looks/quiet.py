@@ -48,7 +48,7 @@ class Quiet:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 usual = defaults(statement).values()
-                acts = any(_acts(call.name) for value in usual for call in module.calls_in(value))
+                acts = any(does_something(call.name) for value in usual for call in module.calls_in(value))
                 return not acts and all(
                     self.is_quiet_expression(module, each) for each in statement.decorator_list
                 )
@@ -88,7 +88,7 @@ class Quiet:
     def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:
         name, method = module.name(call.func), Call(call, None).method
         is_known = name.startswith(QUIET_HOMES) if name else method in QUIET_METHODS
-        return is_known and not _acts(name)
+        return is_known and not does_something(name)
 
     def _follow(self, importer: Module, name: str) -> None:
         parts = name.split(".")
@@ -99,7 +99,7 @@ class Quiet:
                 self.pending += [(module, each) for each in module.tree.body]
 
 
-def _acts(name: str | None) -> bool:
+def does_something(name: str | None) -> bool:
     """Whether a function is known to do something."""
     return name in LOUD or what_is(name) is not None and does(name) is not Does.MAKE_DEVICE
 

@@ -7,10 +7,9 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import method
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.looks.quiet import Quiet
+from dp2ddp.codemod.looks.quiet import Quiet, does_something
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard, is_text
 
@@ -21,7 +20,6 @@ DRAWS = ("torch.", "numpy.random.", "random.", "uuid.", "secrets.", "os.urandom"
 HARMLESS = tuple(
     words("torch.no_grad torch.set_printoptions torch.backends. torch.device torch.cuda.is_available")
 )
-LOUD = ("builtins.print", "builtins.open", "builtins.input")
 LOUD_METHODS = ("info", "warning", "debug")
 
 
@@ -152,5 +150,5 @@ def _acts(module: Module, statement: ast.stmt) -> bool:
 def _is_act(call: Call) -> bool:
     name = call.name or ""
     draws = name.startswith(DRAWS) and not name.startswith(HARMLESS)
-    is_known = does(name) not in (None, Does.MAKE_DEVICE) or method(call.method) is not None
-    return draws or is_known or name in LOUD or call.method in LOUD_METHODS
+    writes = method(call.method) is not None or call.method in LOUD_METHODS
+    return draws or writes or does_something(name)

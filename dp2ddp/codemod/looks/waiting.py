@@ -1,14 +1,12 @@
 """Helpers that wait for all ranks, and the functions in which ranks do not wait for each other: those of forwards."""
 
 import ast
-from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Edit, Finding, Hazard
-from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
-from dp2ddp.codemod.looks.forwards import Part, forwards_of
+from dp2ddp.codemod.looks.forwards import forwards_of
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, all_from, defaults, functions_of, places, stored_names
+from dp2ddp.codemod.model.nodes import defaults, places, stored_names
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 
@@ -59,25 +57,4 @@ def _is_left_out(module: Module, node: ast.AST) -> bool:
 
 @lru_cache(maxsize=1)
 def _in_forwards(program: Program) -> frozenset[ast.AST]:
-    """The functions that forwards and hooks call; of objects that are not known, all methods of that name.
-
-    Not what is only handed on (tables of functions that build models): nearly all of a program is.
-    """
-    parts = all_from(forwards_of(program).surely_running, _called_in)
-    return frozenset(each for _, each in parts if isinstance(each, FUNCTIONS))
-
-
-def _called_in(part: Part) -> Iterator[Part]:
-    home, function = part
-    if isinstance(function, ast.ClassDef):  # one is made
-        yield from ((home, each) for each in functions_of(function) if each.name == "__init__")
-        return
-    for call in (each.func for each in ast.walk(function) if isinstance(each, ast.Call)):
-        if definition := home.definition(call):
-            yield definition
-        elif isinstance(call, ast.Attribute):
-            is_common = call.attr in READING | FILLING or call.attr.startswith("__")
-            yield from home.program.methods_named.get(call.attr, ()) if not is_common else ()
-        else:
-            origins = home.program.flow.origins(home, call)
-            yield from (made for other, each in origins if (made := other.definition(each)))
+    return frozenset(each for _, each in forwards_of(program).surely_running)

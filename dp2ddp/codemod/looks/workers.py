@@ -36,18 +36,12 @@ def is_without(module: Module, call: Call, arguments: tuple[tuple[int, str, obje
     )
 
 
-def shared_with_workers(module: Module) -> Iterator[Call]:
-    """Memory of a file that workers of loaders may fill and the main flow may look at: whether they do is not asked."""
-    for call in module.calls if has_workers(module.program) else ():
-        is_mapped = call.name in MAPPED and "ACCESS_READ" not in ast.unparse(call.node)
-        if is_mapped or _last(call) in SHARING or call.method == "share_memory_":
-            yield call
-
-
-def _last(call: Call) -> str:
-    """`Array` of `multiprocessing.Array(...)`, and of a context's; nothing of what other libraries have."""
-    name = call.name or ""
-    return name.rpartition(".")[2] if name.startswith("multiprocessing.") else "" if name else call.method
+def is_shared_memory(call: Call) -> bool:
+    """Whether it makes memory that workers may fill and the main flow may look at: whether they do is not asked."""
+    if call.name in MAPPED:
+        return "ACCESS_READ" not in ast.unparse(call.node)
+    home, _, last = (call.name or f"multiprocessing.{call.method}").rpartition(".")  # a context's `Array`
+    return home.startswith("multiprocessing") and last in SHARING or call.method == "share_memory_"
 
 
 @lru_cache(maxsize=1)

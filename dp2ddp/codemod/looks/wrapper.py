@@ -7,13 +7,13 @@ from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.forwards import forwards_of
-from dp2ddp.codemod.looks.large_outputs import may_give_large_outputs
 from dp2ddp.codemod.looks.ours import of_the_user
 from dp2ddp.codemod.looks.replicated import has_callbacks, has_own_parts
 from dp2ddp.codemod.looks.wraps import Wrap, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, inside, last_name, root_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS, functions_of, inside, last_name, root_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.parsing import nodes_in
 
@@ -41,6 +41,16 @@ SPECIAL_KEYWORDS = words("create_graph retain_graph requires_grad sparse")
 NARROW = words(
     "KeyboardInterrupt ImportError ModuleNotFoundError FileNotFoundError OSError FileExistsError StopIteration",
     "KeyError AttributeError SystemExit EOFError IOError",
+)
+
+# What makes images: layers, and functions in a layer's methods.
+IMAGE_LAYERS = words(
+    "torch.nn.ConvTranspose2d torch.nn.ConvTranspose3d torch.nn.Upsample torch.nn.UpsamplingBilinear2d",
+    "torch.nn.UpsamplingNearest2d torch.nn.PixelShuffle",
+)
+IMAGE_FUNCTIONS = words(
+    "torch.nn.functional.interpolate torch.nn.functional.upsample torch.nn.functional.pixel_shuffle",
+    "torch.nn.functional.conv_transpose2d",
 )
 
 
@@ -76,7 +86,7 @@ def wrapper(program: Program) -> Choice:
     if has_own_parts(program):
         return Choice.OWN_PARTS_FILL if parts_take_turns(program) else Choice.OWN_PARTS
     may_catch = any(_may_go_on_after_errors(module) for module in program.modules)
-    if filled := forwards_of(program).fillings:
+    if filled := fillings(program):
         return Choice.FILLS if may_catch else _of_filling(filled)
     if may_catch:
         return Choice.CATCHES_ERRORS
@@ -90,7 +100,7 @@ def parts_take_turns(program: Program) -> bool:
 
     Those that exchange messages while they run cannot.
     """
-    filled = () if has_callbacks(program) else forwards_of(program).fillings
+    filled = () if has_callbacks(program) else fillings(program)
     return not all(only_prints(*each) for each in filled)
 
 
@@ -312,3 +322,42 @@ def _calls_what_may(module: Module, call: Call) -> bool:
     if call.name is None:
         return call.method in ("", "backward") or call.method in module.program.methods
     return module.program.is_local(call.name)
+
+
+# --- large outputs: each rank keeps its rows of them
+
+
+def may_give_large_outputs(program: Program) -> bool:
+    """Whether the text makes images, or compares rows of tokens: `criterion(output.view(-1, words), targets)`.
+
+    This decides what a step costs, and nothing of what it computes: a look at the text is enough.
+    """
+    return any(
+        _makes_images(module) or any(_compares_tokens(module, call) for call in module.calls)
+        for module in program.modules
+    )
+
+
+def _makes_images(module: Module) -> bool:
+    if not IMAGE_LAYERS.isdisjoint(module.mentions):
+        return True
+    named = (node for name in IMAGE_FUNCTIONS for node in module.mentions.get(name, ()))
+    return any(is_in_layer(module, node) for node in named)
+
+
+def is_in_layer(module: Module, node: ast.AST) -> bool:
+    """Whether a class around has a forward."""
+    classes = (each for each in module.around(node) if isinstance(each, ast.ClassDef))
+    return any(function.name == "forward" for each in classes for function in functions_of(each))
+
+
+def _compares_tokens(module: Module, call: Call) -> bool:
+    around = module.parents[call.node]
+    first = call.node.args[0] if call.node.args else None
+    return (
+        call.method in ("view", "reshape")
+        and isinstance(around, ast.Call)
+        and len(around.args) > 1
+        and len(call.node.args) == 2
+        and isinstance(first, ast.UnaryOp)
+    )

@@ -68,8 +68,6 @@ class Start(Rule):
               import os
               import torch
 
-              BATCH = 32
-
               def main(gpus):
                   os.environ["CUDA_VISIBLE_DEVICES"] = gpus
             +     init_distributed()
@@ -77,17 +75,6 @@ class Start(Rule):
 
               if __name__ == "__main__":
                   main("0,1")
-        """),
-        diff("""
-              import torch
-
-              @torch.no_grad()
-              def evaluate(net):
-                  print(net.eval())
-
-              if __name__ == "__main__":
-            +     init_distributed()
-                  evaluate(torch.nn.DataParallel(torch.nn.Linear(2, 2)))
         """),
         diff("""
               from transformers import Trainer

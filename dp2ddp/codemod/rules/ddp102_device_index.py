@@ -35,34 +35,21 @@ class DeviceIndexed(Rule):
               import torch
             - torch.cuda.set_device(args.gpu)
             - device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-            - place = torch.device("cuda", args.gpu)
             - mean = mean.to(args.gpu if args.cuda else "cpu")
             - net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
             + device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            + place = own_device("cuda", args.gpu)
             + mean = mean.to(own_device(args.gpu if args.cuda else "cpu"))
             + net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
-              class Trainer:
-                  def __init__(self, net, place):
-                      self.place = place
-                  def step(self, x):
-            -         return net(x.to(self.place)) * torch.ones(4, device=self.gpu)
-            +         return net(x.to("cuda")) * torch.ones(4, device="cuda")
-              Trainer(net, args.gpu)
         """),
         flags("""
             # device 1 is not the one that DataParallel keeps the model on
-            # device second_gpu may be another one than 1
             import torch
             net = torch.nn.DataParallel(net).cuda(0)
             head = head.to("cuda:1")
-            encoder.cuda(args.first_gpu)
-            decoder.cuda(args.second_gpu)
         """),
         Untouched("""
             import torch
             net = torch.nn.DataParallel(net).cuda().to(device)
-            x = x.to(torch.float64).to("cuda", non_blocking=True)
         """),
     )
 

@@ -70,35 +70,11 @@ class DataParallelWrap(Rule):
                   optimizer.step()
         """),
         diff("""
-              import torch
-            - class Mine(torch.nn.DataParallel):
-            + class Mine(DataParallelOnRanks):
-                  def gather(self, outputs, output_device):
-                      return outputs
-              net = Mine(torch.nn.Linear(2, 2))
-            - if isinstance(net, torch.nn.DataParallel):
-            + if isinstance(net, AnyDataParallel):
-                  net = net.module
-        """),
-        diff("""
               from torch_geometric.nn import DataParallel
             - net = DataParallel(net)
             + net = rebase(DataParallel, LibrarysOnRanks)(net)
               for graphs in loader:
                   loss(net(graphs)).backward()
-        """),
-        diff("""
-              import torch
-            - class Mine(torch.nn.DataParallel):
-            + class Mine(DataParallelInTurns):
-                  def gather(self, outputs, output_device):
-                      return outputs
-              sizes = []
-              class Net(torch.nn.Module):
-                  def forward(self, x):
-                      sizes.append(len(x))
-                      return x
-              net = Mine(Net())
         """),
         notes("""
             # one device

@@ -16,7 +16,7 @@ torch/nn/parallel/*.py; docs/training.md#models.
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
-from dp2ddp.codemod.looks.forwards import forwards_of
+from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.mentions import replaced
 from dp2ddp.codemod.looks.replicated import has_callbacks
 from dp2ddp.codemod.model.modules import Module
@@ -46,28 +46,19 @@ class ParallelFunctions(Rule):
               from torch import nn
               def run(net, x, devices):
             -     replicas = nn.parallel.replicate(net, devices)
-            +     replicas = replicate_on_ranks(net, devices)
             -     parts = nn.parallel.scatter(x, devices)
-            +     parts = scatter_on_ranks(x, devices)
             -     outputs = nn.parallel.parallel_apply(replicas[:len(parts)], parts)
-            +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
             -     return nn.parallel.gather(outputs, devices[0])
+            +     replicas = replicate_on_ranks(net, devices)
+            +     parts = scatter_on_ranks(x, devices)
+            +     outputs = parallel_apply_on_ranks(replicas[:len(parts)], parts)
             +     return gather_on_ranks(outputs, devices[0])
-        """),
-        diff("""
-              from torch import nn
-              class Net(nn.Module):
-                  def forward(self, x):
-                      self.seen.append(x.mean().item())
-                      return x
-            - y = nn.parallel.data_parallel(Net(), x)
-            + y = data_parallel_in_turns(Net(), x)
         """),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)\nrows = scatter(rows)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         exchange = has_callbacks(module.program)  # while they run, which DDP207 looks at
-        in_turns = not exchange and forwards_of(module.program).fillings
+        in_turns = not exchange and fillings(module.program)
         helpers = {**HELPERS, **(IN_TURNS if in_turns else {})}
         yield from replaced(module, helpers, "rank r computes chunk r")

@@ -31,34 +31,19 @@ class Download(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
-              import torch, torch_geometric
+              import torch
               from torchvision import datasets
-              class Pairs(datasets.CIFAR10):
-                  def __getitem__(self, i): ...
-              class Coarse(datasets.CIFAR100):
-                  def __init__(self, *args, **kwargs):
-                      super().__init__(*args, **kwargs)
             - train = datasets.CIFAR10("data", train=True, download=not args.offline)
-            + train = rank0_first(datasets.CIFAR10, "data", train=True, download=not args.offline)
-            - pairs = Pairs("data", download=True), Coarse("data", download=True)
-            + pairs = rank0_first(Pairs, "data", download=True), rank0_first(Coarse, "data", download=True)
             - net = torch.hub.load("pytorch/vision", "resnet50")
+            + train = rank0_first(datasets.CIFAR10, "data", train=True, download=not args.offline)
             + net = rank0_first(torch.hub.load, "pytorch/vision", "resnet50")
-            - graphs = torch_geometric.datasets.TUDataset("data", "PROTEINS")
-            + graphs = rank0_first(torch_geometric.datasets.TUDataset, "data", "PROTEINS")
-            - sources = {"hub": torch.hub.load}
-            + sources = {"hub": (lambda *args, **kwargs: rank0_first(torch.hub.load, *args, **kwargs))}
-            - words = Words.from_pretrained("bert-base")
-            + words = rank0_first(Words.from_pretrained, "bert-base")
         """),
         Untouched("""
             from torchvision import datasets
             class Digits:
                 def __init__(self, download): ...
-            class Letters(Digits):
-                name = "letters"
             train = datasets.CIFAR10("data", train=True, download=False)
-            test = Letters(download=True)
+            test = Digits(download=True)
         """),
     )
 

@@ -50,27 +50,17 @@ class UnseededGenerator(Rule):
             + rng = ask_rank0(np.random.default_rng)
             + share_streams(random.seed, args.seed)
               fixed = np.random.default_rng(7)
-            - streams = {"numpy": np.random.default_rng}
-            + streams = {"numpy": (lambda *args, **kwargs: ask_rank0(np.random.default_rng, *args, **kwargs))}
         """),
         flags("""
-            # generator.seed(): another seed on each rank
             # random.SystemRandom draws from the operating system
-            # this draws from the operating system
             import random
-            import torch
-            generator = torch.Generator()
-            generator.seed()
             dice = random.SystemRandom()
-            noise = open("/dev/urandom", "rb").read(4)
         """),
         Untouched("""
             import random
-            import numpy as np
             import torch
             def set_seed(seed):
                 random.seed(seed)
-                np.random.seed(seed)
                 torch.manual_seed(seed)
         """),
     )

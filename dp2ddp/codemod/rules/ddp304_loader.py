@@ -28,26 +28,15 @@ class Loader(Rule):
     nodes = ("Attribute", "Name", "Subscript")
     examples = (
         diff("""
-              import torch, torch_geometric
               from torch.utils.data import DataLoader
-              own = None
-            - train = torch.utils.data.DataLoader(data, batch_size=32, sampler=own, num_workers=8)
-            + train = Rank0Loader(data, batch_size=32, sampler=own, num_workers=8)
-              test = DataLoader(data)
+            - train = DataLoader(data, batch_size=32, num_workers=8)
             - drawn = DataLoader(data, sampler=sampler, num_workers=8)
+            + train = Rank0Loader(data, batch_size=32, num_workers=8)
             + drawn = Rank0SamplerLoader(data, sampler=sampler, num_workers=8)
-            - graphs = torch_geometric.loader.DataListLoader(data, num_workers=8)
-            + graphs = rebase(torch_geometric.loader.DataListLoader, Rank0Loader)(data, num_workers=8)
-            - class Endless(DataLoader[int]):
-            + class Endless(Rank0SamplerLoader):
-                  pass
         """),
         Untouched("""
             from torch.utils.data import DataLoader
             train = DataLoader(data, batch_size=32, shuffle=True)
-            test = DataLoader(data, 32, num_workers=0)
-            def show(loader: DataLoader):
-                assert isinstance(loader, DataLoader)
         """),
     )
 

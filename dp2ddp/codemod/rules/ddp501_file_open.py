@@ -42,40 +42,17 @@ class FileOpen(Rule):
               import gzip
               import os
               import sqlite3
-              import subprocess
-              import h5py
-              import numpy as np
-              width = os.popen("stty size", "r").read().split()[1]
             - commit = os.popen("git rev-parse HEAD").read().strip()
-            - free, _ = subprocess.Popen(words, stdout=subprocess.PIPE).communicate()
             + commit = ask_rank0(lambda: os.popen("git rev-parse HEAD").read()).strip()
-            + free, _ = ask_rank0(lambda: subprocess.Popen(words, stdout=subprocess.PIPE).communicate())
-            - watcher = subprocess.Popen(["nvidia-smi"])
-            + watcher = hold_on_rank0(subprocess.Popen, ["nvidia-smi"])
-              if watcher.poll() is None:
-                  watcher.kill()
             - with open("log.csv", "w") as log:
             + with open_on_rank0("log.csv", "w") as log:
                   log.write("epoch,loss")
             - with gzip.open(path, mode) as packed:
             + with open_by_on_rank0(gzip.open, path, mode) as packed:
                   packed.write(text)
-            - with folder.open("w") as file:
-            + with open_path_on_rank0(folder.open, "w") as file:
-                  file.write(text)
-            - opener = gzip.open if z else open
-            + opener = (lambda *args, **kwargs: open_by_on_rank0(gzip.open, *args, **kwargs)) if z else open_on_rank0
             - db = sqlite3.connect("runs.db")
             + db = make_on_rank0(sqlite3.connect, "runs.db")
               db.execute("insert into log values (1)")
-              db.commit()
-            - features = np.memmap("features.dat", "float32", "w+", shape=(8, 3))
-            + features = make_on_rank0(np.memmap, "features.dat", "float32", "w+", shape=(8, 3))
-              features[0] = 1
-            - f = h5py.File("train.h5", "r+")
-            + f = h5py.File("train.h5", "r")
-              data = f["data"][:]
-              f.close()
         """),
         flags("""
             # h5py.File: one process alone can write what it opens
@@ -85,17 +62,9 @@ class FileOpen(Rule):
                     f["x"] = compute()
         """),
         Untouched("""
-            import lmdb, os, sqlite3
             import numpy as np
-            from PIL import Image
-            with open("words.txt") as words, open(os.devnull, "w") as nowhere:
-                pass
-            data = np.memmap("train.bin", dtype="uint16", mode="r")
-            rows = np.load("rows.npy", mmap_mode="r")
-            images = lmdb.open("train", readonly=True, lock=False)
-            runs = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-            image = Image.open(path)
-            member = archive.open(file_name)
+            with open("words.txt") as words:
+                data = np.memmap("train.bin", dtype="uint16", mode="r")
         """),
     )
 

@@ -43,41 +43,17 @@ class FileSystem(Rule):
     nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
-              import functools
-              import logging
               import os
               import shutil
-              import uuid
-              from tempfile import TemporaryDirectory
-              import numpy as np
               if not os.path.isdir("out"):
             -     os.makedirs("out", exist_ok=True)
             +     run_on_rank0(os.makedirs, "out", exist_ok=True)
             - copied = shutil.copy("train.py", "out")
-            + copied = ask_rank0(shutil.copy, "train.py", "out")
             - answer = input()
             - fig.savefig("loss.png")
+            + copied = ask_rank0(shutil.copy, "train.py", "out")
             + answer = ask_rank0(input)
             + write_on_rank0(fig.savefig, "loss.png")
-            - net.module.save_pretrained("out")
-            + write_on_rank0(net.module.save_pretrained, "out")
-              text = table.to_json(orient="records")
-              name = name.replace("a", "b")
-            - with TemporaryDirectory() as folder:
-            + with TemporaryFolderOnRank0() as folder:
-                  pass
-            - save = functools.partial(np.save, "a.npy")
-            + save = functools.partial((lambda *args, **kwargs: run_on_rank0(np.save, *args, **kwargs)), "a.npy")
-            - name = field(default_factory=uuid.uuid4)
-            + name = field(default_factory=(lambda *args, **kwargs: ask_rank0(uuid.uuid4, *args, **kwargs)))
-            - logging.basicConfig(filename="run.log")
-            + run_on_rank0(logging.basicConfig, filename="run.log")
-            - folder.mkdir()
-            + write_on_rank0(folder.mkdir)
-              path = folder / "images"
-            - path.rename("old")
-            + write_on_rank0(path.rename, "old")
-              frame.rename("loss", inplace=True)
         """),
         flags("""
             # may write a file
@@ -87,27 +63,14 @@ class FileSystem(Rule):
         """),
         notes("""
             # a converted copy has a name of its own
-            import os, sys
-            os.path.splitext(os.path.basename(__file__))[0]
+            import sys
             print("usage:", sys.argv[0])
         """),
         Untouched("""
             import json
-            import logging
             import os
-            import sys
-            from pathlib import Path
-            here = os.path.dirname(os.path.realpath(__file__)), Path(__file__).resolve().parents[1], sys.argv[1]
-            root = os.path.abspath(os.path.join(__file__, os.pardir))
-            files = os.listdir("data"), os.path.basename(json.__file__)
-            logging.basicConfig(level="INFO")
+            files = os.listdir("data")
             json.dump(settings, file)
-            file.write("a.png")
-            class Trainer:
-                def save(self, path): ...
-                def fit(self):
-                    self.save("last.pt")
-                    net.module.save("best.pt")
         """),
     )
 

@@ -51,57 +51,27 @@ class Tracker(Rule):
     nodes = ("BaseStatement", "Call", "Name", "Subscript")
     examples = (
         diff("""
-              import importlib
               import logging
-              import sys
               import wandb
               from torch.utils.tensorboard import SummaryWriter
             + wandb = library_on_rank0(wandb)
-              class Log(logging.FileHandler):
-                  pass
             - writer = SummaryWriter("runs")
-            + writer = make_on_rank0(SummaryWriter, "runs")
-            - other = importlib.import_module(module).SummaryWriter("runs")
-            + other = make_on_rank0(held_if_it_reports(importlib.import_module(module)).SummaryWriter, "runs")
             - logger.addHandler(logging.FileHandler("run.log"))
-            - logger.addHandler(Log("run.log"))
+            + writer = make_on_rank0(SummaryWriter, "runs")
             + logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
-            + logger.addHandler(make_handler_on_rank0(Log, "run.log"))
               run = wandb.init(config=args)
-            - sys.modules["wandb"].log({"loss": 1.0})
-            + held_if_it_reports(sys.modules["wandb"]).log({"loss": 1.0})
-        """),
-        diff("""
-              from torch.utils.tensorboard import SummaryWriter
-              Board = SummaryWriter
-            - writers = {"board": Board, "none": None}
-            + writers = {"board": (lambda *args, **kwargs: make_on_rank0(Board, *args, **kwargs)), "none": None}
-              def log(writer: Optional[SummaryWriter]): ...
         """),
         diff("""
               import wandb
             + wandb = HeldByRank0(wandb)
-              run = wandb.init(config=args)
-              wandb.log({"image": wandb.Image(x)})
               optimizer = SGD(parameters, lr=wandb.config.lr)
         """),
         flags("""
             # wandb.agent starts the training itself
-            # says nothing of what wandb reports
-            # in a method of Log, which rank 0 alone may have
-            import logging
             import wandb
-            from wandb import *
-            class Log(logging.FileHandler):
-                def emit(self, record):
-                    with open("last.txt", "w") as file:
-                        file.write(record.getMessage())
-            logging.getLogger().addHandler(Log("all.txt"))
             wandb.agent('sweep', function=train)
         """),
-        Untouched(
-            "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"
-        ),
+        Untouched("writer.add_scalar('loss', 1.0, 0)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -53,88 +53,31 @@ class OwnClock(Rule):
     examples = (
         diff("""
               import os
-              import shutil
               import time
               import torch
-              from tqdm import tqdm
-              class Timer:
-                  def __init__(self):
-            -         self.began = time.time()
-            +         self.began = ask_rank0(time.time)
-                  def is_over(self):
-            -         return time.time() - self.began > 60
-            +         return ask_rank0(time.time) - self.began > 60
-            - train("runs/" + time.strftime("%H%M"))
             - torch.manual_seed(int(time.time()))
             - start = time.time()
-            + train("runs/" + ask_rank0(time.strftime, "%H%M"))
             + torch.manual_seed(int(ask_rank0(time.time)))
             + start = ask_rank0(time.time)
             - while time.time() - start < 60:
             + while ask_rank0(time.time) - start < 60:
                   step()
-            -     if shutil.disk_usage(".").free < 1e9:
-            +     if ask_rank0(shutil.disk_usage, ".").free < 1e9:
-                      break
-              folder = f"runs/{os.getpid()}"
-              timer = Timer()
-              while not timer.is_over():
-                  step()
-            - while not os.path.exists("DONE"):
-            + while not ask_rank0(os.path.exists, "DONE"):
-                  step()
-              for epoch in range(9):
-                  step()
             -     if os.path.exists("STOP"):
             +     if ask_rank0(os.path.exists, "STOP"):
                       break
-              bar = tqdm(loader)
-              for images in bar:
-            -     if bar.n % 100 == 0:
-            +     if ask_rank0(lambda: bar.n) % 100 == 0:
-                      keep(net)
         """),
         flags("""
             # has another order on each rank
-            # hydra.main
-            import hydra
             rest = set(net.parameters()) - set(net.head.parameters())
             optimizer = SGD(list(rest), lr=0.1)
-            @hydra.main(config_path="conf")
-            def main(config): ...
         """),
-        Untouched(
-            """
-                import os
-                import time
-                class Meter:
-                    def update(self, value):
-                        self.sum += value
-                        self.average = self.sum / 2
-                batch_time, losses = Meter(), Meter()
+        Untouched("""
+            import time
+            end = time.time()
+            for images in loader:
+                print("loading took", time.time() - end)
                 end = time.time()
-                for images in loader:
-                    batch_time.update(time.time() - end)
-                    losses.update(loss)
-                    end = time.time()
-                    print(f"{batch_time.average:.3f} {os.getpid()}")
-                if losses.average < best:
-                    keep(net)
-                seconds = time.time() - end
-                text = "took "
-                if seconds > 60:
-                    text += "more than "
-                print(text, seconds)
-                for path in candidates:
-                    if os.path.exists(path):
-                        break
-                while os.path.exists(f"run{number}"):
-                    number += 1
-                for epoch in range(9):
-                    if os.path.exists("log.txt"):
-                        step()
-            """
-        ),
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

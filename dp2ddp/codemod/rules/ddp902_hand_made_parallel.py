@@ -47,18 +47,8 @@ class HandMadeParallel(Rule):
     examples = (
         flags("""
             # its source is not among the files here
-            # is replaced in torch itself
-            # DataParallel by its name, which is a text: `'Data' + 'Parallel'`
-            # looked up by its name: `config['parallel']`, and line 8 names it
-            import json
-            import torch
-            import torch.nn as nn
             from encoding.parallel import DataParallelModel
             net = DataParallelModel(net)
-            net = getattr(nn, "Data" + "Parallel")(net)
-            torch.nn.DataParallel.forward = forward
-            config = json.loads('{"parallel": "DataParallel"}')
-            net = vars(nn)[config["parallel"]](net)
         """),
         flags("""
             # looked up by its name
@@ -66,26 +56,9 @@ class HandMadeParallel(Rule):
             parser.add_argument("--parallel", default="DataParallel")
             net = getattr(nn, args.parallel)(net)
         """),
-        flags("""
-            # cannot be read
-            exec("import torch")
-            net = torch.nn.DataParallel(net)
-        """),
-        flags("""
-            # DataParallel by its name, which is a text: `'torch.nn:DataParallel'`
-            import pkgutil
-            net = pkgutil.resolve_name("torch.nn:DataParallel")(net)
-        """),
-        flags("""
-            # runs a script that was not looked at
-            import runpy
-            runpy.run_path("train.py")
-        """),
         Untouched("""
-            import torch
             from torch import nn
-            rows = scatter(rows)
-            layers = getattr(nn, f"Conv{n}d"), getattr(nn, kind + "Norm"), getattr(nn, "%sLoss" % name)
+            layers = getattr(nn, f"Conv{n}d"), getattr(nn, kind + "Norm")
         """),
     )
 

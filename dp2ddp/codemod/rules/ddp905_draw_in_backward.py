@@ -41,21 +41,14 @@ class DrawInBackward(Rule):
     examples = (
         flags("""
             # uniform_() is drawn in a backward
-            # torch.rand_like() is drawn in a backward
-            # torch.rand() is drawn once, and kept by functools
-            import functools
             import torch
             class Shake(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, grad):
                     return grad * grad.new(grad.shape).uniform_(0, 1)
-            @functools.lru_cache(maxsize=None)
-            def mask(n):
-                return torch.rand(n)
             class Net(torch.nn.Module):
                 def forward(self, x):
-                    x.register_hook(lambda grad: grad * torch.rand_like(grad))
-                    return Shake.apply(x) * mask(2)
+                    return Shake.apply(x)
             net = torch.nn.DataParallel(Net())
         """),
         Untouched("""
@@ -64,8 +57,6 @@ class DrawInBackward(Rule):
                 def forward(self, x):
                     return torch.dropout(x, 0.5, True)
             net = torch.nn.DataParallel(Net())
-            for p in net.parameters():
-                p.register_hook(lambda grad: grad + torch.randn_like(grad))
         """),
     )
 

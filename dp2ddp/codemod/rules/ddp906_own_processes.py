@@ -31,7 +31,7 @@ from dp2ddp.codemod.looks.threads import (
     leaks_in_pools,
     why_not,
 )
-from dp2ddp.codemod.looks.workers import has_workers, loads_without_workers, shared_with_workers
+from dp2ddp.codemod.looks.workers import has_workers, is_shared_memory, loads_without_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
@@ -67,48 +67,27 @@ class OwnProcesses(Rule):
     nodes = ("Call",)
     examples = (
         diff("""
-              import multiprocessing
-              class Counted(torch.utils.data.Dataset):
-                  def __init__(self):
-            -         self.seen = multiprocessing.Value("i", 0)
-            +         self.seen = hold_on_rank0(multiprocessing.Value, "i", 0)
-                  def __getitem__(self, index):
-                      with self.seen.get_lock():
-                          self.seen.value += 1
+              import queue
+              import threading
+              def fill(batches):
+                  batches.put(load())
+            - batches = queue.Queue(8)
+            - threading.Thread(target=fill, args=(batches,)).start()
+            + batches = hold_on_rank0(queue.Queue, 8)
+            + hold_on_rank0(threading.Thread, target=fill, args=(batches,)).start()
         """),
         flags("""
             # threading.Thread() changes `found`
-            # workers of a DataLoader may fill what is made here
             # os._exit
             import os
             import threading
-            import torch
-            from torch.utils.data import DataLoader, Dataset
-            class Counted(Dataset):
-                def __init__(self):
-                    self.seen = torch.zeros(32).share_memory_()
-                def __getitem__(self, index):
-                    self.seen[index] += 1
-            found, data = [], Counted()
+            found = []
             def fill():
-                found.append(torch.ones(4, 2))
+                found.append(load())
             threading.Thread(target=fill).start()
-            net = torch.nn.DataParallel(net)
-            for batch in DataLoader(data, num_workers=2):
-                net(batch)
-            print(data.seen.sum())
             os._exit(0)
         """),
-        flags("""
-            # threading.Thread() runs what cannot be followed
-            import threading
-            import torch
-            net = torch.nn.DataParallel(net)
-            kinds = {"thread": threading.Thread}
-            kinds[args.kind](target=fill).start()
-        """),
         Untouched("""
-            import torch
             import torch.multiprocessing as mp
             def worker(gpu):
                 net = torch.nn.DataParallel(net)
@@ -120,14 +99,13 @@ class OwnProcesses(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        shared = {each.node for each in shared_with_workers(module)}
         for call in module.calls:
             if is_starter(module, call):
                 why = why_not(module, call) or _why_not_load(module, call)
                 yield Hazard(call.node, why) if why else call_by(call.node, "hold_on_rank0", BECAUSE)
             elif _is_met_at(module.program, call):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.node in shared:
+            elif is_shared_memory(call) and has_workers(module.program):
                 yield Hazard(call.node, FILLED)
             elif call.name == NAMED and (call.argument(0, "name") and call.argument(1, "create")):
                 yield Hazard(call.node, SAME_NAME)

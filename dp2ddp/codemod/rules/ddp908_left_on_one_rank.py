@@ -23,6 +23,7 @@ from functools import lru_cache
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.uses import row_of
 from dp2ddp.codemod.model.modules import Call, Module
@@ -61,48 +62,22 @@ class LeftOnOneRank(Rule):
     examples = (
         flags("""
             # `os.environ['CALLS']` is set in a forward
-            # `self.writer.add_scalar` in a forward
-            # `mask.cache_info()` counts calls
-            # `self.norms.append` in a backward
             # `print(len(gradient))` in a backward
-            import functools
             import os
             import torch
-            from torch.utils.tensorboard import SummaryWriter
-            @functools.lru_cache(maxsize=None)
-            def mask(n):
-                return torch.ones(n)
             class Scale(torch.autograd.Function):
                 @staticmethod
                 def backward(ctx, gradient):
                     print(len(gradient))
                     return gradient
             class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc, self.norms = torch.nn.Linear(2, 2), []
-                    self.fc.register_full_backward_hook(self.keep)
-                    self.writer = SummaryWriter("runs")
-                def keep(self, module, grad_input, grad_output):
-                    self.norms.append(grad_output[0].norm())
                 def forward(self, x):
                     os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
-                    self.writer.add_scalar("mean", x.mean())
-                    return Scale.apply(self.fc(x) * mask(len(x)))
+                    return Scale.apply(x)
             net = torch.nn.DataParallel(Net())
-            print(mask.cache_info())
         """),
         Untouched("""
             import torch
-            class Scale(torch.autograd.Function):
-                @staticmethod
-                def backward(ctx, gradient):
-                    ctx.calls = 1
-                    return gradient * ctx.scale
-            class Head(torch.nn.Module):
-                def forward(self, x):
-                    torch.backends.cudnn.benchmark = True
-                    return Scale.apply(eval("self.layer1")(x))
             norms, net = [], torch.nn.DataParallel(Net())
             for p in net.parameters():
                 p.register_hook(lambda gradient: norms.append(gradient.norm()))
@@ -111,7 +86,7 @@ class LeftOnOneRank(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         forwards = forwards_of(module.program)
-        filled = (node for home, node in forwards.fillings_in_backward if home is module)
+        filled = (node for home, node in fillings_in_backward(module.program) if home is module)
         for node in (each for each in filled if not _is_set_to_constant(module, each)):
             yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
         for node in dict.fromkeys(_of_process(module, forwards)):

@@ -36,11 +36,7 @@ class UnreadModule(Rule):
         Untouched("""
             import importlib
             import torch
-            for home in ("torch.utils.tensorboard", "tensorboardX"):
-                importlib.import_module(home)
             net = torch.nn.DataParallel(importlib.import_module("models." + args.model).build())
-            for each in pkgutil.iter_modules(__path__):
-                importlib.import_module(f"{__name__}.{each.name}")
         """),
     )
 

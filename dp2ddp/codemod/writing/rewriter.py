@@ -2,21 +2,16 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
-from dp2ddp.codemod.writing.arguments import (
-    argument_in_place,
-    passed_to,
-    with_argument,
-    without_arguments,
-)
 from dp2ddp.codemod.writing.blocks import Blocks
-from dp2ddp.codemod.writing.imports import without_names
 
+SPACE = cst.SimpleWhitespace(" ")
+NONE = cst.SimpleWhitespace("")
 KEEP_BRACKETS = (cst.NamedExpr, cst.Yield)  # no expressions without them, in most places
 
 
@@ -90,7 +85,7 @@ class Rewriter(cst.CSTTransformer):
             assert isinstance(node, (cst.ClassDef, cst.FunctionDef))
             node = _decorated(node, decorated.code)
         if isinstance(node, (cst.Import, cst.ImportFrom)):
-            return without_names(node, edits.unused)
+            return _without_names(node, edits.unused)
         return node
 
     def _replaced(self, node: cst.BaseExpression, edit: Replace) -> cst.BaseExpression:
@@ -105,7 +100,7 @@ class Rewriter(cst.CSTTransformer):
         """`async=True` by `non_blocking=True`."""
         call = _filled_in(f"_({edit.code})", self._filled(edit), self.config)
         assert isinstance(call, cst.Call)
-        return argument_in_place(call.args[0], node)
+        return _argument_in_place(call.args[0], node)
 
     def _filled(self, edit: Replace) -> dict[str, cst.BaseExpression]:
         """The holes of a piece of code, with their own edits in them; `({hole})` keeps its brackets."""
@@ -152,11 +147,11 @@ def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def _called(call: cst.Call, edits: NodeEdits) -> cst.Call:
     if edits.dropped:
-        call = without_arguments(call, edits.dropped)
+        call = _without_arguments(call, edits.dropped)
     for given in edits.given:
-        call = with_argument(call, given.keyword, cst.parse_expression(given.code))
+        call = _with_argument(call, given.keyword, cst.parse_expression(given.code))
     if edits.passed:
-        call = passed_to(call, cst.parse_expression(edits.passed.helper))
+        call = _passed_to(call, cst.parse_expression(edits.passed.helper))
     return call
 
 
@@ -167,3 +162,100 @@ def _decorated(node: cst.ClassDef | cst.FunctionDef, code: str) -> cst.ClassDef 
     (decorator,) = carrier.decorators
     decorator = decorator.with_changes(leading_lines=node.lines_after_decorators)
     return node.with_changes(decorators=[*node.decorators, decorator], lines_after_decorators=())
+
+
+# --- calls with arguments taken out, given, or passed on to a helper
+
+
+def _with_argument(call: cst.Call, keyword: str, value: cst.BaseExpression) -> cst.Call:
+    """A keyword argument behind the others; a comma behind the last one stays behind the last one."""
+    given = cst.Arg(value, keyword=cst.Name(keyword), equal=cst.AssignEqual(NONE, NONE))
+    if not call.args:
+        return call.with_changes(args=[given])
+    *others, last = call.args
+    given = given.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    last = last.with_changes(
+        value=_generator_in_brackets(last.value),
+        comma=cst.Comma(whitespace_after=SPACE),
+        whitespace_after_arg=NONE,
+    )
+    return call.with_changes(args=[*others, last, given])
+
+
+def _without_arguments(call: cst.Call, dropped: set[int]) -> cst.Call:
+    """The arguments at these places go, each with the comma behind it, the last one with the comma before it."""
+    kept: list[cst.Arg] = []
+    for index, argument in enumerate(call.args):
+        if index not in dropped:
+            kept.append(argument)
+        elif kept:
+            end = {"comma": argument.comma, "whitespace_after_arg": argument.whitespace_after_arg}
+            kept[-1] = kept[-1].with_changes(**end)
+    if not kept:
+        return call.with_changes(args=[], whitespace_before_args=NONE)
+    return call.with_changes(args=kept)
+
+
+def _passed_to(call: cst.Call, helper: cst.BaseExpression) -> cst.Call:
+    """`helper(f, a)` of `f(a)`."""
+    before = call.whitespace_before_args
+    if not call.args:
+        only = cst.Arg(call.func, whitespace_after_arg=before)
+        return call.with_changes(
+            func=helper, args=[only], whitespace_after_func=NONE, whitespace_before_args=NONE
+        )
+    first, *others = call.args
+    first = first.with_changes(value=_generator_in_brackets(first.value))
+    function = cst.Arg(call.func, comma=cst.Comma(whitespace_after=_behind_comma(before)))
+    return call.with_changes(
+        func=helper, args=[function, first, *others], whitespace_after_func=NONE, whitespace_before_args=NONE
+    )
+
+
+def _behind_comma(before: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
+    """What stood behind the bracket, with a blank unless a line ends there."""
+    if isinstance(before, cst.SimpleWhitespace) and not before.value.startswith(("\r", "\n")):
+        return cst.SimpleWhitespace(f" {before.value}")
+    return before
+
+
+def _generator_in_brackets(value: cst.BaseExpression) -> cst.BaseExpression:
+    """A generator that was the only argument needs brackets of its own beside others."""
+    return in_brackets(value) if isinstance(value, cst.GeneratorExp) else value
+
+
+def _argument_in_place(new: cst.Arg, old: cst.Arg) -> cst.Arg:
+    """What stands around an argument belongs to its place."""
+    return new.with_changes(comma=old.comma, whitespace_after_arg=old.whitespace_after_arg)
+
+
+# --- imports with names taken out
+
+
+def _without_names(
+    statement: cst.Import | cst.ImportFrom, names: Collection[str]
+) -> cst.Import | cst.ImportFrom:
+    """The import without some of its names; others are left, and what stood behind the last one stays.
+
+    By hand: what libcst's own RemoveImportsVisitor needs takes as long to import as all of libcst (0.2 s).
+    """
+    assert not isinstance(statement.names, cst.ImportStar)
+    *others, last = (
+        alias for alias in statement.names if (alias.evaluated_alias or alias.evaluated_name) not in names
+    )
+    end = statement.names[-1].comma
+    if last is statement.names[-1] or not _has_comment_behind(last):
+        return statement.with_changes(names=[*others, last.with_changes(comma=end)])
+    assert isinstance(statement, cst.ImportFrom)
+    assert isinstance(statement.rpar, cst.RightParen)
+    below = end.whitespace_after if isinstance(end, cst.Comma) else statement.rpar.whitespace_before
+    closing = {"last_line": below.last_line} if isinstance(below, cst.ParenthesizedWhitespace) else {}
+    comma = last.comma.with_deep_changes(last.comma.whitespace_after, **closing)  # type: ignore[union-attr]
+    rpar = cst.RightParen(cst.SimpleWhitespace(""))
+    return statement.with_changes(names=[*others, last.with_changes(comma=comma)], rpar=rpar)
+
+
+def _has_comment_behind(alias: cst.ImportAlias) -> bool:
+    comma = alias.comma
+    behind = comma.whitespace_after if isinstance(comma, cst.Comma) else None
+    return isinstance(behind, cst.ParenthesizedWhitespace) and behind.first_line.comment is not None
