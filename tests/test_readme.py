@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from dp2ddp.review.rule_list import check_rules
 
 import dp2ddp
+from dp2ddp.review.check_rule import check_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 PORTS = ROOT / "benchmarks" / "ports"

@@ -209,16 +209,14 @@ class DDPScript:
 
         What one rank alone makes is none.
         """
-        own = (each for each in self.file.made_by(node) if (each.name or "").startswith("torch.optim."))
-        given: list[ast.AST] = [
-            value for each in own if not self.ranks.at(each.node).are_one for value in values_of(each.node)
-        ]
+        made = (each for each in self.file.made_by(node) if (each.name or "").startswith("torch.optim."))
+        own = (each.node for each in made if not self.ranks.at(each.node).are_one)
+        given: list[ast.AST] = [value for each in own for value in values_of(each)]
         parts = (each for value in all_from(given, self._behind) for each in ast.walk(value))
         return not self._wrapped_words.isdisjoint(map(last_name, parts))
 
     def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
-        behind = (made for each in ast.walk(value) for made in self.file.values(each))
-        return (each for each in behind if not self.ranks.at(each).are_one)
+        return (made for each in ast.walk(value) for made in self.file.values(each))
 
     @cached_property
     def _wrapped_words(self) -> set[str]:

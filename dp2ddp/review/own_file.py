@@ -22,7 +22,6 @@ from dp2ddp.codemod.model.nodes import (
     functions_of,
     handed,
     last_name,
-    places,
 )
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
@@ -278,11 +277,6 @@ class OwnFile:
         handed = {node for spawn in self.spawns for node in ast.walk(spawn.node)}
         functions = self.module.all(ast.FunctionDef) if handed else []
         return {each for each in functions if not handed.isdisjoint(self.sites_of(each))}
-
-    @cached_property
-    def spawned_ranks(self) -> set[Variable]:
-        """The first parameters of these: `mp.spawn` counts its processes there."""
-        return {(function, each.arg) for function in self.started for each in places(function)[:1]}
 
 
 def walk_without(node: ast.AST, leaves_out: Callable[[ast.AST, ast.AST], bool]) -> Iterator[ast.AST]:

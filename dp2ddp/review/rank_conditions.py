@@ -12,7 +12,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name
+from dp2ddp.codemod.model.nodes import FUNCTIONS, NAMED_FUNCTIONS, all_from, last_name, places
 from dp2ddp.codemod.model.scopes import Binds, settings
 from dp2ddp.review.own_file import Mention, OwnFile, Variable, literal, walk_without
 
@@ -166,7 +166,8 @@ class RankConditions:
         """The names of any kind that the process group is told as this process's rank, or that processes begin with."""
         given = (group.argument(4, "rank") for group in self.file.calls_of(MAKES_GROUP))
         told = {self.file.variable(node) for node in given if isinstance(node, ast.Name)}
-        return told | self.file.spawned_ranks
+        firsts = ((function, each.arg) for function in self.file.started for each in places(function)[:1])
+        return told.union(firsts)  # `mp.spawn` counts its processes in the first parameter
 
     def has_rank(self, expression: ast.AST) -> bool:
         """Whether the number of a rank stands in an expression, for certain, or in all that a name in it stands for."""

@@ -434,6 +434,14 @@ RIGHT = {
             if dist.get_rank() == 0:
                 probe.step()
     """,
+    "an optimizer of another model, that the first rank alone steps": """
+        probe = torch.nn.Linear(2, 2)
+        other = torch.optim.SGD(probe.parameters(), lr=0.1)
+        for x in batches:
+            model(x).mean().backward()
+            if dist.get_rank() == 0:
+                other.step()
+    """,
     "a loop that ends by what all ranks count alike, and a loss that is shown": """
         loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
         steps = seen = 0

@@ -49,3 +49,15 @@ class Prefetcher:
 for epoch in range(9):
     for x in Prefetcher(loader):
         model(x).backward()
+# ---
+class Base:
+    def step(self, x):
+        self.model(x).mean().backward()
+class Trainer(Base):
+    def __init__(self, net, data):
+        self.model = DDP(net)
+        self.loader = DataLoader(data, sampler=DistributedSampler(data))
+    def fit(self):
+        for epoch in range(9):
+            for x in self.loader:
+                self.step(x)

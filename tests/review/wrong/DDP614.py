@@ -108,3 +108,9 @@ else:
     model = net
 for x in batches:
     model.module(x).mean().backward()
+# ---
+def train(bare, batches):
+    for x in batches:
+        bare(x).mean().backward()
+wrapper = DDP(net)
+train(batches=batches, bare=net)
