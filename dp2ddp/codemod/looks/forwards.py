@@ -429,7 +429,11 @@ def _is_filled_above(module: Module, node: ast.expr) -> bool:
                 *itertools.takewhile(lambda outer: not isinstance(outer, FUNCTIONS), module.around(each))
             ]
             is_here = module.function_around(each) is module.function_around(node)
-            if is_here and each.lineno < node.lineno and not any(isinstance(one, BRANCHES) for one in around):
+            if (
+                is_here
+                and each.lineno < node.lineno
+                and not any(isinstance(outer, BRANCHES) for outer in around)
+            ):
                 return True
     return False
 
