@@ -195,18 +195,16 @@ def compare_files(
     a, b = (set(each.written) - events - of_starts for each in (expected, actual))
     pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
     pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
-    odd = (
-        ("is written by DataParallel only", How.OTHERWISE, sorted(a - pairs.keys())),
-        ("is written by DDP only", How.DDP_ONLY, sorted(b - set(pairs.values()))),
-        ("is removed on one side only", How.OTHERWISE, _odd(expected.removed, actual.removed)),
-        (
-            "is a folder on one side only",
-            How.OTHERWISE,
-            _odd(timeless(expected.folders), timeless(actual.folders)),
-        ),
-    )
-    different = [FileDifference(path, what, how=how) for what, how, paths in odd for path in paths]
-    different += _compare_events(expected, actual, tolerance)
+    removed = _odd(expected.removed, actual.removed)
+    folders = _odd(timeless(expected.folders), timeless(actual.folders))
+    ours = sorted(b - set(pairs.values()))
+    different = [
+        *(FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())),
+        *(FileDifference(path, "is written by DDP only", how=How.DDP_ONLY) for path in ours),
+        *(FileDifference(path, "is removed on one side only") for path in removed),
+        *(FileDifference(path, "is a folder on one side only") for path in folders),
+        *_compare_events(expected, actual, tolerance),
+    ]
     tensors: list[tuple[str, str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = expected.place(path), actual.place(other)

@@ -122,24 +122,22 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
     """Numbers in files tell something only if training is the same."""
     shared = {each.path for each in evidence.outside.files.different if each.ranks}
     for each in evidence.outside.files.different:
-        text, trains_the_same = f"{each.path} {each.what}", evidence.comparison.same
+        text = f"{each.path} {each.what}"
         if each.ranks:
             yield finding("every-rank-writes", 0.875, text)
         elif each.path in shared:
             continue  # what several ranks wrote is what they left
-        elif each.how is How.DDP_ONLY:
-            yield finding("doubled-files", 0.87, text)
-        elif each.how is How.KEYS:
-            yield finding("other-keys", 0.88, text)
-        elif each.how is How.TENSOR and trains_the_same:
+        elif each.how is How.TENSOR and evidence.comparison.same:
             yield finding(_tensor_cause(each.at, evidence), 0.86, text)
-        elif trains_the_same:
-            code, weight = _OTHER_TEXT.get(each.how, ("other-output", 0.4))
-            yield finding(code, weight, text)
+        elif each.how in (How.DDP_ONLY, How.KEYS) or evidence.comparison.same:
+            yield finding(*_CODES[each.how], text)
 
 
-_OTHER_TEXT = {
+_CODES = {
+    How.DDP_ONLY: ("doubled-files", 0.87),
+    How.KEYS: ("other-keys", 0.88),
     How.MORE_LINES: ("doubled-lines", 0.88),
     How.NUMBERS: ("local-numbers", 0.8),
     How.WORDS: ("other-output", 0.8),
+    How.OTHERWISE: ("other-output", 0.4),
 }
