@@ -10,6 +10,7 @@ from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.clock_texts import without_redrawn
 from dp2ddp.comparison.compare import Difference
 from dp2ddp.comparison.output_comparison import FilesComparison, Outside
 from dp2ddp.comparison.verdict import Verdict
@@ -134,6 +135,7 @@ def _explained(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) 
 def _causes(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]:
     reference, ranks = pair.traces
     aligned = verdict.aligned
+    again = without_redrawn(runs.single.reference.output(0)) if runs.single else ""
     not_tried = False if subject.options.aligned else None  # both had the same numbers, or nobody looked
     causes = diagnose(
         Evidence(
@@ -146,7 +148,7 @@ def _causes(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> 
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
             other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
-            printed_again=tuple(runs.single.reference.output(0).splitlines()) if runs.single else (),
+            printed_again=tuple(again.splitlines()),
             edits=_edits(subject),
         )
     )
