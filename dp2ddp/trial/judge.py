@@ -135,7 +135,9 @@ def _explained(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) 
 def _causes(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]:
     reference, ranks = pair.traces
     aligned = verdict.aligned
-    again = without_redrawn(runs.single.reference.output(0)) if runs.single else ""
+    again = ""
+    if runs.single and runs.free.trains_like(runs.single):
+        again = without_redrawn(runs.single.reference.output(0))
     not_tried = False if subject.options.aligned else None  # both had the same numbers, or nobody looked
     causes = diagnose(
         Evidence(
