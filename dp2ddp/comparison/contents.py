@@ -40,11 +40,6 @@ class Unlike:
     at: str = ""  # the keys of a tensor: ['net']['weight']
 
 
-def numbers_in(text: str) -> list[float]:
-    """All numbers of a line, in order."""
-    return list(map(float, _NUMBER.findall(text)))
-
-
 def have_same_words(*texts: str) -> bool:
     """Whether texts differ in numbers alone."""
     return len({_NUMBER.sub("#", text) for text in texts}) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -110,17 +109,12 @@ class Pair:
         first = self.compared.first
         if first is None or single is None:
             return first is not None or self.may_hide_a_fault
-        losses = [each.losses_of_reference(first.step + 1) for each in (self, single)]
-        return not _are_alike(*losses)
-
-    def trains_like(self, single: Pair) -> bool:
-        """Whether DataParallel trains the same in single precision: what a script draws may be other numbers there."""
-        losses = [each.losses_of_reference() for each in (self, single)]
-        return bool(losses[0]) and _are_alike(*losses)
-
-    def losses_of_reference(self, steps: int | None = None) -> list[float]:
-        """What DataParallel called backward on, in its first steps or in all."""
-        return [loss for line in self.traces[0].lines[:steps] for loss in line["losses"]]
+        double, other = (
+            [loss for line in each.traces[0].lines[: first.step + 1] for loss in line["losses"]]
+            for each in (self, single)
+        )
+        close = (math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(double, other, strict=False))
+        return len(double) != len(other) or not all(close)
 
     def parting_from(self, again: tuple[Prepared, Run]) -> Difference | None:
         """Where DataParallel parts from itself, by more than a race between its threads rounds."""
@@ -130,11 +124,6 @@ class Pair:
     def beside(self, nudged: Run) -> Pair:
         """The same pair with DataParallel's second run, from which natural noise is measured."""
         return replace(self, nudged=nudged)
-
-
-def _are_alike(double: Sequence[float], single: Sequence[float]) -> bool:
-    close = (math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(double, single, strict=False))
-    return len(double) == len(single) and all(close)
 
 
 def _trace(run: Run, rank: int) -> Trace:

@@ -20,7 +20,6 @@ from dp2ddp.trace.writer import Writer
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.outside import compare_values, last_words
 from dp2ddp.trial.pair import Pair
-from tests.comparison.traces import GRADIENT, trace
 from tests.report.made_up import same
 
 
@@ -56,22 +55,6 @@ def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_
             _ = pair.compared
     else:
         assert any("ended without a word" in each for each in pair.compared.remarks)
-
-
-def test_lines_in_single_precision_tell_of_times_only_where_training_is_the_same_there(
-    tmp_path: Path,
-) -> None:
-    """torch draws other numbers in double precision: then each printed number is another one."""
-
-    def pair(name: str, *losses: float) -> Pair:
-        made = Pair((None, None), (None, None), FLOAT64)  # type: ignore[arg-type]
-        vars(made)["traces"] = trace(tmp_path / name, [GRADIENT] * len(losses), losses=losses), ()
-        return made
-
-    double = pair("double", 0.5, 0.25)
-    assert double.trains_like(pair("rounded", 0.5, 0.25 + 1e-6))
-    assert not double.trains_like(pair("other numbers", 0.5, 0.2))
-    assert not double.trains_like(pair("shorter", 0.5))
 
 
 @pytest.mark.parametrize(
