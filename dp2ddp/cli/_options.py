@@ -1,4 +1,4 @@
-"""click's options of the fields of a family (dp2ddp/options.py)."""
+"""click's options of the fields of a family (dp2ddp/options.py), and what a shell offers behind the tab key."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import dataclasses
 import functools
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from dp2ddp.cli._completion import conversion_codes, rule_codes
 from dp2ddp.errors import OptionError
 from dp2ddp.options import MOST_DEVICES, declared
 from dp2ddp.review.settings import UnknownCodeError, checked_codes
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.rule import DescribedRule
+
     _Numbers = click.ParamType[tuple[int, ...]]
     _Words = click.ParamType[tuple[str, ...]]
 else:
@@ -142,6 +144,32 @@ def _by_type(each: dataclasses.Field[Any]) -> Mapping[str, Any]:
         "Sequence[str]": words,
     }
     return types[str(each.type).removesuffix(" | None")]
+
+
+def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Codes of rules of the conversion and of the check, with what each is about."""
+    from dp2ddp.review.check_rule import described_rules
+
+    return _items(described_rules(), incomplete)
+
+
+def conversion_codes(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Codes of rules of the conversion."""
+    from dp2ddp.codemod.rule import all_rules
+
+    return _items(all_rules(), incomplete)
+
+
+def _items(rules: Sequence[DescribedRule], incomplete: str) -> list[CompletionItem]:
+    """Behind a comma, one more of them."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [
+        CompletionItem(before + comma + rule.code, help=rule.summary())
+        for rule in rules
+        if rule.code.startswith(begun.upper())
+    ]
 
 
 _CODES: Mapping[str, Mapping[str, Any]] = {

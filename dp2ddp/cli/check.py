@@ -17,7 +17,7 @@ from dp2ddp.options import CheckOptions, option
 if TYPE_CHECKING:
     from dp2ddp.review.checking import CheckResult
 
-FORMATS = ("text", "json", "sarif", "github", "gitlab")
+FORMATS = ("text", "json", "sarif", "github")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,5 @@ def _writer(form: Form) -> Callable[[CheckResult], str]:
         "json": check_formats.check_json,
         "sarif": check_formats.check_sarif,
         "github": check_formats.check_github,
-        "gitlab": check_formats.check_gitlab,
     }
     return writers[form.format]

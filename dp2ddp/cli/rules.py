@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dp2ddp.cli._completion import rule_codes
+from dp2ddp.cli._options import rule_codes
 from dp2ddp.errors import did_you_mean
 
 

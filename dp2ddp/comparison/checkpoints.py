@@ -14,11 +14,10 @@ import numpy as np
 import torch
 
 from dp2ddp.comparison.clock_texts import is_time, without_clock, without_times
-from dp2ddp.comparison.contents import How, Unlike, have_same_words
+from dp2ddp.comparison.contents import How, Spelling, Unlike, have_same_words
 from dp2ddp.comparison.differences import distances_between, largest
 from dp2ddp.comparison.libraries_own import LibraryFile, library_file
-from dp2ddp.comparison.pickles import Thing, read
-from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.saved_values import Thing, read
 
 _DICTS = {dict, OrderedDict}  # what state_dict() gives, and what a comprehension makes of it: both load alike
 

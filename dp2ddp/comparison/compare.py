@@ -8,7 +8,6 @@ compared by its sketch.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -128,7 +127,7 @@ def compare(
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=tuple(remarks),
-        series=_series(reference, ranks, rows, natural),
+        series=series_of(reference, ranks, rows, natural),
         worst=findings.worst,
         natural=natural,
         matched=matched,
@@ -186,17 +185,6 @@ def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
         "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
     }
     return tuple(part for part, is_compared in parts.items() if is_compared)
-
-
-def _series(
-    reference: Trace, ranks: Sequence[Trace], rows: Sequence[StepRow], natural: Noise | None
-) -> Series:
-    names = tuple(dict.fromkeys(name for layout in reference.layouts for name in layout.names))
-    lines = itertools.chain(reference.lines, ranks[0].lines)
-    groups = max((len(line["learning_rates"]) for line in lines), default=0)
-    series = series_of([row for row in rows if row.rows], names, len(ranks), groups)
-    noise = None if natural is None else natural.each_step(len(series.steps))
-    return dataclasses.replace(series, noise=noise)
 
 
 def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:

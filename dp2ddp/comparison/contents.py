@@ -1,4 +1,4 @@
-"""What is in a file that a run left behind, and how two of them differ."""
+"""What is in a file that a run left behind, its texts in the words of the original; and how two of them differ."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 # Stores in which processes note themselves, by number: LMDB's (beside a folder's data.mdb, or a single file), SQLite's.
 _NOTES_OF_PROCESSES = ("lock.mdb", ".mdb-lock", ".lmdb-lock", "-shm")
 
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")  # <function main at 0x7f17ba96d800>: another in each process
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
 
@@ -37,11 +38,6 @@ class Unlike:
     how: How
     what: str  # in words
     at: str = ""  # the keys of a tensor: ['net']['weight']
-
-
-def numbers_in(text: str) -> list[float]:
-    """All numbers of a line, in order."""
-    return list(map(float, _NUMBER.findall(text)))
 
 
 def have_same_words(*texts: str) -> bool:
@@ -72,3 +68,16 @@ def content_hash(path: Path) -> str:
 def digest(data: bytes) -> str:
     """SHA-256 of some bytes, in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Words of one run, and what they would be in the user's folder, with the user's script."""
+
+    words: tuple[tuple[str, str], ...] = ()
+
+    def plain(self, text: str) -> str:
+        """A text with the original names in the place of the run's own, and without places in memory."""
+        for here, original in self.words:
+            text = text.replace(here, original)
+        return _ADDRESS.sub("<address>", text)

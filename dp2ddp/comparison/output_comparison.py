@@ -12,12 +12,18 @@ from itertools import zip_longest
 from pathlib import Path
 
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_redrawn, without_times
-from dp2ddp.comparison.contents import How, Unlike, content_hash, have_same_words, notes_processes, opened
+from dp2ddp.comparison.contents import (
+    How,
+    Spelling,
+    Unlike,
+    content_hash,
+    have_same_words,
+    notes_processes,
+    opened,
+)
 from dp2ddp.comparison.events import event_lines, is_event_file
 from dp2ddp.comparison.libraries_own import is_of_start, library_file
-from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import Tolerance
-from dp2ddp.comparison.value_files import TEXTS
 from dp2ddp.copies.leavings import FilesLeft
 
 # (name, DataParallel's file, that of the DDP version) -> by name what differs
@@ -26,6 +32,7 @@ NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
+_VALUES = (".json", ".jsonl", ".csv")  # compared as lines first, then by what they hold
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model", ".safetensors")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 
@@ -195,18 +202,16 @@ def compare_files(
     a, b = (set(each.written) - events - of_starts for each in (expected, actual))
     pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
     pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
-    odd = (
-        ("is written by DataParallel only", How.OTHERWISE, sorted(a - pairs.keys())),
-        ("is written by DDP only", How.DDP_ONLY, sorted(b - set(pairs.values()))),
-        ("is removed on one side only", How.OTHERWISE, _odd(expected.removed, actual.removed)),
-        (
-            "is a folder on one side only",
-            How.OTHERWISE,
-            _odd(timeless(expected.folders), timeless(actual.folders)),
-        ),
-    )
-    different = [FileDifference(path, what, how=how) for what, how, paths in odd for path in paths]
-    different += _compare_events(expected, actual, tolerance)
+    removed = _odd(expected.removed, actual.removed)
+    folders = _odd(timeless(expected.folders), timeless(actual.folders))
+    ddp_only = sorted(b - set(pairs.values()))
+    different = [
+        *(FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())),
+        *(FileDifference(path, "is written by DDP only", how=How.DDP_ONLY) for path in ddp_only),
+        *(FileDifference(path, "is removed on one side only") for path in removed),
+        *(FileDifference(path, "is a folder on one side only") for path in folders),
+        *_compare_events(expected, actual, tolerance),
+    ]
     tensors: list[tuple[str, str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = expected.place(path), actual.place(other)
@@ -227,7 +232,7 @@ def compare_files(
         lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
         unlike_lines = list(_compare_lines(path, *lines, tolerance))
         different += unlike_lines
-        if unlike_lines and path.endswith(tuple(TEXTS)):
+        if unlike_lines and path.endswith(_VALUES):
             tensors.append((path, str(here), str(there)))
     values = compare_values(tensors)
     by_lines = {each.path: each for each in different}

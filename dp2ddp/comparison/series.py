@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dp2ddp.comparison.noise import Noise
 from dp2ddp.comparison.step_table import StepRow
 from dp2ddp.trace.digests import Doubles as Doubles  # for reports, too
+from dp2ddp.trace.records import Trace
 
 Peak = tuple[float, int]  # the largest difference, and its step
 
@@ -59,17 +61,20 @@ class Series:
         return [self.names[row.argmax()] if row.any() else "" for row in sizes]
 
 
-def series_of(rows: Sequence[StepRow], names: tuple[str, ...], world: int, groups: int) -> Series:
-    """Over all steps that DataParallel and every rank took, also those behind the first difference.
-
-    names: all parameters; groups: the most that an optimizer has.
-    """
+def series_of(
+    reference: Trace, ranks: Sequence[Trace], all_rows: Sequence[StepRow], natural: Noise | None
+) -> Series:
+    """Over all steps that DataParallel and every rank took, also those behind the first difference."""
+    names = tuple(dict.fromkeys(name for layout in reference.layouts for name in layout.names))
+    lines, world = (*reference.lines, *ranks[0].lines), len(ranks)
+    groups = max((len(line["learning_rates"]) for line in lines), default=0)
+    rows = [row for row in all_rows if row.rows]
     series = Series(
         names=names,
         steps=np.array([row.step for row in rows], dtype=np.int64),
         gradients=np.full((len(rows), len(names)), np.nan),
         parameters=np.full((len(rows), len(names)), np.nan),
-        noise=None,
+        noise=None if natural is None else natural.each_step(len(rows)),
         losses=np.array([row.losses for row in rows]).reshape(-1, 1 + world),
         rows=np.array([row.rows for row in rows], dtype=np.int64).reshape(-1, world),
         learning_rates=np.full((len(rows), 2, groups), np.nan),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 
 import numpy as np
+import numpy.typing as npt
 
 from dp2ddp.comparison.differences import (
     GRADIENTS,
@@ -42,6 +43,7 @@ from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Layout, Step, Vector
 
 NAN = float("nan")
+Hashes = npt.NDArray[np.uint64]
 Groups = tuple[tuple[int, ...], ...]  # ranks with the same bits
 
 
@@ -268,23 +270,30 @@ class StepTensors:
     """
 
     initial: Callable[[int], Vector]  # what an optimizer begins with
-    numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # optimizer, place -> number
-    left: dict[int, tuple[str, int]] = field(default_factory=dict)  # number -> name, hash since its last step
-    here: tuple[int, ...] = ()  # of the step
+    numbers: dict[int, list[int]] = field(default_factory=dict)  # optimizer -> of each place
+    left: dict[int, tuple[Layout, Hashes]] = field(default_factory=dict)  # optimizer -> since its last step
+    count: int = 0
+    here: Sequence[int] = ()  # of the step
     layout: Layout = Layout()
 
     def come_to(self, step: Step) -> None:
         """Steps come in order; an optimizer may get more parameters, behind the others."""
-        keys = [(step.optimizer, place) for place in range(len(step.layout.names))]
-        if keys and keys[-1] not in self.numbers:
-            begun, there = self.initial(step.optimizer), {what: number for number, what in self.left.items()}
-            starts = dict(enumerate(zip(begun.layout.names, begun.hashes.tolist(), strict=True)))
-            for key in keys:
-                known = there.get(starts.get(key[1], ("", 0)), len(self.numbers))
-                self.numbers.setdefault(key, known)
-        self.here, self.layout = tuple(self.numbers[key] for key in keys), step.layout
-        pairs = zip(step.layout.names, step.parameters.hashes.tolist(), strict=True)
-        self.left.update(zip(self.here, pairs, strict=True))
+        numbers = self.numbers.setdefault(step.optimizer, [])
+        if len(numbers) < len(step.layout.names):
+            begun = self.initial(step.optimizer)
+            starts = [*zip(begun.layout.names, begun.hashes.tolist(), strict=True)]
+            known = {
+                (name, bits): number
+                for optimizer, (layout, hashes) in self.left.items()
+                for name, bits, number in zip(
+                    layout.names, hashes.tolist(), self.numbers[optimizer], strict=False
+                )
+            }
+            for place in range(len(numbers), len(step.layout.names)):
+                self.count += 1
+                numbers.append(known.get(starts[place], self.count) if place < len(starts) else self.count)
+        self.here, self.layout = numbers[: len(step.layout.names)], step.layout
+        self.left[step.optimizer] = step.layout, step.parameters.hashes
 
     def add(self, masks: dict[int, Mask], noisy: Mask) -> None:
         """Once noisy, an element stays so."""

@@ -1,10 +1,9 @@
-"""What `dp2ddp check` found, for programs: JSON, SARIF 2.1.0, annotations of GitHub Actions, GitLab's Code Quality."""
+"""What `dp2ddp check` found, for programs: JSON, SARIF 2.1.0, annotations of GitHub Actions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from dp2ddp.review.problems import Level, PlacedProblem
 
 VERSION = 1
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-SEVERITIES = {Level.ERROR: "critical", Level.WARNING: "major", Level.NOTE: "info"}  # of GitLab
 COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}  # of GitHub's log
 
 
@@ -55,29 +53,6 @@ def _escaped(text: str) -> str:
 
 def _property(text: str) -> str:
     return _escaped(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def check_gitlab(result: CheckResult) -> str:
-    """A Code Quality report (https://docs.gitlab.com/ci/testing/code_quality, "Import Code Quality results")."""
-    seen: Counter[str] = Counter()
-    report = []
-    for problem in result.problems:
-        fingerprint = _fingerprint(problem)
-        seen[fingerprint] += 1
-        same = seen[fingerprint]  # of lines that are alike, GitLab would keep one
-        report.append(
-            {
-                "description": f"{_place_in_notebook(problem)}{problem.message}; {problem.advice}",
-                "check_name": problem.code,
-                "fingerprint": fingerprint if same == 1 else f"{fingerprint}-{same}",
-                "severity": SEVERITIES[problem.level],
-                "location": {
-                    "path": Path(problem.file).as_posix(),
-                    "lines": {"begin": 1 if problem.cell is not None else problem.line},
-                },
-            }
-        )
-    return json.dumps(report, indent=2) + "\n"
 
 
 def _fingerprint(problem: PlacedProblem) -> str:

@@ -67,7 +67,7 @@ def judge(subject: Subject, runs: TrialRuns, server: Server, scratch: Path) -> V
         unsteady=runs.unsteady,
         by_hashes=_by_hashes(subject, runs),
     )
-    return verdict if verdict.same else _explained(subject, runs, pair, verdict)
+    return verdict if verdict.same else _explained(subject, pair, verdict)
 
 
 def _check_devices(pair: Pair, stage: Stage) -> None:
@@ -120,18 +120,18 @@ def _by_hashes(subject: Subject, runs: TrialRuns) -> bool:
 # ---- why it is not the same
 
 
-def _explained(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> Verdict:
+def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
     """With its likely causes. What goes wrong in looking for them is said, and takes nothing from the verdict."""
     causes: tuple[Cause, ...] = ()
     remarks = verdict.remarks
     try:
-        causes = _causes(subject, runs, pair, verdict)
+        causes = _causes(subject, pair, verdict)
     except Exception as error:
         remarks += (f"causes could not be looked for: {type(error).__name__}: {error}",)
     return replace(verdict, causes=causes, remarks=remarks)
 
 
-def _causes(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]:
+def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]:
     reference, ranks = pair.traces
     aligned = verdict.aligned
     not_tried = False if subject.options.aligned else None  # both had the same numbers, or nobody looked
@@ -146,7 +146,6 @@ def _causes(subject: Subject, runs: TrialRuns, pair: Pair, verdict: Verdict) -> 
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
             other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
-            printed_again=tuple(runs.single.reference.output(0).splitlines()) if runs.single else (),
             edits=_edits(subject),
         )
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from dp2ddp.comparison.contents import Unlike, content_hash, digest
+from dp2ddp.comparison.contents import Spelling, Unlike, content_hash, digest
 from dp2ddp.comparison.output_comparison import (
     FilesComparison,
     OwnCode,
@@ -17,7 +17,6 @@ from dp2ddp.comparison.output_comparison import (
     compare_files,
     compare_text,
 )
-from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.process.run import Run

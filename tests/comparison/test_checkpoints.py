@@ -17,8 +17,7 @@ import torch
 from torch import nn
 
 from dp2ddp.comparison import checkpoints
-from dp2ddp.comparison.contents import How, content_hash
-from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.contents import How, Spelling, content_hash
 from dp2ddp.helpers import AnyDataParallel, WholeBatch
 from tests.comparison.unlike import difference
 

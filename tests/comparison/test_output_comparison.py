@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.comparison.contents import digest
+from dp2ddp.comparison.contents import Spelling, digest
 from dp2ddp.comparison.output_comparison import OwnCode, compare_files, compare_text
-from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.copies.linked import copy_by_links
 

@@ -101,7 +101,7 @@ class TestWhatIsToldOnce:
 
         assert places == ["a.py", "a.py", "b.py", "b.py", "c.py", "c.py"]
 
-    @pytest.mark.parametrize("form", ["json", "sarif", "github", "gitlab"])
+    @pytest.mark.parametrize("form", ["json", "sarif", "github"])
     def test_programs_get_each(self, form: str) -> None:
         self.repository()
 
@@ -616,30 +616,6 @@ class TestFormats:
             "process for each device, and pass device_ids=[local_rank]" in lines
         )
 
-    def test_a_report_of_gitlab(self) -> None:
-        Path("train.py").write_text(PORT)
-
-        report = json.loads(check("--format", "gitlab").stdout)
-
-        refused = next(one for one in report if one["check_name"] == "DDP611")
-        assert refused["location"] == {"path": "train.py", "lines": {"begin": 15}}
-        assert refused["severity"] == "critical"
-        assert refused["description"].startswith(
-            "takes one device, and refuses several; start a process for each"
-        )
-
-    def test_lines_that_are_alike_are_two_problems_for_gitlab(self) -> None:
-        line = "    dist.barrier()\n"
-        Path("train.py").write_text(
-            "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"
-            f"if dist.get_rank() == 0:\n{line}if dist.get_rank() == 0:\n{line}dist.destroy_process_group()\n"
-        )
-
-        report = json.loads(check("--format", "gitlab").stdout)
-
-        assert [one["check_name"] for one in report] == ["DDP608", "DDP608"]
-        assert len({one["fingerprint"] for one in report}) == 2
-
 
 class TestTwice:
     """In one process nothing is remembered."""
@@ -813,19 +789,17 @@ class TestDocumentation:
         Path("train.py").write_text(PLAIN)
         lines = re.findall(r"dp2ddp check([^\n`>|\"#\\]*)", "\n".join(blocks(page, "(?:yaml|sh|toml)")))
 
-        assert len(lines) >= 5
+        assert len(lines) >= 4
         for line in lines:
             command.make_context("check", line.split())
 
     def test_workflows_have_what_their_services_read(self, page: str, request: pytest.FixtureRequest) -> None:
-        github, scanning, gitlab, hooks = map(yaml.safe_load, blocks(page, "yaml"))
+        github, scanning, hooks = map(yaml.safe_load, blocks(page, "yaml"))
         offered = yaml.safe_load((request.config.rootpath / ".pre-commit-hooks.yaml").read_text())
 
         assert github["jobs"]["check"]["runs-on"] == "ubuntu-latest"
         assert github["jobs"]["check"]["steps"][-1]["run"] == "dp2ddp check --format github"
         assert scanning[1]["with"]["sarif_file"] in scanning[0]["run"]
-        assert gitlab["ddp"]["script"][-1] == "dp2ddp check --format gitlab > dp2ddp.json"
-        assert gitlab["ddp"]["artifacts"]["reports"] == {"codequality": "dp2ddp.json"}
         assert hooks["repos"][0]["hooks"][0]["id"] == offered[0]["id"]
 
     def test_editors_understand_the_lines(self, page: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.contents import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.process.run import Run

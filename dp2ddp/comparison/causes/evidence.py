@@ -100,7 +100,6 @@ class Evidence:
     unsteady: str = ""  # where DataParallel, run twice, parts from itself
     by_hashes: bool = False  # training is the same where strings have the same hashes on all ranks
     other_draw: bool = False  # initial weights that differ are draws of one distribution
-    printed_again: tuple[str, ...] = ()  # DataParallel's lines in a run of its own, in float32
     edits: Mapping[str, Sequence[str]] = field(default_factory=dict)  # our rule -> "train_ddp.py:33"
 
     @property

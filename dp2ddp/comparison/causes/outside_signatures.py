@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.contents import How, have_same_words, numbers_in
+from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.comparison.output_comparison import NO_LINE
 from dp2ddp.trace.records import Trace
 from dp2ddp.words import names_text, ranks_text, sum_text
-
-_SINGLE = 1e-3  # two runs of one training in float64 and in float32 print numbers as near as that
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
@@ -49,27 +46,12 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
         if not have_same_words(expected, actual):
             yield finding("other-output", 0.5, line_text)
             continue
-        if _differs_by_itself(expected, actual, evidence.printed_again[number - 1 : number]):
-            by_itself = (
-                "DataParallel's float32 run prints other numbers there, too: times, or what no seed decides?"
-            )
-            yield finding("other-output", 0.5, line_text, by_itself)
-            continue
         yield finding("local-numbers", 0.85, line_text)
         if names := [each for each in evidence.apart_at_end("final buffer") if "running_" in each]:
             words = (
                 f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
             )
             yield finding("buffers-of-another-rank", 0.8, words)
-
-
-def _differs_by_itself(expected: str, actual: str, again: Sequence[str]) -> bool:
-    """Whether all numbers that differ are far from those of another run of DataParallel as well."""
-    texts = (expected, actual, *again)
-    if not again or not have_same_words(*texts):
-        return False
-    numbers = zip(*map(numbers_in, texts), strict=True)
-    return all(a == b or not math.isclose(a, other, rel_tol=_SINGLE) for a, b, other in numbers)
 
 
 _MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "DistributedDataParallel")
@@ -122,24 +104,22 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
     """Numbers in files tell something only if training is the same."""
     shared = {each.path for each in evidence.outside.files.different if each.ranks}
     for each in evidence.outside.files.different:
-        text, trains_the_same = f"{each.path} {each.what}", evidence.comparison.same
+        text = f"{each.path} {each.what}"
         if each.ranks:
             yield finding("every-rank-writes", 0.875, text)
         elif each.path in shared:
             continue  # what several ranks wrote is what they left
-        elif each.how is How.DDP_ONLY:
-            yield finding("doubled-files", 0.87, text)
-        elif each.how is How.KEYS:
-            yield finding("other-keys", 0.88, text)
-        elif each.how is How.TENSOR and trains_the_same:
+        elif each.how is How.TENSOR and evidence.comparison.same:
             yield finding(_tensor_cause(each.at, evidence), 0.86, text)
-        elif trains_the_same:
-            code, weight = _OTHER_TEXT.get(each.how, ("other-output", 0.4))
-            yield finding(code, weight, text)
+        elif each.how in (How.DDP_ONLY, How.KEYS) or evidence.comparison.same:
+            yield finding(*_CODES[each.how], text)
 
 
-_OTHER_TEXT = {
+_CODES = {
+    How.DDP_ONLY: ("doubled-files", 0.87),
+    How.KEYS: ("other-keys", 0.88),
     How.MORE_LINES: ("doubled-lines", 0.88),
     How.NUMBERS: ("local-numbers", 0.8),
     How.WORDS: ("other-output", 0.8),
+    How.OTHERWISE: ("other-output", 0.4),
 }

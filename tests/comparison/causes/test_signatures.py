@@ -294,29 +294,6 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     assert diagnose(evidence)[0].code == code
 
 
-@pytest.mark.parametrize(
-    ("again", "code"),
-    [
-        ("loss 0.5000001 speed 120.5", "other-output"),
-        ("loss 0.5000001 speed 50.5", "local-numbers"),
-        ("loss 0.5000001", "local-numbers"),
-    ],
-    ids=["a time", "a number that DataParallel prints each time", "other lines"],
-)
-def test_a_number_that_dataparallel_prints_otherwise_each_time_is_no_ranks_own(
-    tmp_path: Path, again: str, code: str
-) -> None:
-    reference, *ranks = (
-        trace(tmp_path / name, FIRST, rank=rank) for name, rank in (("dp", 0), ("ddp", 0), ("ddp", 1))
-    )
-    found = compare(reference, ranks, FLOAT64)
-    stdout = TextComparison(2, (2, "loss 0.5 speed 50.5", "loss 0.5 speed 80.5"))
-    evidence = Evidence(
-        2, reference, tuple(ranks), found, Outside(stdout=stdout), printed_again=("begun", again)
-    )
-    assert diagnose(evidence)[0].code == code
-
-
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_zeros_for_none_explain_no_other_gradient(tmp_path: Path, factor: float) -> None:
     with_zeros = np.where(np.arange(5) < 3, GRADIENT, 0.0)
