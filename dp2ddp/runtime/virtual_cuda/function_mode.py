@@ -40,16 +40,11 @@ _NAMES = """
 """
 
 
-def check_same_place(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
-    """Raise what torch raises if tensors with dimensions are at two different known places."""
-    if function in _GETITEM:
-        _check_index(tensors)
-    elif function in _STRICT:
-        _check_all(tensors)
-
-
 def _check_all(tensors: Sequence[torch.Tensor]) -> None:
-    """c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp."""
+    """Raise what torch raises if tensors with dimensions are at two different known places.
+
+    c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp.
+    """
     places = list(dict.fromkeys(place for place in map(_place_that_counts, tensors) if place is not None))
     if len(places) > 1:
         first, second = sorted(places[:2], key=HOST.__eq__)  # torch names the CUDA device first
@@ -166,7 +161,10 @@ def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, An
                 continue
             if common is not None:
                 every = tensors_in((*args, *kwargs.values()))
-                check_same_place(func, every)
+                if func in _GETITEM:
+                    _check_index(every)
+                elif func in _STRICT:
+                    _check_all(every)
                 return common_place(every)
             common = place
     return common

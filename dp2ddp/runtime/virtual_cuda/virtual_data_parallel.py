@@ -174,10 +174,8 @@ def state_of(thread: threading.Thread) -> bytes:
 
 
 ASLEEP = b"S"
-_AT_WORK = (
-    b"R",
-    b"D",
-)  # it runs, or would if the machine were less busy; it waits for the disk, no other thread
+# it runs, or would if the machine were less busy; it waits for the disk, no other thread
+_AT_WORK = (b"R", b"D")
 _LOOK = 0.05  # seconds between two looks at a replica that has not ended
 _LOOKS = 20  # after so many in which it slept it is taken to wait: locks and sleeping loops leave no frame of their own
 _WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__file__)

@@ -76,12 +76,8 @@ def _writing(text: str, name: str, written: Iterator[int]) -> Iterator[Any]:
     """A cell that writes a part of the script."""
     if text.strip():
         append, gap = ("-a ", "\n") if next(written) else ("", "")
-        yield _code(f"%%writefile {append}{_as_argument(name)}\n{gap}{text.strip(chr(10))}")
-
-
-def _as_argument(name: str) -> str:
-    """A file's name for a magic, which takes quotes off."""
-    return name if re.fullmatch(r"[\w.-]+", name) else f'"{name}"'
+        file = name if re.fullmatch(r"[\w.-]+", name) else f'"{name}"'  # a magic takes quotes off
+        yield _code(f"%%writefile {append}{file}\n{gap}{text.strip(chr(10))}")
 
 
 def _launch_cell(name: str, numbers: list[int], launch: str) -> str:
