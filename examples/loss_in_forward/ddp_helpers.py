@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 4793889c): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -301,10 +301,24 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
-    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+    """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
-    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Not what a hook computes anew before each forward, as weight_norm does.
+    """
+    return [
+        each
+        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for each in (*part._buffers.values(), *vars(part).values())
+        if isinstance(each, torch.Tensor) and each.requires_grad
+        if each.is_leaf or not part._forward_pre_hooks
+    ]
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
+
+    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
@@ -317,6 +331,9 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        for held in (replica._buffers, vars(replica)):
+            tensors = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
+            held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -434,6 +451,8 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
         refuse(hooked, "a parameter or a layer has a backward hook")
+        beside = any(each.is_leaf for each in learned_beside(self.module))
+        refuse(beside, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:

@@ -41,6 +41,7 @@ REFUSED = {
     "recurrent_along_dim_1": "unexpected keyword argument 'dim'",
     "reentrant_checkpoints": "marked as ready twice",
     "two_models_draw_from_one_device": "doesn't have any parameter that requires a gradient",
+    "learned_and_no_parameters": "a layer has a tensor that is no parameter, and wants a gradient",
     "attack_on_a_frozen_model": "doesn't have any parameter that requires a gradient",
 }
 KINDS = ("WholeBatch", "WholeBatchParallel")
