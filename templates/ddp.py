@@ -46,7 +46,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        map_tensors(rows.keep, tree, object)
+        rows.keep_all(tree)
         (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
         go_on_behind(effects)
         written = [first for first, _ in rows.in_place if effects[2]]

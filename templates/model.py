@@ -127,7 +127,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(rows.keep, tree, object)
+    rows.keep_all(tree)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay

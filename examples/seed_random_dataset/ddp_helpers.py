@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4793889c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 5041fe96): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import traceback
+import zlib
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
@@ -418,21 +419,28 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: Any) -> None:
+    def keep_all(self, tree: Any) -> None:
+        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
+        self.form = repr(map_tensors(self.keep, tree, object))
+
+    def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
         if isinstance(output, torch.Tensor):
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
             self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
-        elif output is not None and not isinstance(output, str):
+            return (*rows.transpose(0, self.dim).shape[1:],)
+        if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+        return type(output).__name__
 
     def exchange(self, effects: List[int]) -> Any:
         """What the forwards of all ranks did, and how many rows of each output they have."""
-        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
-        form = hash(tuple(shape[1:] for shape in shapes))
-        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        counts = [output.shape[self.dim] for output in self.outputs]
+        form = zlib.crc32(self.form.encode())
+        numbers = exchange_numbers([form, *effects, *counts])
         if any(each[0] != form for each in numbers):
-            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
         return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
@@ -538,7 +546,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(rows.keep, tree, object)
+    rows.keep_all(tree)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay

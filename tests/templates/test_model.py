@@ -124,6 +124,7 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
         ("an object", "outputs are gathered as tensors; a forward gives a slice"),
         ("a set", "outputs are gathered as tensors; a forward gives a set"),
         ("other widths", "outputs of other shapes are not gathered"),
+        ("a dict in another order", "outputs of other shapes are not gathered"),
         ("a list of its own", "outputs are gathered as tensors; a forward gives a UserList"),
         ("nothing, a text, a cache", ""),
     ],
