@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import learned_beside, make_replica, run_alone, share_tensors, statistics_among
+from .replicas import make_replica, run_alone, share_tensors, statistics_among
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -61,8 +61,11 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        beside = any(each.is_leaf for each in learned_beside(self.module))
-        refuse(beside, "a layer has a tensor that is no parameter, and wants a gradient")
+        held = (
+            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
+        )
+        learned = any(isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf for each in held)
+        refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:

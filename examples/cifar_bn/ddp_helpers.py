@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 5041fe96): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 9ae2aeda): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -349,20 +349,6 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
-def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
-    """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
-
-    Not what a hook computes anew before each forward, as weight_norm does.
-    """
-    return [
-        each
-        for part in (module.modules() if torch.is_grad_enabled() else ())
-        for each in (*part._buffers.values(), *vars(part).values())
-        if isinstance(each, torch.Tensor) and each.requires_grad
-        if each.is_leaf or not part._forward_pre_hooks
-    ]
-
-
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
     """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
@@ -506,8 +492,11 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
         refuse(hooked, "a parameter or a layer has a backward hook")
-        beside = any(each.is_leaf for each in learned_beside(self.module))
-        refuse(beside, "a layer has a tensor that is no parameter, and wants a gradient")
+        held = (
+            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
+        )
+        learned = any(isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf for each in held)
+        refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
