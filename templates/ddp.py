@@ -64,7 +64,7 @@ class WholeBatchDDP(DistributedDataParallel):
         held = (
             each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
         )
-        learned = any(isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf for each in held)
+        learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 9ae2aeda): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 43a73ea6): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -319,7 +319,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
         for held in (replica._buffers, vars(replica)):
-            tensors = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
@@ -448,7 +448,7 @@ class WholeBatchDDP(DistributedDataParallel):
         held = (
             each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
         )
-        learned = any(isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf for each in held)
+        learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
         refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 9ae2aeda): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 43a73ea6): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -265,7 +265,7 @@ def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
         each
         for part in (module.modules() if torch.is_grad_enabled() else ())
         for each in (*part._buffers.values(), *vars(part).values())
-        if isinstance(each, torch.Tensor) and each.requires_grad
+        if type(each) is torch.Tensor and each.requires_grad
         if each.is_leaf or not part._forward_pre_hooks
     ]
 
@@ -287,7 +287,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
         for held in (replica._buffers, vars(replica)):
-            tensors = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
