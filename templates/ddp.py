@@ -46,7 +46,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        map_tensors(rows.keep, tree, object)
+        rows.keep_all(tree)
         (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
         go_on_behind(effects)
         written = [first for first, _ in rows.in_place if effects[2]]
@@ -61,6 +61,11 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
         refuse(hooked, "a parameter or a layer has a backward hook")
+        held = (
+            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
+        )
+        learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
+        refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:

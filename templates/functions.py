@@ -16,7 +16,14 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, call_replica, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import make_replica, share_tensors, statistics_among, versions_of, without_hooks
+from .replicas import (
+    learned_beside,
+    make_replica,
+    share_tensors,
+    statistics_among,
+    versions_of,
+    without_hooks,
+)
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns
@@ -120,7 +127,8 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
         parameters = [*network.parameters()]
-        copies = make_copies(parameters, GradientSums(network, parameters, wait=True))
+        sums = GradientSums(network, parameters, wait=True)
+        copies = make_copies(parameters, sums, learned_beside(network))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

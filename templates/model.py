@@ -9,7 +9,15 @@ import torch.distributed as dist
 
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, statistics_among, versions_of, without_hooks
+from .replicas import (
+    learned_beside,
+    make_replica,
+    run_alone,
+    share_tensors,
+    statistics_among,
+    versions_of,
+    without_hooks,
+)
 from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -104,7 +112,8 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
     device = parameters[0].device if parameters else None
     rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
-    want_gradients = False
+    learned = learned_beside(module)
+    want_gradients = bool(learned)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
@@ -114,11 +123,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
     sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums)
+    copies = make_copies(parameters, sums, learned)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(rows.keep, tree, object)
+    rows.keep_all(tree)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
@@ -129,12 +138,15 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     return map_tensors(lambda output: next(whole), tree)
 
 
-def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank.
+def make_copies(
+    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
+) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **sums.copies()}
+    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
+    return {**copies, **sums.copies(), **beside}

@@ -21,10 +21,24 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)  # type: ignore[attr-defined]
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
-    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+    """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
-    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Not what a hook computes anew before each forward, as weight_norm does.
+    """
+    return [
+        each
+        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for each in (*part._buffers.values(), *vars(part).values())
+        if type(each) is torch.Tensor and each.requires_grad
+        if each.is_leaf or not part._forward_pre_hooks
+    ]
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
+
+    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
@@ -37,6 +51,9 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        for held in (replica._buffers, vars(replica)):
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
+            held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 

@@ -1,5 +1,6 @@
 """Rows of a batch: a rank's own, and those of all."""
 
+import zlib
 from typing import Any, List, Sequence
 
 import torch
@@ -7,6 +8,7 @@ import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
 from .sums import CopyToRanks
+from .trees import map_tensors
 
 
 class OwnRows:
@@ -37,21 +39,28 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: Any) -> None:
+    def keep_all(self, tree: Any) -> None:
+        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
+        self.form = repr(map_tensors(self.keep, tree, object))
+
+    def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
         if isinstance(output, torch.Tensor):
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
             self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
-        elif output is not None and not isinstance(output, str):
+            return (*rows.transpose(0, self.dim).shape[1:],)
+        if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+        return type(output).__name__
 
     def exchange(self, effects: List[int]) -> Any:
         """What the forwards of all ranks did, and how many rows of each output they have."""
-        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
-        form = hash(tuple(shape[1:] for shape in shapes))
-        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        counts = [output.shape[self.dim] for output in self.outputs]
+        form = zlib.crc32(self.form.encode())
+        numbers = exchange_numbers([form, *effects, *counts])
         if any(each[0] != form for each in numbers):
-            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
         return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 

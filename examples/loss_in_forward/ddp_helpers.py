@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 43a73ea6): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 import weakref
+import zlib
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -302,9 +303,9 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
 
 
 def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
-    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+    """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
 
-    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
@@ -317,6 +318,9 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        for held in (replica._buffers, vars(replica)):
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
+            held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -361,21 +365,28 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: Any) -> None:
+    def keep_all(self, tree: Any) -> None:
+        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
+        self.form = repr(map_tensors(self.keep, tree, object))
+
+    def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
         if isinstance(output, torch.Tensor):
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
             self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
-        elif output is not None and not isinstance(output, str):
+            return (*rows.transpose(0, self.dim).shape[1:],)
+        if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+        return type(output).__name__
 
     def exchange(self, effects: List[int]) -> Any:
         """What the forwards of all ranks did, and how many rows of each output they have."""
-        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
-        form = hash(tuple(shape[1:] for shape in shapes))
-        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        counts = [output.shape[self.dim] for output in self.outputs]
+        form = zlib.crc32(self.form.encode())
+        numbers = exchange_numbers([form, *effects, *counts])
         if any(each[0] != form for each in numbers):
-            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
         return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
@@ -419,7 +430,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        map_tensors(rows.keep, tree, object)
+        rows.keep_all(tree)
         (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
         go_on_behind(effects)
         written = [first for first, _ in rows.in_place if effects[2]]
@@ -434,6 +445,11 @@ class WholeBatchDDP(DistributedDataParallel):
         refuse(others, "other parameters are trained than at the wrap")
         hooked = any(each._backward_hooks for each in (*trained, *self.module.modules()))
         refuse(hooked, "a parameter or a layer has a backward hook")
+        held = (
+            each for part in self.module.modules() for each in (*part._buffers.values(), *vars(part).values())
+        )
+        learned = any(type(each) is torch.Tensor and each.requires_grad and each.is_leaf for each in held)
+        refuse(learned, "a layer has a tensor that is no parameter, and wants a gradient")
         self.may_sum = True
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 43a73ea6): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -256,10 +256,24 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
-    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+    """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
-    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Not what a hook computes anew before each forward, as weight_norm does.
+    """
+    return [
+        each
+        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for each in (*part._buffers.values(), *vars(part).values())
+        if type(each) is torch.Tensor and each.requires_grad
+        if each.is_leaf or not part._forward_pre_hooks
+    ]
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
+
+    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
@@ -272,6 +286,9 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        for held in (replica._buffers, vars(replica)):
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
+            held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -391,15 +408,18 @@ def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
     return replica(*inputs, **kwargs)
 
 
-def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank.
+def make_copies(
+    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
+) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **sums.copies()}
+    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
+    return {**copies, **sums.copies(), **beside}
 
 
 def raise_on_all(error: Optional[Exception]) -> None:
@@ -475,7 +495,8 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
         parameters = [*network.parameters()]
-        copies = make_copies(parameters, GradientSums(network, parameters, wait=True))
+        sums = GradientSums(network, parameters, wait=True)
+        copies = make_copies(parameters, sums, learned_beside(network))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 596927b8): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 43a73ea6): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import traceback
+import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
@@ -230,10 +231,24 @@ def share_tensors(tensors: Sequence[torch.Tensor], owner: int = 0) -> None:
         dist._broadcast_coalesced(group, alike, 2**28, owner)
 
 
-def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
-    """A copy of a module with copies in place of its parameters; what forward assigns to it is gone with it.
+def learned_beside(module: torch.nn.Module) -> List[torch.Tensor]:
+    """What a module has beside parameters that wants a gradient: plain attributes (DARTS keeps its alphas so), buffers.
 
-    Buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
+    Not what a hook computes anew before each forward, as weight_norm does.
+    """
+    return [
+        each
+        for part in (module.modules() if torch.is_grad_enabled() else ())
+        for each in (*part._buffers.values(), *vars(part).values())
+        if type(each) is torch.Tensor and each.requires_grad
+        if each.is_leaf or not part._forward_pre_hooks
+    ]
+
+
+def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) -> Any:
+    """A copy of a module with copies in place of what it learns; what forward assigns to it is gone with it.
+
+    Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
     replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
     for part, replica in replicas.items():
@@ -246,6 +261,9 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
+        for held in (replica._buffers, vars(replica)):
+            tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
+            held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
 
@@ -396,21 +414,28 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep(self, output: Any) -> None:
+    def keep_all(self, tree: Any) -> None:
+        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
+        self.form = repr(map_tensors(self.keep, tree, object))
+
+    def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
         if isinstance(output, torch.Tensor):
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
             self.outputs.append(rows if self.has_any else rows.narrow(self.dim, 0, 0))
-        elif output is not None and not isinstance(output, str):
+            return (*rows.transpose(0, self.dim).shape[1:],)
+        if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
+        return type(output).__name__
 
     def exchange(self, effects: List[int]) -> Any:
         """What the forwards of all ranks did, and how many rows of each output they have."""
-        shapes = [output.transpose(0, self.dim).shape for output in self.outputs]
-        form = hash(tuple(shape[1:] for shape in shapes))
-        numbers = exchange_numbers([form, *effects, *(shape[0] for shape in shapes)])
+        counts = [output.shape[self.dim] for output in self.outputs]
+        form = zlib.crc32(self.form.encode())
+        numbers = exchange_numbers([form, *effects, *counts])
         if any(each[0] != form for each in numbers):
-            raise RuntimeError("outputs of other shapes are not gathered (pad_packed_sequence: total_length)")
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
         return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
@@ -501,7 +526,8 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
     device = parameters[0].device if parameters else None
     rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
-    want_gradients = False
+    learned = learned_beside(module)
+    want_gradients = bool(learned)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
@@ -511,11 +537,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
     sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums)
+    copies = make_copies(parameters, sums, learned)
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    map_tensors(rows.keep, tree, object)
+    rows.keep_all(tree)
     effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
     go_on_behind(effects[0])
     writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
@@ -526,15 +552,18 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     return map_tensors(lambda output: next(whole), tree)
 
 
-def make_copies(parameters: Sequence[torch.Tensor], sums: GradientSums) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank.
+def make_copies(
+    parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
+) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters, and what else is learned, in the replica of this rank.
 
     Themselves where there are no gradients, as in replica 0 of DataParallel: what is assigned to their .data stays.
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    return {**copies, **sums.copies()}
+    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
+    return {**copies, **sums.copies(), **beside}
 
 
 class OverlappingSums(GradientSums):

@@ -79,6 +79,9 @@ OUTPUTS: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "an object": lambda rows, out: [out, slice(out)],
     "a set": lambda rows, out: {out},
     "other widths": lambda rows, out: out[:, : 1 + bool(rows.max() > 6)],
+    "a dict in another order": lambda rows, out: dict(
+        sorted({"a": out, "b": out * 2}.items(), reverse=bool(rows.max() > 6))
+    ),
     "a list of its own": lambda rows, out: UserList([out]),
     "nothing, a text, a cache": lambda rows, out: (out, None, "loss", {}),
 }

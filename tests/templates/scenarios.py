@@ -457,6 +457,39 @@ def running_statistics_that_are_parameters(wrap: Wrap, seed: Seed, world: int) -
         yield net(batches(4 * world)[0][0])
 
 
+class Searched(nn.Module):
+    """What is learned and no parameter: a plain attribute, as in DARTS, one that the loop sets, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.utils.weight_norm(nn.Linear(20, 5))
+        self.alphas = torch.zeros(2, requires_grad=True)
+        self.register_buffer("scale", torch.ones(5).requires_grad_())
+        self.prompt: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = self.alphas.softmax(0)
+        scores = weights[0] * self.layer(x) + weights[1] * torch.tanh(self.layer(x))
+        assert isinstance(self.scale, torch.Tensor)
+        assert self.prompt is not None
+        return scores * self.scale + self.prompt
+
+
+def learned_and_no_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    seed(0)
+    module, encoder = Searched(), nn.Linear(3, 5)
+    net, learned = wrap(module), [module.alphas, module.scale, *module.parameters(), *encoder.parameters()]
+    optimizer = torch.optim.SGD(learned, 0.1)
+    for x, y in batches(uneven(world)):
+        module.prompt = encoder(torch.ones(3))
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        yield from [each.grad.clone() for each in learned]
+        optimizer.step()
+    with torch.no_grad():
+        yield net(x)
+
+
 def spectral_norm(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     seed(1)
     module = nn.Sequential(nn.utils.spectral_norm(nn.Linear(20, 8)), nn.Tanh(), nn.Linear(8, 5))
@@ -673,7 +706,8 @@ SCENARIOS: dict[str, Scenario] = {
             gradients_asked_for_by_autograd_grad, evaluation_decides, dropout,
             two_models_draw_from_one_device, inputs_that_want_gradients, attack_on_a_frozen_model,
             recurrent_along_dim_1, thawed_and_replaced_after_the_wrap, converted_after_the_wrap,
-            buffers_written_in_forward, running_statistics_that_are_parameters, spectral_norm,
+            buffers_written_in_forward, running_statistics_that_are_parameters,
+            learned_and_no_parameters, spectral_norm,
             shared_parameters, several_forwards_one_backward,
             one_output_of_two_is_used, alternating_models, fewer_rows_than_ranks, fewer_devices_than_ranks,
             reentrant_checkpoints,

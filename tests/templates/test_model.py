@@ -41,6 +41,7 @@ REFUSED = {
     "recurrent_along_dim_1": "unexpected keyword argument 'dim'",
     "reentrant_checkpoints": "marked as ready twice",
     "two_models_draw_from_one_device": "doesn't have any parameter that requires a gradient",
+    "learned_and_no_parameters": "a layer has a tensor that is no parameter, and wants a gradient",
     "attack_on_a_frozen_model": "doesn't have any parameter that requires a gradient",
 }
 KINDS = ("WholeBatch", "WholeBatchParallel")
@@ -123,6 +124,7 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
         ("an object", "outputs are gathered as tensors; a forward gives a slice"),
         ("a set", "outputs are gathered as tensors; a forward gives a set"),
         ("other widths", "outputs of other shapes are not gathered"),
+        ("a dict in another order", "outputs of other shapes are not gathered"),
         ("a list of its own", "outputs are gathered as tensors; a forward gives a UserList"),
         ("nothing, a text, a cache", ""),
     ],
