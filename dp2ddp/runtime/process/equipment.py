@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe.decisions import observe_decisions
 from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
 from dp2ddp.runtime.observe.loader_batches import observe_batches
-from dp2ddp.runtime.on_import import let_their_steps_be_seen
+from dp2ddp.runtime.on_import import let_their_steps_be_seen, when_imported
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
@@ -49,6 +50,8 @@ def is_virtual(stage: Stage) -> bool:
 def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
     """Install what the stage asks for in this process; the script's code is not touched."""
     let_their_steps_be_seen()
+    if stage.mode == "ddp" and stage.trace and stage.dtype == "float64":
+        when_imported("ddp_helpers", _keep_all_in_parts)
     streams = virtual_devices.install(stage.world, stage.dtype).streams if is_virtual(stage) else None
     if stage.seed is not None:
         seed_the_unseeded(Path(stage.run_folder), Taps())
@@ -67,6 +70,11 @@ def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
         aligned_runs.take_order(Path(stage.aligned), Taps())
     if stage.scratch:
         _keep_writes_in(Path(stage.scratch), stage, writes)
+
+
+def _keep_all_in_parts(helpers: ModuleType) -> None:
+    """Outputs of a short test, too, stay in parts, as the large ones of a training do (templates/parts.py)."""
+    vars(helpers).update(LARGE=0)
 
 
 def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes) -> None:
