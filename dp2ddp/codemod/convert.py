@@ -122,7 +122,7 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
     for each, text in zip(planned.plans, texts, strict=True):
         check_result(each.module, each.plan, text)
     helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
-    return conversion_of(planned, texts, helpers)
+    return _conversion(planned, texts, helpers)
 
 
 def plan_program(project: Project, options: Options) -> ProgramPlan | None:
@@ -173,7 +173,7 @@ def _may_matter(project: Project) -> bool:
 
 def _unchanged(planned: ProgramPlan) -> Conversion:
     """What is said, where nothing is written."""
-    conversion = conversion_of(planned, [each.module.source.text for each in planned.plans], None)
+    conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
     wraps = find_wraps(planned.program) or hidden_wraps(planned.program)
     libraries = () if wraps else unread_libraries(planned.program.project)
     return replace(conversion, unread=(*conversion.unread, *libraries))
@@ -199,8 +199,7 @@ def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:
     return helper_module(there, needed, all_templates(), is_there=is_there, renew=renew) if needed else None
 
 
-def conversion_of(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModule | None) -> Conversion:
-    """What comes of a plan, with the new texts of its files."""
+def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModule | None) -> Conversion:
     program = planned.program
     files = {
         each.module: FileConversion(each.module.source, text, each.plan)

@@ -4,16 +4,15 @@ It promises no sameness, so it refuses little: where nothing right can be writte
 a person must decide, and the report lists what is no longer the same.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
-from dp2ddp.codemod.convert import ProgramPlan, conversion_of
 from dp2ddp.codemod.idiomatic.ddp710_idiomatic_differences import find_differences, find_kept
 from dp2ddp.codemod.idiomatic.new_names import make_header
+from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
 from dp2ddp.codemod.looks.ours import of_the_user
-from dp2ddp.codemod.looks.wraps import find_wraps
+from dp2ddp.codemod.looks.wraps import find_wraps, largest_count
 from dp2ddp.codemod.plans.checks import check_result
 from dp2ddp.codemod.plans.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
@@ -36,12 +35,25 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
     if not wraps and not hidden_wraps(program):
         return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
     rules = pick_rules(all_rules() if wraps else OF_LIBRARIES, options.select, options.ignore)
-    plans = tuple(plan_file(module, rules, options.accept) for module in of_the_user(program))
+    plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.plan.hazards for each in plans)
-    texts = [each.module.source.text if refused else _edited(each) for each in plans]
-    conversion = conversion_of(ProgramPlan(program, plans), texts, None)
-    kept = tuple(find_kept(program))
-    return replace(conversion, style=IDIOMATIC, differences=find_differences(program), kept=kept)
+    files = [
+        FileConversion(each.module.source, each.module.source.text if refused else edited(each), each.plan)
+        for each in plans
+    ]
+    keeps_name = bool(project.entry_names)
+    return Conversion(
+        files[0],
+        tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
+        None,
+        keeps_name,
+        style=IDIOMATIC,
+        world=largest_count(wraps),
+        launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
+        differences=find_differences(program),
+        kept=tuple(find_kept(program)),
+        unread=program.project.unread,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +62,8 @@ def all_rules() -> tuple[Rule, ...]:
     return (AsyncArgument(), *rules_in(__package__, Rule), NotebookOnly())
 
 
-def _edited(each: FilePlan) -> str:
+def edited(each: FilePlan) -> str:
+    """The new text of a file."""
     header = make_header(each)
     if not each.edits and not header:
         return each.module.source.text

@@ -35,7 +35,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.devices import BECAUSE as OWN_DEVICE
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.uses import base_in_library
-from dp2ddp.codemod.looks.wrapper import names_of, sets_part_of_wrapped, trains_more
+from dp2ddp.codemod.looks.wrapper import sets_part_of_wrapped
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import defaults, functions_of, inside, last_name, places
 from dp2ddp.codemod.model.program import Program
@@ -339,7 +339,7 @@ def trains_beside(program: Program) -> bool:
         or any(
             _is_a_part(wrap) or wrap.runs_often and _goes_back_twice(program) for wrap in wraps_of(program)
         )
-        or trains_more(program, {name for each in wraps_of(program) for name in _names(each)})
+        or not all(_holds_wrapped(*each) for each in _trained(program))
     )
 
 
@@ -348,10 +348,23 @@ def _is_a_part(wrap: ModelWrap) -> bool:
     return isinstance(wrap.target, ast.Attribute) and last_name(wrap.target.value) != "self"
 
 
-def _names(wrap: ModelWrap) -> set[str]:
-    """What a model is called, wrapped or before."""
-    names = {*wrap.names, last_name(wrap.model)} - {""}
-    return {other for each in names for other in names_of(wrap.module.program, each)}
+def _trained(program: Program) -> Iterator[tuple[Module, ast.expr]]:
+    """Whose parameters optimizers take, also through a variable."""
+    calls = (each for each in program.calls if (each[1].name or "").startswith("torch.optim."))
+    given = ((home, each) for home, call in calls for each in call.node.args)
+    for home, origin in (source for each in given for source in program.flow.origins(*each)):
+        for attribute in inside(origin, ast.Attribute):
+            if attribute.attr in ("parameters", "named_parameters"):
+                yield home, attribute.value
+
+
+def _holds_wrapped(module: Module, owner: ast.expr) -> bool:
+    """Whether parameters are those of a wrapped model, or of a part of one: `net.parameters()`, `net.module.head`."""
+    return any(
+        wrap.is_meant(module, each) or last_name(each) == last_name(wrap.model)
+        for wrap in wraps_of(module.program)
+        for each in inside(owner, ast.Name, ast.Attribute)
+    )
 
 
 def _goes_back_twice(program: Program) -> bool:

@@ -134,8 +134,10 @@ def _stays_inside(module: Module, node: ast.Call) -> bool:
 
 def _only_writes(call: Call) -> bool:
     """Whether what it opens is written, and not read as well, as far as the text tells."""
-    modes = [str(getattr(each, "value", "")) for each in values_of(call.node)]
-    return any(WRITING_MODE.fullmatch(mode) and "+" not in mode for mode in modes)
+    given = values_of(call.node)
+    given += [part for each in given if isinstance(each, ast.IfExp) for part in (each.body, each.orelse)]
+    modes = [mode for each in given if WRITING_MODE.fullmatch(mode := str(getattr(each, "value", "")))]
+    return bool(modes) and "+" not in "".join(modes)
 
 
 def _reads(call: Call) -> bool:

@@ -153,8 +153,8 @@ def _of_step(program: Program) -> Choice:
     name = _name_of_wrapped(wrap)
     if name is None:
         return Choice.OTHER_WRAP
-    names = names_of(program, name)
-    if trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
+    names = _names_of(program, name)
+    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
         return Choice.TRAINS_MORE
     if any(_copies_whole(module, names) for module in program.modules):
         return Choice.COPIED_WHOLE
@@ -202,7 +202,7 @@ def _name_of_wrapped(wrap: Wrap) -> str | None:
     return None
 
 
-def names_of(program: Program, name: str) -> set[str]:
+def _names_of(program: Program, name: str) -> set[str]:
     """What a model is called: its name, and parameters of functions that are called with it."""
     functions = {
         each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
@@ -240,7 +240,7 @@ def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
             yield statement.value
 
 
-def trains_more(program: Program, names: set[str]) -> bool:
+def _trains_more(program: Program, names: set[str]) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
     owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
     chains = [{*map(last_name, nodes_in(owner))} - {"parameters", ""} for owner in owners]

@@ -106,6 +106,20 @@ def test_what_is_trained_beside_the_wrapped_model_is_averaged_by_hand() -> None:
     assert "average_gradients" not in converted(loader + LOOP)
 
 
+BESIDE = """
+adaptor = nn.Linear(3, 3).cuda()
+optimizer = torch.optim.SGD(list(net.parameters()) + list(adaptor.parameters()), lr=0.1)
+def train(student, adaptor):
+    adaptor(student(torch.ones(4, 8))).mean().backward()
+    optimizer.step()
+train(net, adaptor)
+"""
+
+
+def test_a_model_that_goes_the_same_ways_as_the_wrapped_one_is_another() -> None:
+    assert "    average_gradients(optimizer)\n    optimizer.step()" in converted(BESIDE)
+
+
 SMALL = "class Small(nn.Module):\n    def forward(self, {arguments}):\n        {line}\n        return x\n"
 
 

@@ -277,6 +277,7 @@ def test_what_fetches_data_is_waited_for() -> None:
     [
         ("json.dump([1], open('a.json', 'w'))", "if rank == 0:\n    json.dump([1], open('a.json', 'w'))"),
         ("Image.open('a.png').save('b.png')", "if rank == 0:\n    Image.open('a.png').save('b.png')"),
+        ("f = open('a', 'a' if more else 'w')", "f = open('a' if rank == 0 else os.devnull, 'a' if more else 'w')"),
         ("f = open('rows.txt', mode)", "or each in a place of its own\nf = open('rows.txt', mode)"),
         ("v = cv2.VideoWriter('a.avi', 1)", "or each in a place of its own\nv = cv2.VideoWriter('a.avi', 1)"),
         ("buffer = io.BytesIO()\ntorch.save([1], buffer)", "buffer = io.BytesIO()\ntorch.save([1], buffer)\n"),
