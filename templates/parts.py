@@ -1,5 +1,6 @@
 """Large outputs stay in parts: each rank holds the rows that it computed, and computes the loss of those."""
 
+import functools
 import inspect
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -29,7 +30,9 @@ class Parts(torch.Tensor):
     counts: Sequence[int]
     node: Any = None  # of autograd, by which this was made of its rows
     everything: Optional[torch.Tensor] = None  # once it is whole
-    was_used = has_views = False  # in parts; other parts share its memory
+    was_used = False  # in parts
+    base: Any = None  # the parts whose memory it shares: they are whole together
+    of_base: Any = None  # makes it of the whole base
 
     @staticmethod
     def of(rows: torch.Tensor, counts: Sequence[int]) -> "Parts":
@@ -45,12 +48,13 @@ class Parts(torch.Tensor):
                     "rank 0 alone wants an output that lies in parts on all ranks: clone it before"
                 )
             with torch.enable_grad():
-                self.everything = JoinParts.apply(self)
+                self.everything = JoinParts.apply(self) if self.base is None else self.of_base()
         return self.everything
 
     def is_in_parts(self) -> bool:
         """Not after it is whole, nor if an autograd Function of the script's made it: its rows are not in the graph."""
-        return self.everything is None and self.grad_fn is self.node
+        is_whole = self.everything is not None or self.base is not None and not self.base.is_in_parts()
+        return not is_whole and self.grad_fn is self.node
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -64,10 +68,11 @@ class Parts(torch.Tensor):
                 is_first = args[:1] and args[0] is parts[0] or compute in (by_element, loss)
                 answer = compute(function, parts[0], args, kwargs) if is_first else NotImplemented
                 if answer is not NotImplemented:
+                    bind_views(answer, function, args, kwargs)
                     for each in parts:
                         each.was_used = True
                     return answer
-        refuse_late(function, parts, kwargs)
+        refuse_late(function, parts)
         args, kwargs = map_tensors(make_whole, (args, kwargs))
         return function(*args, **kwargs)
 
@@ -90,14 +95,25 @@ def make_whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.whole() if isinstance(tensor, Parts) else tensor
 
 
-def refuse_late(function: Any, parts: List[Parts], kwargs: Any) -> None:
-    """Refuse to write into a tensor that has views in parts, or to hang on it what its uses in parts would pass by."""
+def bind_views(answer: Any, function: Any, args: Any, kwargs: Any) -> None:
+    """What is written into a view is in the tensor that it is of: views in parts are made of the whole one."""
+    like = next(each for each in (*args, *kwargs.values()) if isinstance(each, Parts))
+
+    def made_of_whole(place: int) -> Any:
+        given, options = map_tensors(make_whole, (args, kwargs))
+        return [*tensors_of(function(*given, **options))][place]
+
+    for place, each in enumerate(tensors_of(answer)):
+        if isinstance(each, Parts) and memory_of(each.rows) == memory_of(like.rows):
+            each.base, each.of_base = like, functools.partial(made_of_whole, place)
+
+
+def refuse_late(function: Any, parts: List[Parts]) -> None:
+    """Refuse to hang on a tensor what its uses in parts would pass by."""
     name = function.__name__
-    writes = name in IN_PLACE or name.endswith("_") and not name.startswith("__") or kwargs.get("inplace")
     hooks = name in ("register_hook", "retain_grad", "requires_grad_", "grad")
-    for each in parts:
-        if each.everything is None and (writes and each.has_views or hooks and each.was_used):
-            raise RuntimeError(f"{name} of an output that lies in parts on all ranks: clone it before")
+    if hooks and any(each.everything is None and each.was_used for each in parts):
+        raise RuntimeError(f"{name} of an output that lies in parts on all ranks: clone it before")
 
 
 class HoldRows(torch.autograd.Function):
@@ -184,10 +200,7 @@ def in_parts(result: Any, like: Parts, counts: Optional[Sequence[int]] = None) -
     """What was computed of this rank's rows; torch has types of its own for several results."""
     if not isinstance(result, torch.Tensor):
         return type(result)([in_parts(each, like, counts) for each in result])
-    new = Parts.of(result, counts or like.counts)
-    new.has_views = memory_of(result) == memory_of(like.rows)
-    like.has_views |= new.has_views
-    return new
+    return Parts.of(result, counts or like.counts)
 
 
 def memory_of(tensor: Any) -> int:
@@ -322,8 +335,6 @@ ABOUT_ALL_ROWS = {
 }
 MEANS = {*named("mean")}
 PERMUTES = {*named("permute")}
-CHANGED_BY = "add sub mul truediv floordiv pow mod and or xor"
-IN_PLACE = {"__setitem__", "__set__", *(f"__i{name}__" for name in CHANGED_BY.split())}
 OF_CLASSES = {F.cross_entropy, F.nll_loss}
 LOSSES = {
     *(*OF_CLASSES, F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.kl_div),

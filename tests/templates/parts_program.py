@@ -120,8 +120,37 @@ IN_PARTS: dict[str, Case] = {
     "chunks": lambda x: (x.chunk(3, dim=1)[0] * x.chunk(3, dim=1)[2]).sum(),
     "front_dim": lambda x: x.unsqueeze(1).squeeze(1).mean(),
 }
+
+
 # Anything else is of the whole.
+def view_written_into(x: Any) -> Any:
+    y = x * 1
+    y.view(len(x), -1).mul_(2)
+    return y
+
+
+def view_of_view_written_into(x: Any) -> Any:
+    y = x * 1
+    rows = y.flatten(1)
+    used = rows + 1  # in parts, before
+    rows.t()[0] = 3  # all rows' first elements
+    rows.unsqueeze(1)[rows.detach().unsqueeze(1) > 1] = -1
+    return y * rows.view_as(y) + used.view_as(y)
+
+
+def view_read_behind_a_write(x: Any) -> Any:
+    y = x * 1
+    first, second = y[:, :1], y[:, 1:]
+    kept = second.sum()
+    y.add_(1)
+    first[:, :, 0] = 5
+    return torch.cat([first, second, y], 1) * kept
+
+
 WHOLE: dict[str, Case] = {
+    "view_written_into": view_written_into,
+    "view_of_view_written_into": view_of_view_written_into,
+    "view_read_behind_a_write": view_read_behind_a_write,
     "function_of_the_scripts": lambda x: Twice.apply(x),
     "scripted": scripted,
     "einsum": lambda x: torch.einsum("nchw,nchw->n", x, numbers(*IMAGES)),
@@ -156,12 +185,6 @@ PENALTIES: dict[str, Case] = {
 }
 
 
-def view_written_into(x: Any) -> Any:
-    y = x * 1
-    y.view(5, -1).mul_(2)
-    return y
-
-
 def hook_too_late(x: Any) -> Any:
     y = x * 1
     kept = y.sum()
@@ -174,7 +197,6 @@ def rank0_alone(x: Any) -> Any:
 
 
 REFUSED: dict[str, Case] = {
-    "view_written_into": view_written_into,
     "hook_too_late": hook_too_late,
     "rank0_alone": rank0_alone,
 }
