@@ -369,16 +369,27 @@ def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) 
         text = f"each rank takes its {len({*actual[0]})} samples again and again in one order"
         which = f"{len(missing)} of {len({*expected})}, which drop_last leaves out, are those of each epoch"
         yield finding("same-order-each-epoch", 0.95, text, *[which] * bool(missing))
-    elif len(missing) > evidence.world and times > 1.5 and not _may_be_shards(expected, actual):
+    elif len(missing) > evidence.world and times > 1.5 and not _may_be_shards(evidence, expected, actual):
         count = f"{len(missing)} of the {len({*expected})} samples that DataParallel takes"
         text = f"{count} are on no rank in the whole run: {names_text(missing)}"
         yield finding("missing-samples", 0.945, text)
 
 
-def _may_be_shards(expected: list[int], actual: list[list[int]]) -> bool:
+def _may_be_shards(evidence: Evidence, expected: list[int], actual: list[list[int]]) -> bool:
     """Whether each rank takes as many samples as its share has, all by the same numbers: of a data set of its own."""
     shares = {frozenset(indices) for indices in actual}
-    return len(shares) == 1 and len(actual) * len(shares.pop()) >= len({*expected})
+    alike = len(shares) == 1 and len(actual) * len(shares.pop()) >= len({*expected})
+    return alike and not _are_numbered_alike(evidence)
+
+
+def _are_numbered_alike(evidence: Evidence) -> bool:
+    """Whether all rows that ranks share with DataParallel are known by the same numbers, some on each rank."""
+    known = _samples_of_all(evidence)
+    matches = [
+        [known[row] == index for step in steps for row, index in samples(step).items() if row in known]
+        for steps in zip(*(step.ranks for step in evidence.steps_of_all), strict=True)
+    ]
+    return bool(matches) and all(each and all(each) for each in matches)
 
 
 def goes_round(indices: Sequence[int]) -> bool:

@@ -270,6 +270,27 @@ def test_samples_of_a_data_set_that_each_rank_has_cut_for_itself_are_not_missing
     assert ("missing-samples" in codes) is missing, codes
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_samples_are_missing_where_all_ranks_take_one_part_of_the_data(tmp_path: Path, known: bool) -> None:
+    """By its numbers it may be a data set of each rank's own; rows that DataParallel has, too, tell that it is not."""
+
+    def run(who: int, *steps: list[int]) -> Trace:
+        first = 900 if who == 2 and not known else 0
+        events = [
+            {
+                "draws": (Draw(0, tuple(step)),),
+                "forwards": (Forward(True, (len(step),), tuple(first + each for each in step)),),
+            }
+            for step in steps
+        ]
+        gradient = OTHER if who else GRADIENT
+        return record(tmp_path / str(who), [Taken(gradient, events=each) for each in events], rank=who == 2)
+
+    ranks = run(1, [2, 0], [3, 1]), run(2, [3, 1], [0, 2])
+    codes = [cause.code for cause in causes_of(run(0, [0, 2, 4, 6], [1, 3, 5, 7]), *ranks)]
+    assert ("missing-samples" in codes) is known, codes
+
+
 @pytest.mark.parametrize(
     ("shares", "code"),
     [
