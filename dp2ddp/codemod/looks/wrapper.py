@@ -205,14 +205,16 @@ def _name_of_wrapped(wrap: Wrap) -> str | None:
 def _names_of(program: Program, name: str) -> set[str]:
     """What a model is called: its name, and parameters of functions that are called with it."""
     functions = {
-        each.name: each.args.args for module in program.modules for each in module.all(ast.FunctionDef)
+        each.name: module.taken(each) for module in program.modules for each in module.all(ast.FunctionDef)
     }
     names = {name}
     for _, call in program.calls:
         parameters = functions.get(last_name(call.node.func), [])
-        for number, given in enumerate(call.node.args):
-            if last_name(given) == name:  # a method has one parameter more than its call has arguments
-                names |= {each.arg for each in parameters[number : number + 2]}
+        names |= {
+            each.arg
+            for each, given in zip(parameters, call.node.args, strict=False)
+            if last_name(given) == name
+        }
         names |= {each.arg for each in call.node.keywords if each.arg and last_name(each.value) == name}
     return names
 
