@@ -2,8 +2,8 @@
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
 an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
-belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code; and where
-a function is asked for its `cache_info()`.
+belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), runs text as code, or reads a
+variable of a file that is learned; and where a function is requested for its `cache_info()`.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
@@ -55,6 +55,11 @@ REPORTED = Reason(
     "`{code}` in a forward: rank 0 alone has what this reports to",
     "report it behind the forward, from what it returns",
 )
+LEARNED = Reason(
+    "learned-outside",
+    "a forward reads `{code}`, which is learned: each rank would have the gradient of its own rows",
+    "make it a parameter of the model",
+)
 
 
 class LeftOnOneRank(Rule):
@@ -95,6 +100,9 @@ class LeftOnOneRank(Rule):
             yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
         for node in _reports(module, forwards):
             yield Hazard(node, REPORTED.of(code=ast.unparse(node)))
+        for node in _in_forwards(module, forwards):
+            if isinstance(node, ast.Name) and _is_learned_outside(module, node):
+                yield Hazard(node, LEARNED.of(code=node.id))
 
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
@@ -113,6 +121,26 @@ def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
                 text = Call(node, None).argument(0, "source")
                 if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
                     yield node
+
+
+def _is_learned_outside(module: Module, node: ast.Name) -> bool:
+    """Whether a variable of a file is a tensor that wants a gradient."""
+    if not isinstance(node.ctx, ast.Load) or module.scope(node) is not module.top:
+        return False
+    return any(_makes_learned(*each) for each in module.program.flow.origins(module, node))
+
+
+def _makes_learned(module: Module, made: ast.AST) -> bool:
+    if not isinstance(made, ast.Call):
+        return False
+    call = module.call(made)
+    if call.method == "requires_grad_":
+        return not call.node.args and not call.node.keywords
+    is_parameter = (call.name or "").endswith(".Parameter")
+    requested = call.argument(None, "requires_grad")
+    return (
+        is_parameter if requested is None else isinstance(requested, ast.Constant) and requested.value is True
+    )
 
 
 def _in_forwards(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
