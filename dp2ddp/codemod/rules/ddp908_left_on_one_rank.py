@@ -3,7 +3,7 @@
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
 an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
 belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), runs text as code, or reads a
-variable of a file that is learned; and where a function is requested for its `cache_info()`.
+variable of a file that is learned; and where a function is asked for its `cache_info()`.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
 of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
