@@ -47,7 +47,7 @@ class Parts(torch.Tensor):
                 raise RuntimeError(
                     "rank 0 alone wants an output that lies in parts on all ranks: clone it before"
                 )
-            with torch.enable_grad():
+            with torch.set_grad_enabled(self.base is None or self.requires_grad):  # as the view was made
                 self.everything = JoinParts.apply(self) if self.base is None else self.of_base()
         return self.everything
 
@@ -68,7 +68,7 @@ class Parts(torch.Tensor):
                 is_first = args[:1] and args[0] is parts[0] or compute in (by_element, loss)
                 answer = compute(function, parts[0], args, kwargs) if is_first else NotImplemented
                 if answer is not NotImplemented:
-                    bind_views(answer, function, args, kwargs)
+                    bind_views(answer, parts[0], function, args, kwargs)
                     for each in parts:
                         each.was_used = True
                     return answer
@@ -95,9 +95,8 @@ def make_whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.whole() if isinstance(tensor, Parts) else tensor
 
 
-def bind_views(answer: Any, function: Any, args: Any, kwargs: Any) -> None:
+def bind_views(answer: Any, like: Parts, function: Any, args: Any, kwargs: Any) -> None:
     """What is written into a view is in the tensor that it is of: views in parts are made of the whole one."""
-    like = next(each for each in (*args, *kwargs.values()) if isinstance(each, Parts))
 
     def made_of_whole(place: int) -> Any:
         given, options = map_tensors(make_whole, (args, kwargs))

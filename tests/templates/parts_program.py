@@ -147,7 +147,15 @@ def view_read_behind_a_write(x: Any) -> Any:
     return torch.cat([first, second, y], 1) * kept
 
 
+def view_without_gradient(x: Any) -> Any:
+    y = x * 1
+    with torch.no_grad():
+        kept = y.view(len(x), -1)
+    return y * kept.cumsum(0).view_as(y)
+
+
 WHOLE: dict[str, Case] = {
+    "view_without_gradient": view_without_gradient,
     "view_written_into": view_written_into,
     "view_of_view_written_into": view_of_view_written_into,
     "view_read_behind_a_write": view_read_behind_a_write,
