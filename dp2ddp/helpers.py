@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dp2ddp.templates.alike import *
     from dp2ddp.templates.bases import *
     from dp2ddp.templates.batches import *
     from dp2ddp.templates.broadcast import *

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Sequence
 import torch
 import torch.distributed as dist
 
+from .alike import keep_alike
 from .draws import go_on_behind, replica_draws
 from .ranks import init_distributed, together
 from .replicas import (
@@ -114,6 +115,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
+    keep_alike(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients

@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE))
 
 import torch  # noqa: E402
 from ddp_refusals import GATHERS, REFUSALS, refusal  # noqa: E402
-from dp2ddp.templates import parts  # noqa: E402
+from dp2ddp.templates import alike, parts  # noqa: E402
 from dp2ddp.templates.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.model import WholeBatch  # noqa: E402
 from dp2ddp.templates.overlapping import WholeBatchParallel  # noqa: E402
@@ -113,6 +113,20 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm()) / max(float(other.norm()), 1e-3)
 
 
+def trained_beside(rank: int) -> list[list[float]]:
+    """A layer that trains outside of the model, on a rank whose kernels round otherwise, behind 19 and 20 forwards."""
+    net, head, alike.Forwards.count = WholeBatch(nn.Linear(2, 2)), nn.Linear(2, 1), 0
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    head.weight.register_hook(lambda gradient: gradient + 1e-3 * rank)
+    found = []
+    for _ in range(20):
+        loss = head(net(torch.ones(6, 2))).mean()
+        found.append(head.weight.flatten().tolist())
+        loss.backward()
+        optimizer.step()
+    return found[-2:]
+
+
 def find(rank: int, world: int) -> dict[str, Any]:
     parts.LARGE = 0  # whatever a model gives stays in parts
     found: dict[str, Any] = {}
@@ -127,6 +141,7 @@ def find(rank: int, world: int) -> dict[str, Any]:
                 except Exception:
                     found[key] = {"failed": traceback.format_exc()}
     torch.set_default_dtype(torch.float32)
+    found["trained beside"] = trained_beside(rank)
     found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
     found["gathers"] = {name: refusal(act) for name, act in GATHERS.items()}
     return found

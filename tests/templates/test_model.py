@@ -84,6 +84,13 @@ def test_two_ranks_have_the_same_bits_in_float32(found: Any, kind: str) -> None:
     assert wrong(found[2], SCENARIOS, f"{kind} float32", other_bits) == {}
 
 
+def test_what_trains_outside_of_the_model_is_rank_0s_again_after_twenty_forwards(found: Any) -> None:
+    before, behind = zip(*(rank["trained beside"] for rank in found[2]), strict=True)
+
+    assert before[0] != before[1]  # these ranks drift apart
+    assert behind[0] == behind[1]
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_every_number_of_ddp_is_dataparallels(found: Any, world: int) -> None:
     assert wrong(found[world], DONE, "WholeBatchDDP float64", other_numbers) == {}
