@@ -26,13 +26,14 @@ def init_distributed() -> None:
     """
     if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
-    backend, timeout = "gloo", timedelta(hours=2)
+    backend, timeout = "gloo", timedelta(days=1)  # rank 0 may prepare data for hours
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
+        tell_of_mixed_gpus(devices)
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -55,6 +56,16 @@ def init_distributed() -> None:
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
+
+
+def tell_of_mixed_gpus(devices: int) -> None:
+    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
+    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
+    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
+        message = (
+            "random numbers drawn on GPUs of other kinds differ, where they are many: draw them on the CPU"
+        )
+        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def join_ranks() -> None:

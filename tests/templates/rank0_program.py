@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from dp2ddp.templates.broadcast import exchange_numbers, tell_all
 from dp2ddp.templates.checkpoints import save_on_rank0
 from dp2ddp.templates.files import open_by_on_rank0, open_on_rank0, open_path_on_rank0, write_on_rank0
@@ -356,6 +357,8 @@ def main() -> None:
     init_distributed()
     os.chdir(FOLDER)
     found = {check.__name__: check() for check in CHECKS}
+    group: Any = dist.group.WORLD
+    found["patience"] = group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
     found["a_library_before_ranks_join"] = [early is Library, library_on_rank0(None) is None]
     file = os.open(FOLDER / f".{own_rank()}.json", os.O_CREAT | os.O_WRONLY)
     os.write(file, json.dumps(found).encode())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp2ddp.templates.ranks import tell_of_mixed_gpus
 
 from dp2ddp.runtime.process.server import Server
 from tests.ranks import run_program
@@ -40,6 +41,22 @@ def found(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Any:
 def test_random_streams_begin_as_rank_0s(found: Any) -> None:
     first, second = found("streams_are_rank0s")
     assert first == second
+
+
+def test_ranks_wait_for_hours_while_rank_0_prepares_data(found: Any) -> None:
+    assert min(found("patience")) >= 12 * 3600
+
+
+def test_a_warning_tells_of_gpus_that_draw_differently(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", ("P100", "V100", "V100").__getitem__)
+    for rank, devices in (("0", 3), ("1", 3), ("0", 1)):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        tell_of_mixed_gpus(devices)
+    words = capsys.readouterr().err
+    assert words.startswith("P100, V100: random numbers")
+    assert words.count("\n") == 1
 
 
 def test_what_a_thread_of_rank_0_draws_while_ranks_meet_is_not_lost(found: Any) -> None:
