@@ -332,12 +332,19 @@ def _calls_what_may(module: Module, call: Call) -> bool:
 def may_give_large_outputs(program: Program) -> bool:
     """Whether the text makes images, or compares rows of tokens: `criterion(output.view(-1, words), targets)`.
 
-    This decides what a step costs, and nothing of what it computes: a look at the text is enough.
+    This decides what a step costs, and nothing of what it computes: a look at the text is enough. But an output in
+    parts is of a class of its own, of which `type(output) is torch.Tensor` is not true.
     """
-    return any(
+    return not any(map(_compares_types, program.modules)) and any(
         _makes_images(module) or any(_compares_tokens(module, call) for call in module.calls)
         for module in program.modules
     )
+
+
+def _compares_types(module: Module) -> bool:
+    """`type(x) is torch.Tensor`, `{torch.Tensor: mean}[type(x)]`."""
+    named = module.mentions.get("torch.Tensor", ())
+    return any(module.enclosing(node, ast.Compare, ast.Dict) for node in named)
 
 
 def _makes_images(module: Module) -> bool:
