@@ -62,9 +62,7 @@ def tell_of_mixed_gpus(devices: int) -> None:
     """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
     kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
     if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
-        message = (
-            "random numbers drawn on GPUs of other kinds differ, where they are many: draw them on the CPU"
-        )
+        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
         sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 

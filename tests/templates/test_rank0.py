@@ -55,7 +55,7 @@ def test_a_warning_tells_of_gpus_that_draw_differently(
         monkeypatch.setenv("LOCAL_RANK", rank)
         tell_of_mixed_gpus(devices)
     words = capsys.readouterr().err
-    assert words.startswith("P100, V100: random numbers")
+    assert words.startswith("P100, V100: GPUs of different kinds draw")
     assert words.count("\n") == 1
 
 
