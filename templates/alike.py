@@ -1,6 +1,7 @@
 """What is trained outside of the wrapped model: each rank trains it, and all are kept alike."""
 
 import functools
+import itertools
 import weakref
 from typing import Any, Dict, List
 
@@ -27,12 +28,7 @@ def follow_optimizers() -> List[Any]:
 
 
 OPTIMIZERS = follow_optimizers()
-
-
-class Forwards:
-    """Those with gradients."""
-
-    count = 0
+FORWARDS = itertools.count(1)  # with gradients
 
 
 def keep_alike(module: torch.nn.Module) -> None:
@@ -41,17 +37,12 @@ def keep_alike(module: torch.nn.Module) -> None:
     Their gradients of it are the same, but some kernels on GPUs add in any order, and cudnn.benchmark may choose
     others on each rank: by what they round, ranks would drift apart.
     """
-    if not together() or not torch.is_grad_enabled():
-        return
-    Forwards.count += 1
-    if Forwards.count % 20 == 0 and OPTIMIZERS:
-        there = [*zip(*exchange_numbers([optimizer() is not None for optimizer in OPTIMIZERS]))]
-        groups = (
-            group
-            for each, is_there in zip(OPTIMIZERS, there)
-            if all(is_there)
-            for group in each().param_groups
-        )
-        trained: Dict[Any, None] = dict.fromkeys(each for group in groups for each in group["params"])
+    if together() and torch.is_grad_enabled() and next(FORWARDS) % 20 == 0 and OPTIMIZERS:
+        optimizers = [made() for made in OPTIMIZERS]
+        there = zip(*exchange_numbers([each is not None for each in optimizers]))
+        trained: Dict[Any, None] = {}
+        for optimizer in itertools.compress(optimizers, map(all, there)):
+            for group in optimizer.param_groups:
+                trained.update(dict.fromkeys(group["params"]))
         own = {*module.parameters()}
         share_tensors([each for each in trained if each not in own])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import traceback
@@ -115,7 +116,7 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def trained_beside(rank: int) -> list[list[float]]:
     """A layer that trains outside of the model, on a rank whose kernels round otherwise, behind 19 and 20 forwards."""
-    net, head, alike.Forwards.count = WholeBatch(nn.Linear(2, 2)), nn.Linear(2, 1), 0
+    net, head, alike.FORWARDS = WholeBatch(nn.Linear(2, 2)), nn.Linear(2, 1), itertools.count(1)
     optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
     head.weight.register_hook(lambda gradient: gradient + 1e-3 * rank)
     found = []
