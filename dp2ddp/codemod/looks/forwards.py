@@ -40,6 +40,8 @@ FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections."
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
 HOOKS = re.compile(r"register_(?!.*step).*hook.*")
+# Of a tensor: outside of forwards it runs once in a backward, on the gradient of the whole batch, on all ranks alike.
+OF_TENSORS = ("register_hook", "register_post_accumulate_grad_hook")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
@@ -174,7 +176,7 @@ class Forwards:
                 if self.program.reach.runs(module, node) and self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = HOOKS.fullmatch(call.method) and call.method not in self.methods
+                is_hook = HOOKS.fullmatch(call.method) and call.method not in (*self.methods, *OF_TENSORS)
                 if is_hook or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
