@@ -66,18 +66,14 @@ class Call:
         return not self.node.args and not self.node.keywords
 
 
-class Module:
+class Module(Reader):
     """A file that is started or imported."""
 
     def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
         self.source, self.dotted, self.program = source, dotted, program
         self.tree = program.read(source)
         self.positions = Positions(source.text)
-        reader = Reader(self.tree, package)
-        self.top, self._in_order, self.attributes = reader.top, reader.nodes, reader.attributes
-        self.parents: dict[ast.AST, ast.AST] = reader.parents
-        self.scope_of, self.stars = reader.scope_of, reader.stars
-        self.home_of = reader.home_of
+        super().__init__(self.tree, package)
         self._names: dict[ast.AST | None, str | None] = {}
 
     @property
@@ -91,7 +87,7 @@ class Module:
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
         kinds: dict[type, list[ast.AST]] = {}
-        for node in self._in_order:
+        for node in self.in_order:
             kinds.setdefault(type(node), []).append(node)
         return kinds
 
