@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from dp2ddp.codemod.model.nodes import (
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import is_helper_module, pasted_lines
+from dp2ddp.source.parsing import parse
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
@@ -71,7 +74,7 @@ class Module(Reader):
 
     def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
         self.source, self.dotted, self.program = source, dotted, program
-        self.tree = program.read(source)
+        self.tree = _tree(source)
         self.positions = Positions(source.text)
         super().__init__(self.tree, package)
         self._names: dict[ast.AST | None, str | None] = {}
@@ -360,3 +363,21 @@ class Module(Reader):
         if follow and len(bindings) == 1 and bindings[0].how is Binds.VALUE:
             return self.name(bindings[0].node, follow=follow, seen=seen)
         return None
+
+
+def _tree(source: SourceFile) -> ast.Module:
+    """The tree of a file; helpers, in a file of their own or pasted into it, have names, and nothing inside."""
+    tree, pasted = parse(source), pasted_lines(source)
+    is_whole = is_helper_module(source.text)
+    if not pasted and not is_whole:
+        return tree
+    body = [_emptied(each) if is_whole or each.lineno in pasted else each for each in tree.body]
+    return ast.Module(body, tree.type_ignores)
+
+
+def _emptied(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return statement
+    empty = copy.copy(statement)
+    empty.body, empty.decorator_list = [], []
+    return empty

@@ -136,14 +136,13 @@ def statements(code: str) -> Iterator[Statement]:
 def _with_added(lines: list[_Line], added: Added) -> list[_Line]:
     first, *others = map(_Line, added.statements)
     at = next((place for place, line in enumerate(lines, 1) if added.behind in line.ids), 0)
-    if not at and len(lines) > 1:
+    if not at and not lines[0].is_gone:
         above, own = _split(lines[0].above, is_head=True)
         if above and above[-1] is EMPTY:  # before a line that comes, too
             above, own = above[:-1], (EMPTY, *own)
         first, lines = first.below(*above, *first.above), [lines[0].below(*own), *lines[1:]]
-    *_, footer = lines
     below = lines[at].above
-    if (below or lines[at] is not footer) and (not below or _is_comment(below[0])):
+    if (below or not lines[at].is_gone) and (not below or _is_comment(below[0])):
         below = (EMPTY, *below)
     return [*lines[:at], first, *others, lines[at].below(*added.footer, *below), *lines[at + 1 :]]
 
