@@ -91,27 +91,23 @@ class Template:
     """One template module, as text and tree."""
 
     def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-        self.tree = ast.parse(text)
-        self.positions = Positions(text)
+        self.name, self.text = name, text
+        self.tree, self.positions = ast.parse(text), Positions(text)
         self.definitions = {
             each: Definition(self, each, node) for node in self.tree.body for each in _defined(node)
         }
         self.imports: dict[str, list[ImportLine]] = {}
-        for line in self._imports():
-            if not line.module.startswith("."):
+        self.helpers: dict[str, ImportLine] = {}  # of other templates
+        for line in (line for node in self.tree.body for line in import_lines(node)):
+            if line.module.startswith("."):
+                self.helpers[line.bound] = line
+            else:
                 self.imports.setdefault(line.bound, []).append(line)
-        self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
 
     @cached_property
     def scopes(self) -> Reader:
         """Needed only where helpers are pasted into a script, among names of its own."""
         return Reader(self.tree, ())
-
-    def _imports(self) -> Iterator[ImportLine]:
-        for node in self.tree.body:
-            yield from import_lines(node)
 
     def segment(self, node: ast.stmt) -> str:
         """The text of a definition, with the comment lines right above it."""

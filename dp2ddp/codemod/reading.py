@@ -4,22 +4,16 @@ import ast
 from dataclasses import replace
 
 from dp2ddp.codemod.conversion import MENTION
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS
 from dp2ddp.codemod.lift import import_lines
-from dp2ddp.codemod.looks.looked_up import HYDRA
-from dp2ddp.codemod.looks.ours import is_of_dp2ddp, read_tree
+from dp2ddp.codemod.looks.ours import is_of_dp2ddp
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.reach import Lookups
 from dp2ddp.errors import SourceError
 from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.helper_module import NAME
 from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
-
-# What libraries find by names that the text of a program does not tell.
-LOOKUPS = Lookups(anything=HYDRA, of_caller=("fire.Fire",))
 
 
 def read_program(project: Project) -> Program:
@@ -29,7 +23,7 @@ def read_program(project: Project) -> Program:
     """
     command = console_script(project.entry.path) if project.entry.path else None
     starts = frozenset([command.function] if command else [])
-    return Program(_readable(project), canonical, knows, LOOKUPS, starts, read_tree)
+    return Program(_readable(project), starts)
 
 
 def _readable(project: Project) -> Project:

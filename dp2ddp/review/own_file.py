@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import takewhile
 
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import words
-from dp2ddp.codemod.looks.ours import read_tree
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import (
     DEFINITIONS,
@@ -51,7 +49,7 @@ class OwnFile:
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
-        self.module = Program(Project(source, entry_module=ALONE), canonical, knows, read=read_tree).entry
+        self.module = Program(Project(source, entry_module=ALONE)).entry
         self.comments = Comments(self.module)
         self._pasted = pasted_lines(source)
         self._texts: dict[ast.AST, str] = {}

@@ -9,10 +9,8 @@ from nbformat.v4 import new_code_cell
 
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.reading import LOOKUPS
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.notebook.notebooks import script_of
 from dp2ddp.source.projects import LocalModule, Project
@@ -37,7 +35,7 @@ def _source(text: str) -> SourceFile:
 
 
 def program(text: str, **modules: str) -> Program:
-    return Program(project(text, **modules), canonical, knows, LOOKUPS)
+    return Program(project(text, **modules))
 
 
 def module(text: str, **modules: str) -> Module:

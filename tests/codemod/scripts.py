@@ -8,7 +8,6 @@ from pathlib import Path
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.source.files import SourceFile
@@ -18,7 +17,7 @@ from dp2ddp.source.projects import LocalModule, Project
 def module_of(text: str) -> Module:
     """One file, as it is."""
     project = Project(SourceFile(None, text))
-    return Program(project, canonical, knows).entry
+    return Program(project).entry
 
 
 def project_of(text: str, **modules: str) -> Project:

@@ -248,7 +248,7 @@ def test_all_statements_of_a_block_go() -> None:
         ("f()\n", "new()\n\nf()\n"),
         ("if x:\n\t# of f\n\tf()\n", "if x:\n\tnew()\n\t# of f\n\tf()\n"),
         ("if x: f()\n", "if x:\n    new()\n    f()\n"),
-        ("a; f()  # c\n", "a\nnew()\nf()  # c\n"),
+        ("a; f()  # c\n", "a\n\nnew()\n\nf()  # c\n"),
         ("f(); a\n", "new()\n\nf(); a\n"),
         ("a\r\nf()\r\n", "a\r\n\r\nnew()\r\n\r\nf()\r\n"),
         ("a\rf()", "a\r\rnew()\r\rf()"),

@@ -10,7 +10,6 @@ import pytest
 import torch
 from corpus.cases import all_cases
 
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.model.program import Program
@@ -31,7 +30,7 @@ CAUGHT = {  # of the corpus
 
 
 def program(project: Project) -> Program:
-    return Program(project, canonical, knows)
+    return Program(project)
 
 
 def fills_something(program: Program) -> bool:
@@ -201,7 +200,7 @@ def test_methods_that_read_change_nothing(thing: object) -> None:
 def test_a_number_of_the_data_set_does_not_bring_the_data_set_into_the_forward() -> None:
     """`ResNet(num_classes=trainset.classes)`: what the data set does to a sample is no part of a forward."""
     example = Path(__file__).parents[2] / "examples" / "cifar_bn" / "train.py"
-    assert not fills_something(Program(read_project(example), canonical, knows))
+    assert not fills_something(Program(read_project(example)))
 
 
 @pytest.mark.parametrize(

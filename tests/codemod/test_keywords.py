@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.codemod.knowledge.function_rows import ROWS
-from dp2ddp.codemod.knowledge.kinds import Does, FunctionRow
+from dp2ddp.codemod.knowledge.functions import ROWS, Does, FunctionRow
 from tests.codemod.programs import WRAP, converted
 
 DECIDES = [

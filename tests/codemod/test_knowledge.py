@@ -31,8 +31,7 @@ import pytest
 import torch
 from dp2ddp.templates import held
 
-from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
-from dp2ddp.codemod.knowledge.functions import Does, FunctionRow
+from dp2ddp.codemod.knowledge.functions import ROWS, TRACKING, Does, FunctionRow
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.knowledge.names import SPELLINGS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 CODEMOD = Path(__file__).resolve().parent.parent.parent / "dp2ddp" / "codemod"
 HOME = "dp2ddp.codemod."
 # `reasons`, `edits`, `rule` and `launch` are files: words that all above speak, and the line that starts a conversion.
-ORDER = ("model", "reasons", "knowledge", "edits", "writing", "rule", "looks", "launch", "plans", "rules")
+ORDER = ("reasons", "knowledge", "model", "edits", "writing", "rule", "looks", "launch", "plans", "rules")
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -10,7 +10,9 @@ from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import Does, what_is
 from dp2ddp.codemod.looks.wraps import WRAPS
-from dp2ddp.source.projects import read_project
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import LocalModule, Project, read_project
 from tests.codemod.programs import said
 from tests.codemod.scripts import converted as with_imported_helpers
 
@@ -98,3 +100,27 @@ def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:
 def test_what_a_loss_of_the_script_gives_is_no_model(maker: str, says: list[str]) -> None:
     text = f"import nets\nfrom torch import nn\nmade = {maker}\nnet = nn.DataParallel(made(x, y))\n"
     assert said(with_imported_helpers(text)) == says
+
+
+def test_what_a_package_calls_by_the_name_of_its_file_is_meant_by_that_name() -> None:
+    files = {
+        "nets/__init__.py": "from .resnet import resnet\nfrom . import near\n",
+        "nets/resnet.py": "def resnet(): pass\n",
+        "nets/near.py": "def near(): pass\n",
+        "nets/vgg.py": "def vgg(): pass\n",
+    }
+    local = tuple(
+        LocalModule(
+            path.removesuffix(".py").removesuffix("/__init__").replace("/", "."), SourceFile(Path(path), text)
+        )
+        for path, text in files.items()
+    )
+    text = (
+        "import nets\nfrom nets import near, resnet, vgg\nnets.resnet()\nresnet()\nnear.near()\nvgg.vgg()\n"
+    )
+    entry = Program(Project(SourceFile(None, text), local)).entry
+    assert [call.name for call in entry.calls] == [
+        *["nets.resnet.resnet"] * 2,
+        "nets.near.near",
+        "nets.vgg.vgg",
+    ]

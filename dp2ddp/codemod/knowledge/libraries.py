@@ -2,7 +2,7 @@
 
 import sys
 
-from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
+from dp2ddp.codemod.knowledge.functions import ROWS, TRACKING
 from dp2ddp.codemod.knowledge.reading_methods import words
 
 _WRITE_NOTHING = words(

@@ -46,6 +46,10 @@ SPELLINGS = {
     **_moved("mmcv.parallel.data_parallel", "mmcv.parallel", "MMDataParallel"),
     **_moved("pylab", "matplotlib.pyplot", "savefig"),
 }
+# Functions that find anything by the name that they are given.
+HYDRA = tuple(
+    f"hydra.utils.{name}" for name in ("instantiate", "get_class", "get_object", "get_method", "call")
+)
 
 
 def canonical(name: str) -> str:

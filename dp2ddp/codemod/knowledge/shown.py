@@ -1,6 +1,6 @@
 """What functions do with a number that they are given: show it, compute with it, keep it. Data for the course of clocks."""
 
-from dp2ddp.codemod.knowledge.function_rows import TRACKING
+from dp2ddp.codemod.knowledge.functions import TRACKING
 
 
 def _builtins(*words: str) -> tuple[str, ...]:

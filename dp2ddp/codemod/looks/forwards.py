@@ -7,7 +7,6 @@ writes to anything else is there for the next replica, and afterwards. Whatever 
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -40,6 +39,8 @@ FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections."
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
 HOOKS = re.compile(r"register_(?!.*step).*hook.*")
+# Of a tensor: outside of forwards it runs once in a backward, on the gradient of the whole batch, on all ranks alike.
+OF_TENSORS = ("register_hook", "register_post_accumulate_grad_hook")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
@@ -88,9 +89,8 @@ class Forwards:
 
         Not what is only handed on (tables of functions that build models): nearly all of a program is.
         """
-        forwards = [
-            (home, each) for each, home in self.running.items() if getattr(each, "name", "") == "forward"
-        ]
+        running = ((home, each) for each, home in self.running.items())
+        forwards = (part for part in running if getattr(part[1], "name", "") == "forward")
         hooks = [part for module in self.program.modules for part in _hooked(module, FORWARD_HOOKS)]
         return dict.fromkeys(all_from((*forwards, *hooks), _called_in))
 
@@ -101,9 +101,7 @@ class Forwards:
                 if self.is_function(module, node):
                     yield from ((module, each) for each in functions_of(node) if each.name in BACKWARD)
             for call in module.calls:
-                around = module.function_around(call.node)
-                # of parameters: of the sum
-                is_of_rows = call.method == "register_hook" and around in self.running
+                is_of_rows = call.method in OF_TENSORS and module.function_around(call.node) in self.running
                 if is_of_rows or call.name == SAVED:
                     yield from (module.definition(each) or (module, each) for each in call.node.args)
             yield from _hooked(module, BACKWARD_HOOKS)
@@ -174,7 +172,7 @@ class Forwards:
                 if self.program.reach.runs(module, node) and self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = HOOKS.fullmatch(call.method) and call.method not in self.methods
+                is_hook = HOOKS.fullmatch(call.method) and call.method not in (*self.methods, *OF_TENSORS)
                 if is_hook or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
@@ -244,13 +242,11 @@ class Forwards:
         if function not in self.running:
             self.running[function] = module
             self.sharing.returns.setdefault(getattr(function, "name", ""), []).append((module, function))
-            shared = (
-                name
-                for name, value in defaults(function).items()
-                if not isinstance(value, (ast.Constant, ast.UnaryOp))
-            )
-            # `def forward(self, x, seen=[])`
-            self.sharing.parameters |= {(function, name) for name in shared}
+            numbers = (ast.Constant, ast.UnaryOp)
+            given = defaults(function).items()  # `def forward(self, x, seen=[])`
+            self.sharing.parameters |= {
+                (function, name) for name, each in given if not isinstance(each, numbers)
+            }
             self._share_self(module, function)
 
     def _share_self(self, module: Module, function: ast.AST) -> None:
@@ -413,29 +409,23 @@ def _called_in(part: Part) -> Iterator[Part]:
         called = node.func if isinstance(node, ast.Call) else node
         if definition := home.definition(called):
             yield definition
-        elif isinstance(node, ast.Call) and isinstance(called, ast.Attribute):
+        elif called is not node and isinstance(called, ast.Attribute):
             is_common = called.attr in READING | FILLING or called.attr.startswith("__")
             yield from home.program.methods_named.get(called.attr, ()) if not is_common else ()
-        elif isinstance(node, ast.Call):
+        elif called is not node:
             origins = home.program.flow.origins(home, called)
             yield from (made for other, each in origins if (made := other.definition(each)))
 
 
 def _is_filled_above(module: Module, node: ast.expr) -> bool:
     """Whether a list surely has something in it: `parts.append(x)` stands above, in no branch."""
-    for each in module.by_word.get("append", ()):
-        if isinstance(each, ast.Attribute) and ast.dump(each.value) == ast.dump(node):
-            around = [
-                *itertools.takewhile(lambda outer: not isinstance(outer, FUNCTIONS), module.around(each))
-            ]
-            is_here = module.function_around(each) is module.function_around(node)
-            if (
-                is_here
-                and each.lineno < node.lineno
-                and not any(isinstance(outer, BRANCHES) for outer in around)
-            ):
-                return True
-    return False
+    appends = (each for each in module.by_word.get("append", ()) if isinstance(each, ast.Attribute))
+    return any(
+        ast.dump(each.value) == ast.dump(node)
+        and each.lineno < node.lineno
+        and module.enclosing(each, *FUNCTIONS, *BRANCHES) is module.function_around(node)
+        for each in appends
+    )
 
 
 def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.knowledge.derived import DATA_PARALLEL
+from dp2ddp.codemod.knowledge.names import HYDRA
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.looks.mentions import LOOKS, is_handed_on
 from dp2ddp.codemod.looks.ours import of_the_user
@@ -28,7 +29,6 @@ LOOKS_UP = re.compile(
 )
 HOMES = {"torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel"}
 PATHS = re.compile(r"(torch[.:])?(nn[.:])?(parallel\.)?(data_parallel\.)?DataParallel")
-HYDRA = tuple(f"hydra.utils.{name}" for name in words("instantiate get_class get_object get_method call"))
 FINDERS = (
     "builtins.eval",
     "builtins.exec",

@@ -1,16 +1,13 @@
 """What an earlier conversion, or dp2ddp itself, has brought into a program: no rule looks at it."""
 
 import ast
-import copy
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binding
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import FILE, IMPORTED, NAME, PACKAGE, is_helper_module, pasted_lines
-from dp2ddp.source.parsing import parse
 
 JOINS = ("init_distributed", "join_ranks")
 JOIN_IMPORTS = {home + name for home in IMPORTED for name in JOINS}
@@ -27,24 +24,6 @@ def is_of_dp2ddp(dotted: str) -> bool:
 
 def _is_pasted(module: Module) -> bool:
     return is_helper_module(module.source.text)
-
-
-def read_tree(source: SourceFile) -> ast.Module:
-    """The tree of a file; helpers, in a file of their own or pasted into it, have names, and nothing inside."""
-    tree, pasted = parse(source), pasted_lines(source)
-    is_whole = is_helper_module(source.text)
-    if not pasted and not is_whole:
-        return tree
-    body = [_emptied(each) if is_whole or each.lineno in pasted else each for each in tree.body]
-    return ast.Module(body, tree.type_ignores)
-
-
-def _emptied(statement: ast.stmt) -> ast.stmt:
-    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return statement
-    empty = copy.copy(statement)
-    empty.body, empty.decorator_list = [], []
-    return empty
 
 
 def is_brought(module: Module, bindings: Iterable[Binding]) -> bool:

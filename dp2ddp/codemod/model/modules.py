@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from dp2ddp.codemod.model.nodes import (
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import is_helper_module, pasted_lines
+from dp2ddp.source.parsing import parse
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
@@ -66,18 +69,14 @@ class Call:
         return not self.node.args and not self.node.keywords
 
 
-class Module:
+class Module(Reader):
     """A file that is started or imported."""
 
     def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
         self.source, self.dotted, self.program = source, dotted, program
-        self.tree = program.read(source)
+        self.tree = _tree(source)
         self.positions = Positions(source.text)
-        reader = Reader(self.tree, package)
-        self.top, self._in_order, self.attributes = reader.top, reader.nodes, reader.attributes
-        self.parents: dict[ast.AST, ast.AST] = reader.parents
-        self.scope_of, self.stars = reader.scope_of, reader.stars
-        self.home_of = reader.home_of
+        super().__init__(self.tree, package)
         self._names: dict[ast.AST | None, str | None] = {}
 
     @property
@@ -91,7 +90,7 @@ class Module:
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
         kinds: dict[type, list[ast.AST]] = {}
-        for node in self._in_order:
+        for node in self.in_order:
             kinds.setdefault(type(node), []).append(node)
         return kinds
 
@@ -364,3 +363,21 @@ class Module:
         if follow and len(bindings) == 1 and bindings[0].how is Binds.VALUE:
             return self.name(bindings[0].node, follow=follow, seen=seen)
         return None
+
+
+def _tree(source: SourceFile) -> ast.Module:
+    """The tree of a file; helpers, in a file of their own or pasted into it, have names, and nothing inside."""
+    tree, pasted = parse(source), pasted_lines(source)
+    is_whole = is_helper_module(source.text)
+    if not pasted and not is_whole:
+        return tree
+    body = [_emptied(each) if is_whole or each.lineno in pasted else each for each in tree.body]
+    return ast.Module(body, tree.type_ignores)
+
+
+def _emptied(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return statement
+    empty = copy.copy(statement)
+    empty.body, empty.decorator_list = [], []
+    return empty

@@ -5,39 +5,25 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cached_property
 from pathlib import Path
 
+from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.flow import Flow, Source
 from dp2ddp.codemod.model.modules import Call, Module, Seen
 from dp2ddp.codemod.model.nodes import DEFINITIONS, NAMED_FUNCTIONS, all_from, functions_of, last_name
-from dp2ddp.codemod.model.reach import Lookups, Reach
+from dp2ddp.codemod.model.reach import Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
-from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
-Spelling = Callable[[str], str]
 
 
 class Program:
     """The script that is started, and the local modules that its imports reach.
 
-    `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
-    `from library import *`; `lookups` which of its functions find things by names that the text does not tell. All
-    come from tables: the model itself knows no library. `starts`: functions of the script that a command calls.
-    `read` gives the tree of a file.
+    `starts`: functions of the script that a command calls.
     """
 
-    def __init__(
-        self,
-        project: Project,
-        spelling: Spelling = str,
-        knows: Callable[[str], bool] = bool,
-        lookups: Lookups | None = None,
-        starts: frozenset[str] = frozenset(),
-        read: Callable[[SourceFile], ast.Module] = parse,
-    ) -> None:
-        self.project, self.spelling, self.knows = project, spelling, knows
-        self.lookups, self.starts, self.read = lookups or Lookups(), starts, read
+    def __init__(self, project: Project, starts: frozenset[str] = frozenset()) -> None:
+        self.project, self.starts = project, starts
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
@@ -69,9 +55,18 @@ class Program:
         return path != [] and path[0] not in home.top.bindings and not home.stars
 
     def _home(self, dotted: str) -> tuple[Module, list[str]] | None:
-        """The file that a dotted name begins with, and the rest of it."""
+        """The file that a dotted name begins with, and the rest of it.
+
+        What a package itself calls by the name of one of its files (`from .resnet import resnet`) comes first.
+        """
+        package, _, name = dotted.rpartition(".")
+        there = self.by_name.get(package)
+        bindings = there.top.bindings.get(name, ()) if there else ()
         parts = dotted.split(".")
-        for count in range(len(parts), 0, -1):
+        is_hidden = any(
+            each.how in (Binds.IMPORT, Binds.DEFINITION) and each.dotted != dotted for each in bindings
+        )
+        for count in range(len(parts) - is_hidden, 0, -1):
             module = self.by_name.get(".".join(parts[:count]))
             if module is not None:
                 return module, parts[count:]
@@ -102,7 +97,7 @@ class Program:
         """The name under which a thing is known: through the program's files to where it comes from."""
         home = self._home(dotted)
         if home is None:
-            return self.spelling(dotted)
+            return canonical(dotted)
         module, rest = home
         if not rest:
             return dotted
@@ -124,8 +119,8 @@ class Program:
                 continue
             inner = self.by_name.get(home)
             if inner is None:
-                dotted = self.spelling(f"{home}.{name}")
-                if self.knows(dotted):
+                dotted = canonical(f"{home}.{name}")
+                if knows(dotted):
                     return dotted
             elif name in inner.top.bindings:
                 return inner.meaning(name, inner.top, seen=seen | {key})
@@ -136,7 +131,7 @@ class Program:
     @cached_property
     def reach(self) -> Reach:
         """Which of its code can run when the script is started."""
-        return Reach(self, self.lookups)
+        return Reach(self)
 
     @cached_property
     def flow(self) -> Flow:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dp2ddp.codemod.knowledge.names import HYDRA
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS, defaults, is_main_guard
 from dp2ddp.source.parsing import nodes_in
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Functions of Python's that find any class of any module, things of the one that they are given, of the one that calls.
+# Functions that find any class of any module, things of the one that they are given, of the one that calls.
 FINDS_ANYTHING = (
     *("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"),
-    *("pydoc.locate", "runpy.run_module", "runpy.run_path"),
+    *("pydoc.locate", "runpy.run_module", "runpy.run_path", *HYDRA),
 )
 FINDS_IN_MODULE = ("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")
-FINDS_IN_CALLER = ("builtins.globals", "builtins.locals")
+FINDS_IN_CALLER = ("builtins.globals", "builtins.locals", "fire.Fire")
 FINDS_CLASSES = {"__subclasses__", "__init_subclass__", "modules"}  # `modules` of sys
 FINDS_METHODS = {
     "getattr",
@@ -40,19 +40,11 @@ FINDS_METHODS = {
 }
 
 
-@dataclass(frozen=True)
-class Lookups:
-    """What libraries find by names that the text does not tell."""
-
-    anything: tuple[str, ...] = ()  # functions of libraries that find any class of any module
-    of_caller: tuple[str, ...] = ()  # that find things of the module that calls them
-
-
 class Reach:
     """What the script that is started can reach."""
 
-    def __init__(self, program: Program, lookups: Lookups) -> None:
-        self.program, self.lookups = program, lookups
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.everything = any(self._finds_anything(module) for module in program.modules)
         named = {name for module in program.modules for name in self._looked_up(module)}
         self.whole = {
@@ -140,10 +132,7 @@ class Reach:
         return self.everything or not all(map(FINDS_METHODS.isdisjoint, said))
 
     def _finds_anything(self, module: Module) -> bool:
-        if any(
-            call.name in (*FINDS_ANYTHING, *self.lookups.anything) and not _is_followed(module, call.node)
-            for call in module.calls
-        ):
+        if any(call.name in FINDS_ANYTHING and not _is_followed(module, call.node) for call in module.calls):
             return True
         methods = {node.name for node in module.all(ast.FunctionDef)}
         finds = (node for node in module.all(ast.Attribute) if node.attr in FINDS_CLASSES)
@@ -156,7 +145,7 @@ class Reach:
         for call in module.calls:
             if call.name in FINDS_IN_MODULE and (name := module.name(call.argument(0))):
                 yield name
-            elif call.name in (*FINDS_IN_CALLER, *self.lookups.of_caller):
+            elif call.name in FINDS_IN_CALLER:
                 yield module.dotted
         for node in module.all(ast.Attribute):
             if node.attr == "__dict__" and (name := module.name(node.value)):

@@ -85,7 +85,7 @@ class Reader:
     def __init__(self, tree: ast.Module, package: tuple[str, ...]) -> None:
         self.package = package
         self.top = Scope(tree)
-        self.nodes: list[ast.AST] = []  # in the order of the text
+        self.in_order: list[ast.AST] = []  # all nodes, as in the text
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scope_of: dict[ast.AST, Scope] = {}
         self.stars: list[str] = []  # modules of which all names are imported
@@ -97,7 +97,7 @@ class Reader:
         pending: list[tuple[ast.AST, Scope]] = [(tree, self.top)]
         while pending:  # not recursive: expressions of generated code are deep
             node, scope = pending.pop()
-            self.nodes.append(node)
+            self.in_order.append(node)
             self.scope_of[node] = scope
             if isinstance(node, (ast.Global, ast.Nonlocal)) and scope is not self.top:
                 # Python wants it above all that it is about

@@ -33,8 +33,8 @@ def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropIm
     positions = module.positions
     gone = [text for edit in edits if (text := gone_with(edit, positions))]
     brought = new_code(edits)
-    for node in module.nodes(ast.Import, ast.ImportFrom):
-        assert isinstance(node, (ast.Import, ast.ImportFrom))
+    imports: list[Import] = [*module.all(ast.Import), *module.all(ast.ImportFrom)]
+    for node in imports:
         parent = module.parents[node]
         if not isinstance(parent, (ast.Module, ast.FunctionDef)) or STAYS.search(_lines(module, node)):
             continue
@@ -90,12 +90,10 @@ def _says(text: str, name: str) -> bool:
 def _is_taken(module: Module, name: str) -> bool:
     """Whether another file of the program takes the name from this one."""
     own = {dotted for dotted, each in module.program.by_name.items() if each is module}
-    for other in module.program.modules:
-        if other is module:
-            continue
-        for node in other.all(ast.ImportFrom):
-            if other.home_of(node) in own and {"*", name} & {alias.name for alias in node.names}:
-                return True
-        if any(use.attr == name and other.name(use.value) in own for use in other.all(ast.Attribute)):
-            return True
-    return False
+    others = [each for each in module.program.modules if each is not module]
+    imports = ((other, node) for other in others for node in other.all(ast.ImportFrom))
+    uses = ((other, node) for other in others for node in other.all(ast.Attribute) if node.attr == name)
+    return any(
+        other.home_of(node) in own and {"*", name} & {alias.name for alias in node.names}
+        for other, node in imports
+    ) or any(other.name(node.value) in own for other, node in uses)

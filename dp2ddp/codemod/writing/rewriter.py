@@ -2,29 +2,17 @@
 
 import ast
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
-from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
-from dp2ddp.codemod.writing.blocks import Blocks
+from dp2ddp.codemod.edits import Decorate, DropArgument, DropImport, PassTo, Replace, SetArgument, TextEdit
+from dp2ddp.codemod.writing.blocks import Blocks, takes_out
+from dp2ddp.codemod.writing.tree import Tree
 
 SPACE = cst.SimpleWhitespace(" ")
 NONE = cst.SimpleWhitespace("")
 KEEP_BRACKETS = (cst.NamedExpr, cst.Yield)  # no expressions without them, in most places
-
-
-@dataclass
-class NodeEdits:
-    """What edits want of one expression, argument or definition."""
-
-    replaced: list[Replace] = field(default_factory=list)  # the outermost first
-    passed: PassTo | None = None
-    given: list[SetArgument] = field(default_factory=list)
-    dropped: set[int] = field(default_factory=set)  # places among the arguments
-    decorated: list[Decorate] = field(default_factory=list)
-    unused: tuple[str, ...] = ()  # names of an import
 
 
 class Rewriter(cst.CSTTransformer):
@@ -32,20 +20,15 @@ class Rewriter(cst.CSTTransformer):
 
     def __init__(
         self,
-        ways: frozenset[int],
-        edits: Mapping[int, NodeEdits],
+        tree: Tree,
+        edits: Mapping[int, Sequence[TextEdit]],
         blocks: Blocks,
         holes: Mapping[ast.AST, cst.CSTNode],
-        bracketed: frozenset[ast.AST],  # holes and replaced nodes that have brackets of their own
-        config: cst.PartialParserConfig,
+        bracketed: Collection[ast.AST],  # holes and replaced nodes that have brackets of their own
     ) -> None:
         super().__init__()
-        self.config = config
-        self.ways = ways
-        self.edits = edits
-        self.blocks = blocks
-        self.holes = holes
-        self.bracketed = bracketed
+        self.config, self.ways = tree.module.config_for_parsing, tree.ways
+        self.edits, self.blocks, self.holes, self.bracketed = edits, blocks, holes, bracketed
         self._edited: dict[int, cst.CSTNode] = {id(node): node for node in holes.values()}
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -54,38 +37,37 @@ class Rewriter(cst.CSTTransformer):
     def on_leave(  # type: ignore[override]  # whatever a node may become
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode
     ) -> cst.CSTNode:
-        edited = updated_node
-        if id(original_node) in self.ways:
-            edited = self._in_block(original_node, updated_node)
-        if edits := self.edits.get(id(original_node)):
-            edited = self._carried_out(edited, edits, id(original_node))
-        if id(original_node) in self._edited:
-            self._edited[id(original_node)] = edited
+        number, edited = id(original_node), updated_node
+        if number in self.ways:
+            match original_node, updated_node:
+                case cst.Module() as old, cst.Module() as new:
+                    return self.blocks.module(old, new)
+                case cst.IndentedBlock() as old, cst.IndentedBlock() as new:
+                    return self.blocks.block(old, new)
+                case cst.SimpleStatementSuite() as old, cst.SimpleStatementSuite() as new:
+                    return self.blocks.suite(old, new)
+        if edits := self.edits.get(number):
+            edited = self._carried_out(edited, edits, number)
+        if number in self._edited:
+            self._edited[number] = edited
         return edited
 
-    def _in_block(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
-        if isinstance(old, cst.Module) and isinstance(new, cst.Module):
-            return self.blocks.module(old, new)
-        if isinstance(old, cst.IndentedBlock) and isinstance(new, cst.IndentedBlock):
-            return self.blocks.block(old, new)
-        if isinstance(old, cst.SimpleStatementSuite) and isinstance(new, cst.SimpleStatementSuite):
-            return self.blocks.suite(old, new)
-        return new
-
-    def _carried_out(self, node: cst.CSTNode, edits: NodeEdits, number: int) -> cst.CSTNode:
+    def _carried_out(self, node: cst.CSTNode, edits: Sequence[TextEdit], number: int) -> cst.CSTNode:
+        """Arguments go and come, the call is passed on, what is replaced last stands outside."""
         if isinstance(node, cst.Call):
             node = _called(node, edits)
-        for edit in reversed(edits.replaced):
-            if isinstance(node, cst.Arg):
-                return self._replaced_argument(node, edit)
-            assert isinstance(node, cst.BaseExpression)
-            self._edited[number] = node
-            node = self._replaced(node, edit)
-        for decorated in edits.decorated:
-            assert isinstance(node, (cst.ClassDef, cst.FunctionDef))
-            node = _decorated(node, decorated.code)
-        if isinstance(node, (cst.Import, cst.ImportFrom)):
-            return _without_names(node, edits.unused)
+        for edit in reversed(edits):
+            match node, edit:
+                case cst.Arg(), Replace():
+                    return self._replaced_argument(node, edit)
+                case cst.BaseExpression(), Replace():
+                    self._edited[number] = node
+                    node = self._replaced(node, edit)
+                case cst.Import() | cst.ImportFrom(), DropImport() if not takes_out(edit):
+                    return _without_names(node, edit.names)
+        for edit in edits:
+            if isinstance(edit, Decorate):
+                node = _decorated(node, edit.code)
         return node
 
     def _replaced(self, node: cst.BaseExpression, edit: Replace) -> cst.BaseExpression:
@@ -145,18 +127,27 @@ def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
     return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
-def _called(call: cst.Call, edits: NodeEdits) -> cst.Call:
-    if edits.dropped:
-        call = _without_arguments(call, edits.dropped)
-    for given in edits.given:
-        call = _with_argument(call, given.keyword, cst.parse_expression(given.code))
-    if edits.passed:
-        call = _passed_to(call, cst.parse_expression(edits.passed.helper))
+def _called(call: cst.Call, edits: Sequence[TextEdit]) -> cst.Call:
+    given = (each for each in edits if isinstance(each, DropArgument))
+    if dropped := {_arguments(each.call).index(each.node) for each in given}:
+        call = _without_arguments(call, dropped)
+    for edit in edits:
+        if isinstance(edit, SetArgument):
+            call = _with_argument(call, edit.keyword, cst.parse_expression(edit.code))
+    for edit in edits:
+        if isinstance(edit, PassTo):
+            call = _passed_to(call, cst.parse_expression(edit.helper))
     return call
 
 
-def _decorated(node: cst.ClassDef | cst.FunctionDef, code: str) -> cst.ClassDef | cst.FunctionDef:
+def _arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """In the order of the text."""
+    return sorted((*call.args, *call.keywords), key=lambda node: (node.lineno, node.col_offset))
+
+
+def _decorated(node: cst.CSTNode, code: str) -> cst.CSTNode:
     """Under the decorators and comments that stand above it."""
+    assert isinstance(node, (cst.ClassDef, cst.FunctionDef))
     carrier = cst.parse_statement(f"{code}\ndef _(): pass")
     assert isinstance(carrier, cst.FunctionDef)
     (decorator,) = carrier.decorators

@@ -3,6 +3,12 @@
 Facts are read off `ast`, which parses and walks 10 to 100 times faster; what is written is a libcst tree. One print of
 it gives the positions of the nodes that are asked for, the way to each from the module, and the proof that it prints
 the file as it was read. (libcst's PositionProvider notes every node and takes as long as five prints.)
+
+What was aligned with its open bracket is aligned with it again after edits: the head of a call grows
+(`run_on_rank0(f, ...)` of `f(...)`) or shrinks (`Rank0Loader(` of `torch.utils.data.DataLoader(`). The first print
+notes what each continuation line began at; the second one, after edits, lets it begin there. A line that hangs (at
+some blanks behind where its bracket's line begins) moves with that line. Nothing else moves: inside a string there are
+no lines of this kind.
 """
 
 import ast
@@ -10,27 +16,29 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from types import TracebackType
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
 
 import libcst as cst
+from libcst._nodes.internal import CodegenState
 
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
-from dp2ddp.codemod.writing.layout import NOTHING, LayoutPrinter, LayoutReader, Starts
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, STAND_IN, async_arguments, is_python
 
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
-# their brackets are part of an `ast` node, and beside a libcst node
-IN_BRACKETS = (ast.Tuple, ast.GeneratorExp)
 # Behind the last statement libcst loses lines if one of them begins with a blank.
 ODD_TAIL = re.compile(r"(?:^|(?<=\r)(?!\n))[ \t\f\\]", re.MULTILINE)
 FRAMES = 10_000  # libcst takes several for a step into the tree, and `ast` none
-
-_Kinds = type[cst.CSTNode] | tuple[type[cst.CSTNode], ...]
-_STATEMENT = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
+OPENING, CLOSING = frozenset("([{"), frozenset(")]}")
+LINE_START = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # in text that is no code, only blanks and comments
+# Parts of strings with `{}` in them: a bracket there is none. (Strings of templates came with libcst 1.8.)
+TEXTS = tuple(
+    getattr(cst, name) for name in ("FormattedStringText", "TemplatedStringText") if hasattr(cst, name)
+)
+NOTHING = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,11 @@ class Tree:
     ways: frozenset[int]  # ids of the nodes themselves and of all around them
     has_async: bool  # `x.cuda(async=True)`, which is no Python any more: another word stands for it
     tail: str  # what stands behind the module
-    starts: Starts  # of continuation lines
+    starts: Mapping[int, Mapping[int, "_Start"]]  # of continuation lines
 
     def printed(self, module: cst.Module) -> str:
         """The text of the module after edits."""
-        printer = LayoutPrinter(module, self.starts)
-        with deep_recursion():
-            module._codegen(printer)
-        text = "".join(printer.tokens)
+        text = _Printer(module, starts=self.starts).text()
         return (text.replace(STAND_IN, "async") if self.has_async else text) + self.tail
 
 
@@ -68,9 +73,7 @@ def read_tree(script: Module, nodes: Iterable[ast.AST]) -> Tree:
         module = module.with_changes(has_trailing_newline=True)
     places = {node: _place(positions, node) for node in nodes}
     printer = _Printer(module, places.values())
-    with deep_recursion():
-        module._codegen(printer)
-    if (printed := "".join(printer.tokens)) != text:  # it loses a form feed right before a statement, say
+    if (printed := printer.text()) != text:  # it loses a form feed right before a statement, say
         line = os.path.commonprefix([printed, text]).count("\n") + 1
         raise ConversionError(f"{name}:{line}: libcst cannot print this line as it stands; write it plainly")
     matched = {node: printer.matched[place] for node, place in places.items() if place in printer.matched}
@@ -111,27 +114,28 @@ def _with_header_in_body(module: cst.Module) -> cst.Module:
     return module.with_changes(header=(), body=(first, *module.body[1:]))
 
 
+# --- where nodes are
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where a node begins in the text; expressions and arguments are told apart by their ends."""
 
-    kinds: _Kinds
+    kinds: type[cst.CSTNode] | tuple[type[cst.CSTNode], ...]
     start: int
-    end: int | None
+    end: int | None = None
 
 
 def _place(positions: Positions, node: ast.AST) -> _Place:
     if isinstance(node, ast.stmt):
-        return _Place(_STATEMENT, positions.offset(node.lineno, node.col_offset), None)
+        statements = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
+        return _Place(statements, positions.offset(node.lineno, node.col_offset))
     span = positions.span(node)
-    if isinstance(node, ast.keyword):
-        return _Place(cst.Arg, span.start, span.end)
-    if isinstance(node, IN_BRACKETS) and has_own_brackets(node, positions):
+    if has_own_brackets(node, positions):  # which stand beside a libcst node
         blank = BLANK.match(positions.text, span.start + 1)
         assert blank is not None
-        kind = cst.Tuple if isinstance(node, ast.Tuple) else cst.GeneratorExp
-        return _Place(kind, blank.end(), None)
-    return _Place(cst.BaseExpression, span.start, span.end)
+        return _Place(cst.Tuple if isinstance(node, ast.Tuple) else cst.GeneratorExp, blank.end())
+    return _Place(cst.Arg if isinstance(node, ast.keyword) else cst.BaseExpression, span.start, span.end)
 
 
 def has_own_brackets(node: ast.AST, positions: Positions) -> bool:
@@ -142,54 +146,131 @@ def has_own_brackets(node: ast.AST, positions: Positions) -> bool:
     return isinstance(node, ast.GeneratorExp)
 
 
-class _Printer(LayoutReader):
-    """Prints a tree, and notes the nodes at the places that are asked for."""
-
-    def __init__(self, module: cst.Module, places: Iterable[_Place]) -> None:
-        super().__init__(module)
-        self.offset = 0
-        self.matched: dict[_Place, cst.CSTNode] = {}
-        self.ways: set[int] = set()
-        self._starts: dict[int, list[_Place]] = {}
-        for place in places:
-            self._starts.setdefault(place.start, []).append(place)
-
-    def add_token(self, value: str) -> None:
-        super().add_token(value)
-        self.offset += len(value)
-
-    def record_syntactic_position(  # type: ignore[override]
-        self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
-    ) -> AbstractContextManager[None]:
-        places = self._starts.get(self.offset)
-        if places:
-            places = [place for place in places if isinstance(node, place.kinds)]
-        return _Noting(self, node, places) if places else NOTHING
-
-    def note(self, place: _Place, node: cst.CSTNode) -> None:
-        self.matched[place] = node
-        for around in reversed(self.around):
-            if id(around) in self.ways:
-                return
-            self.ways.add(id(around))
+# --- printing
 
 
 @dataclass
-class _Noting:
-    """While a node prints itself."""
+class _Bracket:
+    """One that is open."""
 
-    printer: _Printer
-    node: cst.CSTNode
-    places: list[_Place] = field(default_factory=list)
+    before: str  # what stands before it in its line
+    hangs: bool = False  # nothing stands behind it in its line
+    margin = ""
 
-    def __enter__(self) -> None:
-        for place in self.places:
-            if place.end is None:
-                self.printer.note(place, self.node)
+    @property
+    def line(self) -> str:
+        """The blanks that its line begins with."""
+        return _blanks(self.before)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    @property
+    def column(self) -> str:
+        """As blanks."""
+        return self.line + " " * (len(self.before) - len(self.line))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a continuation line begins."""
+
+    anchor: Literal["margin", "line", "column"]  # of its bracket
+    more: str  # blanks behind that
+
+    def blanks(self, bracket: _Bracket) -> str:
+        return str(getattr(bracket, self.anchor)) + self.more
+
+
+class _Printer(CodegenState):
+    """Prints a tree, and notes the nodes at the places that are asked for, and where continuation lines begin.
+
+    Lines of which that is known begin where they did.
+    """
+
+    def __init__(
+        self,
+        module: cst.Module,
+        places: Iterable[_Place] = (),
+        starts: Mapping[int, Mapping[int, _Start]] | None = None,
     ) -> None:
-        for place in self.places:
-            if place.end == self.printer.offset:
-                self.printer.note(place, self.node)
+        super().__init__(module.default_indent, module.default_newline)
+        self.module, self.known = module, starts or {}
+        self.starts: dict[
+            int, dict[int, _Start]
+        ] = {}  # of whitespace, by its id: of its lines, by their numbers
+        self.matched: dict[_Place, cst.CSTNode] = {}
+        self.ways: set[int] = set()
+        self._places: dict[int, list[_Place]] = {}
+        for place in places:
+            self._places.setdefault(place.start, []).append(place)
+        self._around: list[cst.CSTNode] = []
+        self._brackets: list[_Bracket] = []
+        self._line, self._offset = "", 0  # so far
+        self._whitespace_at = 0  # the first token of the whitespace that is printed
+
+    def text(self) -> str:
+        with deep_recursion():
+            self.module._codegen(self)
+        return "".join(self.tokens)
+
+    def add_indent_tokens(self) -> None:
+        for token in self.indent_tokens:
+            self.add_token(token)
+
+    def add_token(self, value: str) -> None:
+        self.tokens.append(value)
+        self._offset += len(value)
+        if value in OPENING and not isinstance(self._around[-1], TEXTS):
+            self._brackets.append(_Bracket(self._line))
+        elif value in CLOSING and not isinstance(self._around[-1], TEXTS):
+            self._brackets.pop()
+        end = max(value.rfind("\n"), value.rfind("\r"))
+        self._line = self._line + value if end < 0 else value[end + 1 :]
+
+    def record_syntactic_position(  # type: ignore[override]  # the same for most nodes: generators are slow
+        self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
+    ) -> AbstractContextManager[None]:
+        places = self._places.get(self._offset)
+        return self._noted(node, places) if places else NOTHING
+
+    @contextmanager
+    def _noted(self, node: cst.CSTNode, places: Iterable[_Place]) -> Iterator[None]:
+        yield
+        for place in places:
+            if isinstance(node, place.kinds) and place.end in (None, self._offset):
+                self.matched[place] = node
+                self.ways.update(map(id, self._around))
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._around.append(node)
+        if type(node) is cst.ParenthesizedWhitespace:  # libcst's classes are slow to answer isinstance
+            self._whitespace_at = len(self.tokens)
+            if self._brackets and len(self._line) == len(self._brackets[-1].before) + 1:
+                self._brackets[-1].hangs = True
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self._around.pop()
+        if type(node) is not cst.ParenthesizedWhitespace or not self._brackets:
+            return
+        bracket, lines = self._brackets[-1], LINE_START.split("".join(self.tokens[self._whitespace_at :]))
+        if id(node) not in self.known:
+            self.starts[id(node)] = dict(_starts(lines, bracket))
+            return
+        for number, start in self.known[id(node)].items():
+            lines[number] = start.blanks(bracket) + lines[number][len(_blanks(lines[number])) :]
+        self.tokens[self._whitespace_at :] = ["".join(lines)]
+        self._line = lines[-1]
+
+
+def _starts(lines: list[str], bracket: _Bracket) -> Iterator[tuple[int, _Start]]:
+    """Of the lines behind the first: of comments, empty ones, and the blanks before the next token."""
+    for number, line in enumerate(lines[1:], start=1):
+        blanks = _blanks(line)
+        if number < len(lines) - 1 and not line.strip():
+            yield number, _Start("margin", blanks)
+        elif not bracket.hangs and blanks in (bracket.column, f"{bracket.column} "):
+            yield number, _Start("column", blanks.removeprefix(bracket.column))
+        elif blanks.startswith(bracket.line):
+            yield number, _Start("line", blanks.removeprefix(bracket.line))
+
+
+def _blanks(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t\f"))]

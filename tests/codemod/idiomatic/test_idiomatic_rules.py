@@ -8,7 +8,6 @@ import pytest
 
 from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.idiomatic.convert import all_rules, convert_idiomatic
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plans.plan import plan_file
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, UnknownRuleError, code_of
@@ -27,7 +26,7 @@ EXAMPLES = [
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
     before = code_of(example.before)
-    program = Program(Project(SourceFile(None, before)), canonical, knows)
+    program = Program(Project(SourceFile(None, before)))
     found = plan_file(program.entry, [rule], ())
 
     after = edit_text(program.entry, found.edits) if found.edits else before
