@@ -10,7 +10,7 @@ def _builtins(*words: str) -> tuple[str, ...]:
 SHOWS = {  # methods of loggers, bars, trackers and open files: what rank 0 alone does
     *("info", "debug", "warning", "warn", "error", "critical", "exception", "log", "log_metric", "log_metrics"),
     *("log_value", "add_scalar", "add_scalars", "add_text", "scalar_summary", "set_description"),
-    *("set_description_str", "set_postfix", "set_postfix_str", "write", "writelines", "writerow"),
+    *("set_description_str", "set_postfix", "set_postfix_str", "write", "writelines", "writerow", "flush"),
 }  # fmt: skip
 LOGGERS = ("logging.", "loguru.", "tqdm.", "sys.stdout.", "sys.stderr.")
 SHOWING = ("builtins.print", "time.sleep", "warnings.warn", *(f"{name}." for name in TRACKING))
@@ -24,7 +24,7 @@ COMPUTES = (
 )
 GIVES_BACK = {  # methods of texts, dates and dictionaries: they change nothing, and their answer has it
     *("format", "join", "strftime", "isoformat", "replace", "total_seconds", "timestamp", "ljust", "rjust"),
-    *("split", "strip", "items", "values", "get"),
+    *("split", "strip", "items", "values", "get", "startswith", "endswith"),
 }  # fmt: skip
 HOLDERS = (  # what these make only keeps what it is given
     *("builtins.list", "builtins.dict", "builtins.set", "collections.", "argparse.Namespace"),

@@ -1,14 +1,12 @@
 """Where a number goes that differs from rank to rank (a time, a process id): into lines that are shown, or further.
 
 It is followed through arithmetic and texts, the names, attributes and containers that it is kept in, into functions of
-the program and back out of them. What an object is told (`batch_time.update(time() - end)`) is in this object, not in
-every one of its class. A condition decides nothing where it only picks what is said (`if hours > 0: text += "h"`). What
-is not known decides.
+the program and out of them. What only computes and shows gives back what it is given: a function (`format_time(spent)`)
+does so at once, an object (`batch_time.update(time() - end)`) wherever somebody looks at it. What is not known decides.
 """
 
 import ast
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.shown import (
@@ -21,273 +19,217 @@ from dp2ddp.codemod.knowledge.shown import (
     SHOWS,
     UNSEEN,
 )
-from dp2ddp.codemod.looks.uses import loads
+from dp2ddp.codemod.looks.uses import Answer, comes_only_to, loads, set_to
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS, inside
+from dp2ddp.codemod.model.scopes import Binds, settings
+from dp2ddp.source.parsing import nodes_in
 
 THROUGH = (
     *(ast.keyword, ast.Starred, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr),
     *(ast.FormattedValue, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Attribute, ast.Subscript),
-    *(ast.comprehension, *COMPREHENSIONS),
+    *COMPREHENSIONS,
 )
+OUT = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)
+LEAVES = (*OUT, *LOOPS, ast.Return, ast.Break, ast.Continue, ast.Delete)  # does more than to pick words
 
 
-class Course:
-    """The way of one number through a program."""
+def decides(module: Module, node: ast.AST) -> bool:
+    """Whether it comes to anything but lines that are shown."""
+    return not comes_only_to(module, node, _is_shown)
 
-    def __init__(self) -> None:
-        self.seen: set[object] = set()
-        self.inside: ast.AST | None = None  # the class of which one object has it
 
-    def decides(self, module: Module, node: ast.AST) -> bool:
-        """Whether it comes to anything but lines that are shown."""
-        answers = (self._step(module, parent, child) for parent, child in module.steps(node))
-        return next((each for each in answers if each is not None), True)
-
-    def _step(self, module: Module, parent: ast.AST, child: ast.AST) -> bool | None:
-        """What a node makes of what stands in it; None: it goes on."""
-        match parent:
-            case ast.Expr() | ast.Raise() | ast.Delete():
-                return False
-            case ast.Assign(targets=targets):
-                return any(self._kept(module, target) for target in targets)
-            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                return self._kept(module, target)
-            case ast.Return():
-                return self._returned(module, parent)
-            case ast.Tuple(elts=parts) if child in parts:
-                return self._unpacked(module, parent, parts.index(child))
-            case ast.If():
-                return any(self._does_more(module, each) for each in (*parent.body, *parent.orelse))
-            case ast.For(target=target, iter=given) if given is child:
-                return self._kept(module, target)
-            case ast.Call(func=func) if func is child:
-                return self._called(module, parent)
-            case ast.Call():
-                return self._given_to(module, parent, child)
-            case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
-                return False  # asks which object it is, not how large
-            case ast.Subscript(slice=index) if index is child:
-                return True
-            case ast.Dict(keys=keys) if child in keys:
-                return True
-            case ast.comprehension(target=target, iter=given):
-                return True if given is not child or self._kept(module, target) else None
-            case ast.BoolOp() | ast.IfExp() if has_effects(module, parent):
-                return True
-        return None if isinstance(parent, THROUGH) else True
-
-    # --- functions and objects
-
-    def _called(self, module: Module, call: ast.Call) -> bool | None:
-        """A method of what has it: `meter.reset()` changes no others, `(loss * time()).backward()` does."""
-        func = call.func
-        if not isinstance(func, ast.Attribute):
+def _is_shown(module: Module, parent: ast.AST, child: ast.AST) -> Answer:
+    if targets := [*set_to(module, child)]:
+        return _kept(module, targets)
+    match parent:
+        case ast.Expr() | ast.Delete() | ast.Compare(ops=[ast.Is() | ast.IsNot()]):
             return True
-        is_known = func.attr in module.program.methods | GIVES_BACK or is_holder(module, func.value)
-        return True if isinstance(module.parents[call], ast.Expr) and not is_known else None
-
-    def _given_to(self, module: Module, node: ast.Call, argument: ast.AST) -> bool | None:
-        """What a function does with it; None: it gives something of it back."""
-        call = module.call(node)
-        name, kind = call.name or "", does(call.name)
-        if shows(module, node) or name in ASKS:
+        case ast.Assign(value=value) | ast.AugAssign(value=value):
+            return value is not child or _kept(module, [target for target, _ in settings(parent)])
+        case ast.comprehension(target=target, iter=given):
+            is_plain = given is child and _is_plain(module, module.parents[parent])
+            return is_plain and _kept(module, [target])
+        case ast.Return():
+            return _returned(module, parent)
+        case ast.If() | ast.For():
+            return _picks(module, parent)
+        case ast.Call(func=func) if func is child:
+            return _called(module, parent)
+        case ast.Call():
+            return _given(module, module.call(parent), child)
+        case ast.Subscript(slice=index) if index is child:
             return False
-        if kind not in (None, Does.CLOCK, Does.CALENDAR):
-            return True
-        if module.program.is_local(call.name):
-            return self._into_function(module, call, argument)
-        if name.startswith(COMPUTES) or not name and call.method in GIVES_BACK:
-            return None
-        if not name and isinstance(node.func, ast.Attribute):
-            return self._into_object(module, node, node.func, argument)
-        return True
-
-    def _into_function(self, module: Module, call: Call, argument: ast.AST) -> bool:
-        """A function of the program, or a class that makes an object of it; what these give back is followed there."""
-        home, function = module.program.called(module, call.node.func) or (module, None)
-        return not isinstance(function, ast.FunctionDef) or self._enters(home, function, call.node, argument)
-
-    def _into_object(
-        self, module: Module, node: ast.Call, func: ast.Attribute, argument: ast.AST
-    ) -> bool | None:
-        """A method: of the program, whatever has one of that name; and the object keeps it."""
-        owner = func.value
-        is_own = isinstance(owner, ast.Name) and owner.id in ("self", "cls") or isinstance(owner, ast.Call)
-        methods = module.program.methods_named.get(func.attr, [])
-        before = self.inside
-        for home, function in methods:
-            self.inside = before if is_own else home.parents[function]
-            decides = self._enters(home, function, node, argument)
-            self.inside = before
-            if decides:
-                return True
-        if is_own:
-            return not methods  # what it returns is followed wherever it is called
-        if not is_holder(module, owner) or self._kept(module, owner):
-            return True
-        return False if isinstance(module.parents[node], ast.Expr) else None
-
-    def _enters(self, home: Module, function: ast.FunctionDef, call: ast.Call, argument: ast.AST) -> bool:
-        """Whether a parameter that it comes in by decides something inside."""
-        taken = home.parameter(function, call, argument)
-        if taken is None:
-            return True
-        if not self._once(taken):
+        case ast.Dict(keys=keys) if child in keys:
             return False
-        uses = (use for use in home.by_word.get(taken.arg, ()) if isinstance(use, ast.Name))
-        inside = [use for use in uses if isinstance(use.ctx, ast.Load) and function in home.around(use)]
-        return any(self.decides(home, use) for use in inside)
+        case ast.BoolOp() | ast.IfExp() if not _is_plain(module, parent):
+            return False
+    return None if isinstance(parent, THROUGH) else False
 
-    def _returned(self, module: Module, statement: ast.stmt, place: int | None = None) -> bool:
-        """Whether a call of the function that it is returned from, in a place of a tuple, decides something."""
-        function = module.function_around(statement)
-        if not isinstance(function, ast.FunctionDef) or function.name in UNSEEN:
-            return True
-        if module.parents[function] is self.inside or not self._once((function, place)):
-            return False  # the object's uses are looked at
-        return any(self._lands(home, use, place) for home, use in uses_of(module, function))
 
-    def _lands(self, module: Module, value: ast.AST, place: int | None) -> bool:
-        """A value, or what stands in a place of it: `loss, seconds = train()`."""
-        match module.parents[value]:
-            case ast.Assign(targets=[ast.Tuple(elts=targets)]) if place is not None:
-                if len(targets) > place and not any(isinstance(each, ast.Starred) for each in targets):
-                    return self._kept(module, targets[place])
-        return self.decides(module, value)
-
-    def _unpacked(self, module: Module, parts: ast.Tuple, place: int) -> bool | None:
-        """`return loss, seconds`; `losses, end = Meter(), time()`."""
-        around = module.parents[parts]
-        if isinstance(around, ast.Return):
-            return self._returned(module, around, place)
-        return self._lands(module, parts, place) if isinstance(around, ast.Assign) else None
-
-    # --- names, attributes and containers
-
-    def _kept(self, module: Module, target: ast.AST) -> bool:
-        """Whether one of the uses of what it is kept in decides something."""
-        match target:
-            case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                return any(self._kept(module, each) for each in targets)
-            case ast.Subscript(value=value):
-                return not is_holder(module, value) or self._kept(module, value)
-            case ast.Name(id=name) if isinstance(module.scope_of[target].node, ast.ClassDef):
-                return self._kept(module, ast.Attribute(ast.Name("self"), name, ast.Store()))
-            case ast.Name(id=name):
-                is_new = self._once((id(module.scope(target)), name))
-                return asks_for_all_names(module, target) or is_new and self._uses_decide(module, target)
-            case ast.Attribute(value=value, attr=attr):  # whoever has one of that name may be the object
-                is_lost = not is_holder(module, value) or attr in got_by_name(module.program)
-                return is_lost or self._once(attr) and self._uses_decide(module, target)
-        return True
-
-    def _uses_decide(self, module: Module, target: ast.AST) -> bool:
-        in_object = self.inside and isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
-        for home, use in loads(module, target):
-            is_elsewhere = in_object and all(each is not self.inside for each in home.around(use))
-            if use is not target and not is_elsewhere and self.decides(home, use):
-                return True
+def _picks(module: Module, statement: ast.If | ast.For) -> Answer:
+    """Where a condition, or a number of rounds, only picks what is said (`if hours > 0: text += "h"`)."""
+    branches = (*statement.body, *statement.orelse)
+    if any(any(inside(each, *LEAVES)) or not _is_plain(module, each) for each in branches):
         return False
+    lists = [call.node.func.value for call in module.calls_in(statement) if _builds(module, call)]  # type: ignore[attr-defined]  # a method
+    return _kept(module, [*(target for each in nodes_in(statement) for target, _ in settings(each)), *lists])
 
-    def _once(self, key: object) -> bool:
-        key = (self.inside, key)
-        is_new = key not in self.seen
-        self.seen.add(key)
-        return is_new
 
-    # --- conditions
+def _is_plain(module: Module, code: ast.AST) -> bool:
+    """Whether code does nothing but compute and show, but for what it sets."""
+    return all(_only_shows(module, call) for call in module.calls_in(code))
 
-    def _does_more(self, module: Module, statement: ast.stmt) -> bool:
-        """Whether what a condition lets happen is more than picking words."""
-        match statement:
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return():
-                value, is_end = statement.value, isinstance(statement, ast.Return)
-                code = module.function_around(statement) if is_end else value  # the rest of it may not run
-                goes_on = value is not None and self._step(module, statement, value)
-                return has_effects(module, code) or bool(goes_on)
-            case ast.Expr(value=ast.Call() as call):
-                is_text = shows(module, call) or builds_text(module, call)
-                return not is_text or any(has_effects(module, each) for each in call.args)
+
+# --- names, attributes and containers
+
+
+def _kept(module: Module, targets: list[ast.expr]) -> Answer:
+    """The uses of what it is kept in; False where somebody may have it by another way."""
+    if not all(_is_followed(module, each) for each in targets):
+        return False
+    return [use for each in targets for use in loads(module, _without_index(each))]
+
+
+def _is_followed(module: Module, target: ast.expr) -> bool:
+    if isinstance(target, (ast.Subscript, ast.Attribute)):
+        return _is_holder(module, target.value)
+    return isinstance(target, ast.Name) and not _asks_for_all_names(module, target)
+
+
+def _without_index(target: ast.expr) -> ast.expr:
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target
+
+
+def _is_holder(module: Module, owner: ast.expr) -> bool:
+    """Whether an object only keeps what it is given: a display, a bar, an object of a class of the program."""
+    if isinstance(owner, ast.Subscript):
+        return _is_holder(module, owner.value)
+    made = module.program.bindings(module, owner)
+    is_made_here = made and all(
+        each.how is Binds.VALUE and _makes_holder(home, each.node) for home, each in made
+    )
+    return bool(is_made_here) or ast.unparse(owner) in ("self", "cls")
+
+
+def _makes_holder(module: Module, node: ast.AST | None) -> bool:
+    name = (module.name(node.func) if isinstance(node, ast.Call) else None) or ""
+    is_display = isinstance(node, (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS))
+    return is_display or module.program.is_local(name) or name.startswith(HOLDERS)
+
+
+def _asks_for_all_names(module: Module, name: ast.AST) -> bool:
+    """`"{loss} {t}".format(**locals())`."""
+    uses = (each for word in ("locals", "vars", "globals") for each in module.by_word.get(word, ()))
+    return any(module.function_around(each) is module.function_around(name) for each in uses)
+
+
+# --- functions and objects
+
+
+def _called(module: Module, call: ast.Call) -> Answer:
+    """A method of what has it: `meter.summary()` gives it back, `(loss * time()).backward()` does more."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if methods := module.program.methods_named.get(call.func.attr, ()):
+        return None if _are_quiet(methods) else False
+    return None if call.func.attr in GIVES_BACK or _is_holder(module, call.func.value) else False
+
+
+def _given(module: Module, call: Call, given: ast.AST) -> Answer:
+    """What a function does with it: shows it, gives something of it back, keeps it."""
+    if _shows(module, call) or call.name in ASKS:
         return True
+    if does(call.name) not in (None, Does.CLOCK, Does.CALENDAR):
+        return False
+    if (call.name or "").startswith(COMPUTES) or not call.name and call.method in GIVES_BACK:
+        return None
+    if own := module.definition(call.node.func):
+        home, function = module.program.called(module, call.node.func) or own
+        return None if _is_quiet(*own) else _enters(home, function, call.node, given)
+    return _told(module, call, given) if call.method and not call.name else False
 
 
-# --- what calls and objects do with it
+def _told(module: Module, call: Call, given: ast.AST) -> Answer:
+    """A method: of the program, whatever has one of that name; or of a container."""
+    owner: ast.expr = call.node.func.value  # type: ignore[attr-defined]  # it is a method
+    methods = module.program.methods_named.get(call.method, [])
+    if methods and (ast.unparse(owner) in ("self", "cls") or not _are_quiet(methods)):
+        entered = [_enters(home, method, call.node, given) for home, method in methods]
+        return False not in entered and [use for uses in entered if isinstance(uses, list) for use in uses]
+    kept = _is_holder(module, owner) and _kept(module, [owner])
+    return [*kept, (module, call.node)] if isinstance(kept, list) else False
 
 
-def shows(module: Module, node: ast.Call) -> bool:
+def _enters(home: Module, function: ast.AST, call: ast.Call, given: ast.AST) -> Answer:
+    """The uses of the parameter that it comes in by."""
+    taken = home.parameter(function, call, given) if isinstance(function, ast.FunctionDef) else None
+    names = (use for use in home.by_word.get(taken.arg, ()) if isinstance(use, ast.Name)) if taken else ()
+    uses = [(home, use) for use in names if isinstance(use.ctx, ast.Load) and function in home.around(use)]
+    return taken is not None and [*uses]
+
+
+def _returned(module: Module, statement: ast.stmt) -> Answer:
+    """The calls of the function that it is returned from; of a method of any object, or read as a property."""
+    function = module.function_around(statement)
+    if not isinstance(function, ast.FunctionDef) or function.name in UNSEEN:
+        return False
+    is_method = isinstance(module.parents[function], ast.ClassDef)
+    said = ((home, node) for home in module.program.modules for node in home.by_word.get(function.name, ()))
+    uses = ((home, node, home.parents[node]) for home, node in said if isinstance(node.ctx, ast.Load))
+    return [
+        (home, around if isinstance(around, ast.Call) and around.func is node else node)
+        for home, node, around in uses
+        if isinstance(node, ast.Attribute) or not is_method
+    ]
+
+
+# --- what only computes, and shows
+
+
+def _are_quiet(methods: Iterable[tuple[Module, ast.FunctionDef]]) -> bool:
+    return all(_is_quiet(home, home.parents[method]) for home, method in methods)
+
+
+def _is_quiet(module: Module, definition: ast.AST) -> bool:
+    """Whether a function, or all methods of a class, only compute and show, and set nothing but names and `self`."""
+    is_class = isinstance(definition, ast.ClassDef)
+    things = inside(definition, ast.Attribute, ast.Subscript)
+    is_set = (each for each in things if not isinstance(each.ctx, ast.Load))  # type: ignore[attr-defined]
+    if any(inside(definition, *OUT)) or not all(is_class and _is_of_self(each) for each in is_set):
+        return False
+    calls = (call.node.func for call in module.calls_in(definition) if not _only_shows(module, call))
+    return all(is_class and _is_of_self(each) and module.definition(each) is not None for each in calls)
+
+
+def _is_of_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
+
+
+def _only_shows(module: Module, call: Call) -> bool:
+    """Whether a call does nothing but compute and show, but for a list that a function makes for itself."""
+    return _computes(call) or _shows(module, call) or _builds(module, call)
+
+
+def _computes(call: Call) -> bool:
+    is_known = does(call.name) in (None, Does.CLOCK, Does.CALENDAR)
+    is_text = not call.name and call.method in GIVES_BACK
+    return is_text or is_known and (call.name or "").startswith((*COMPUTES, *ASKS))
+
+
+def _builds(module: Module, call: Call) -> bool:
+    """`words.append(x)`, of a list that a function makes for itself."""
+    match call.node.func:
+        case ast.Attribute(value=ast.Name() as owner, attr="append"):
+            scope = module.scope(owner)
+            return scope is not None and scope is not module.top and _is_holder(module, owner)
+    return False
+
+
+def _shows(module: Module, call: Call) -> bool:
     """Whether a call does nothing but show what it is given."""
-    call = module.call(node)
     name = call.name or ""
     is_logger = call.method in SHOWS - module.program.methods and (not name or name.startswith(LOGGERS))
     return name.startswith(SHOWING) or is_logger
-
-
-def has_effects(module: Module, node: ast.AST | None) -> bool:
-    """Whether an expression, or a function, does anything but compute."""
-    return not all(map(_only_computes, module.calls_in(node)))
-
-
-def _only_computes(call: Call) -> bool:
-    is_known = does(call.name) in (None, Does.CLOCK, Does.CALENDAR)
-    return is_known and (call.name or "").startswith((*COMPUTES, *ASKS))
-
-
-def is_holder(module: Module, owner: ast.AST) -> bool:
-    """Whether an object only keeps what it is given: a display, a bar, an object of a class of the program."""
-    if isinstance(owner, ast.Subscript):
-        return is_holder(module, owner.value)
-    if ast.unparse(owner) in ("self", "cls"):
-        return True
-    made = module.program.bindings(module, owner)
-    return bool(made) and all(
-        each.how is Binds.VALUE and _is_made_here(home, each.node) for home, each in made
-    )
-
-
-def _is_made_here(module: Module, node: ast.AST | None) -> bool:
-    if isinstance(node, (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)):
-        return True
-    name = (module.name(node.func) if isinstance(node, ast.Call) else None) or ""
-    return module.program.is_local(name) or name.startswith(HOLDERS)
-
-
-def builds_text(module: Module, call: ast.Call) -> bool:
-    """`words.append(x)`, of a list that is only filled and joined."""
-    match call.func:
-        case ast.Attribute(value=ast.Name() as owner, attr="append"):
-            return all(_is_filled_or_joined(home, use) for home, use in loads(module, owner))
-    return False
-
-
-def _is_filled_or_joined(module: Module, use: ast.AST) -> bool:
-    match module.parents[use]:
-        case ast.Attribute(attr="append") | ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join")):
-            return True
-    return False
-
-
-def asks_for_all_names(module: Module, name: ast.AST) -> bool:
-    """`"{loss} {t}".format(**locals())`."""
-    function = module.function_around(name)
-    uses = (each for word in ("locals", "vars", "globals") for each in module.by_word.get(word, ()))
-    return any(module.function_around(each) is function for each in uses)
-
-
-@lru_cache(maxsize=1)
-def got_by_name(program: Program) -> set[object]:
-    """`getattr(run, "begin")`."""
-    asks = (call.argument(1) for _, call in program.calls if call.name == "builtins.getattr")
-    return {getattr(each, "value", None) for each in asks}
-
-
-def uses_of(module: Module, function: ast.FunctionDef) -> Iterator[tuple[Module, ast.AST]]:
-    """Where a function is called; a method, of any object, or read as a property."""
-    is_method = isinstance(module.parents[function], ast.ClassDef)
-    for home in module.program.modules:
-        for node in home.by_word.get(function.name, ()):
-            if isinstance(node.ctx, ast.Load) and (isinstance(node, ast.Attribute) or not is_method):
-                around = home.parents[node]
-                yield home, around if isinstance(around, ast.Call) and around.func is node else node

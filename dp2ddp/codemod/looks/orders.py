@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.looks.mentions import is_type_test
-from dp2ddp.codemod.looks.uses import comes_only_to
+from dp2ddp.codemod.looks.uses import Answer, comes_only_to, kept_uses
 from dp2ddp.codemod.model.modules import Module
 
 SETS = ("builtins.set", "builtins.frozenset")
@@ -45,7 +45,9 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _asks_no_order(module: Module, parent: ast.AST, node: ast.AST) -> bool | None:
+def _asks_no_order(module: Module, parent: ast.AST, node: ast.AST) -> Answer:
+    if (kept := kept_uses(module, node)) is not None:
+        return kept
     match parent:
         case ast.Call(func=func) if func is not node:
             return _reads(module, parent) or isinstance(func, ast.Attribute) and func.attr in OF_MEMBERS

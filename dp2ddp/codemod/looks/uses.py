@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
 from dp2ddp.codemod.knowledge.reading_methods import words
@@ -115,6 +115,7 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
             words = each.by_word.get(last_name(target), ())
             nodes = (node for node in words if isinstance(node, ast.Attribute))
             yield from ((each, node) for node in nodes if _is_load(each, node))
+            yield from ((each, node) for node in _asked_by_name(each, last_name(target)))
     if isinstance(target, ast.Name):
         yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(module, node))
         for each in program.modules if scope is module.top else ():
@@ -122,6 +123,14 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
                 yield from (
                     (each, node) for node in _imported(each, module, target.id) if _is_load(each, node)
                 )
+
+
+def _asked_by_name(module: Module, name: str) -> Iterator[ast.Call]:
+    """`getattr(run, "begin")`."""
+    for node in module.by_word.get("getattr", ()):
+        match module.parents[node]:
+            case ast.Call(func=func, args=[_, ast.Constant(value=value), *_]) as call if func is node:
+                yield from [call] if value == name else []
 
 
 def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
@@ -149,26 +158,42 @@ def _is_load(module: Module, node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load) or isinstance(module.parents[node], ast.AugAssign)
 
 
-Fine = Callable[[Module, ast.AST, ast.AST], "bool | None"]
+Uses = list[tuple[Module, ast.AST]]
+Answer = bool | None | Uses
+Fine = Callable[[Module, ast.AST, ast.AST], Answer]
 
 
-def comes_only_to(module: Module, node: ast.AST, fine: Fine, seen: Set[ast.AST] = frozenset()) -> bool:
-    """Whether all uses of a value are fine, also by the names and attributes that it is kept in.
+def comes_only_to(module: Module, node: ast.AST, fine: Fine) -> bool:
+    """Whether all uses of a value are fine, also of what it comes to.
 
-    `fine` says so of what a value stands in; None: that has the value too, so its own uses are asked.
+    `fine` says so of what a value stands in, or gives what has the value, too; None: what it stands in has it.
     """
-    if node in seen:
-        return True
-    seen, parent = seen | {node}, module.parents[node]
-    kept_in = [*_targets(module, node)]
-    if kept_in and all(isinstance(target, (ast.Name, ast.Attribute)) for target in kept_in):
-        uses = (use for target in kept_in for use in loads(module, target))
-        return all(comes_only_to(home, use, fine, seen) for home, use in uses)
-    answer = fine(module, parent, node)
-    return comes_only_to(module, parent, fine, seen) if answer is None else answer
+    pending: Uses = [(module, node)]
+    seen: set[ast.AST] = set()
+    while pending:
+        home, each = pending.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        match fine(home, home.parents[each], each):
+            case False:
+                return False
+            case None:
+                pending.append((home, home.parents[each]))
+            case list() as uses:
+                pending += uses
+    return True
 
 
-def _targets(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+def kept_uses(module: Module, node: ast.AST) -> Uses | None:
+    """The uses of the names and attributes that a value is kept in; None where it is not kept so."""
+    kept_in = [*set_to(module, node)]
+    if not kept_in or not all(isinstance(target, (ast.Name, ast.Attribute)) for target in kept_in):
+        return None
+    return [use for target in kept_in for use in loads(module, target)]
+
+
+def set_to(module: Module, node: ast.AST) -> Iterator[ast.expr]:
     """What a value is set to: `kept` of `kept = value`, of `kept, count = value, 0` and of `with value as kept`."""
     statement = module.parents[node]
     if isinstance(statement, ast.Tuple) and getattr(module.parents[statement], "targets", [None])[1:] == []:
@@ -183,7 +208,9 @@ def is_only_written(module: Module, node: ast.AST) -> bool:
     return comes_only_to(module, node, _is_written)
 
 
-def _is_written(module: Module, parent: ast.AST, node: ast.AST) -> bool | None:
+def _is_written(module: Module, parent: ast.AST, node: ast.AST) -> Answer:
+    if (kept := kept_uses(module, node)) is not None:
+        return kept
     match parent:
         case ast.Expr() | ast.Delete() | ast.withitem(optional_vars=None):
             return True
@@ -205,7 +232,9 @@ def is_only_read(module: Module, node: ast.expr) -> bool:
     )
 
 
-def _is_read(module: Module, parent: ast.AST, node: ast.AST) -> bool:
+def _is_read(module: Module, parent: ast.AST, node: ast.AST) -> Answer:
+    if (kept := kept_uses(module, node)) is not None:
+        return kept
     match module.parents[parent]:
         case ast.Call() if isinstance(parent, ast.Attribute):
             return parent.attr in ("close", "keys")

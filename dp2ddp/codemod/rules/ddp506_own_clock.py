@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does, what_is
-from dp2ddp.codemod.looks.clock_course import Course
+from dp2ddp.codemod.looks.clock_course import decides
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.orders import hash_orders
 from dp2ddp.codemod.model.modules import Call, Module
@@ -82,7 +82,7 @@ class OwnClock(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if _differs(call) and Course().decides(module, call.node):
+            if _differs(call) and decides(module, call.node):
                 what = "answer" if does(call.name) is Does.DIFFER else "clock"
                 yield call_by(call.node, "ask_rank0", f"rank 0's {what} decides for all")
             elif call.name in LOOKS and _ends_loop(module, call.node):
@@ -96,7 +96,7 @@ class OwnClock(Rule):
             if OF_OBJECTS.search(module.text(around if isinstance(around, ast.Call) else node)):
                 yield Hazard(node, SET_OF_OBJECTS)
         for node in module.all(ast.Attribute):
-            if _is_count_of_bar(module, node) and Course().decides(module, node):
+            if _is_count_of_bar(module, node) and decides(module, node):
                 code, because = "ask_rank0(lambda: {it})", "rank 0's bar counts for all"
                 yield Replace(node, code, because, {"it": node}, helpers=("ask_rank0",))
 
