@@ -471,45 +471,6 @@ class TestFix:
         assert "1 file: 1 problem\n" in result.stdout
         assert "mended 3 problems in 1 file" in result.stderr
 
-    SAMPLED = (
-        "from torch.nn.parallel import DistributedDataParallel\n"
-        "from torch.utils.data import DataLoader, DistributedSampler\n"
-    )
-
-    @pytest.mark.parametrize(
-        ("made", "is_mended"),
-        [
-            pytest.param("sampler = DistributedSampler(data)\n", True, id="a line above"),
-            pytest.param("sampler = DistributedSampler(data)\nprint(sampler)\n", True, id="two lines above"),
-            pytest.param("sampler = None\nsampler = DistributedSampler(data)\n", False, id="None before"),
-            pytest.param("sampler = DistributedSampler(data) if many else None\n", False, id="or None"),
-            pytest.param("sampler = None\nif many:\n    sampler = DistributedSampler(data)\n", False, id="if many"),
-            pytest.param("sampler = DistributedSampler(data)\nif one:\n    sampler = None\n", False, id="taken away"),
-            pytest.param("sampler = DistributedSampler(data, shuffle=False)\n", False, id="in order"),
-            pytest.param(
-                "def reset():\n    global sampler\n    sampler = None\n\nsampler = DistributedSampler(data)\nreset()\n",
-                False, id="set by a function",
-            ),
-        ],
-    )  # fmt: skip
-    def test_shuffle_goes_where_the_sampler_is_certain(self, made: str, is_mended: bool) -> None:
-        before = f"{self.SAMPLED}{made}loader = DataLoader(data, shuffle=True, sampler=sampler)\n"
-        Path("train.py").write_text(before)
-
-        check("--fix", "--select", "DDP629")
-
-        after = before.replace("shuffle=True, ", "") if is_mended else before
-        assert Path("train.py").read_text() == after
-
-    def test_shuffle_stays_where_its_error_is_caught(self) -> None:
-        text = "    loader = DataLoader(data, shuffle=True, sampler=DistributedSampler(data))\n"
-        before = f"{self.SAMPLED}try:\n{text}except ValueError:\n    loader = None\n"
-        Path("train.py").write_text(before)
-
-        check("--fix")
-
-        assert Path("train.py").read_text() == before
-
     def test_only_what_is_selected_is_mended(self) -> None:
         Path("train.py").write_text(PORT)
 

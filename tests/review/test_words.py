@@ -34,10 +34,6 @@ model = DistributedDataParallel(net)
 wandb.init(project="a")
 """
 ON_DEVICE = "model = DistributedDataParallel(net.cuda())\n"
-SEARCHES = """
-from torchvision.models import resnet50
-model = DistributedDataParallel(resnet50(), find_unused_parameters=True)
-"""
 ATTRIBUTE = "model = DistributedDataParallel(net)\nout = model.features(x)\n"
 MOVES = "class Net(torch.nn.Module):\n    pass\nmodel = DistributedDataParallel(Net()).cuda()\n"
 LOADS = """
@@ -68,7 +64,7 @@ loader = DataLoader(data, batch_size=32, shuffle=True)
 for x, y in loader:
     model(x).mean().backward()
 """
-# code of the rule: a script that it finds, words that stood for an answer, lines of code that are one
+# code of the rule (and of what it finds): a script that it finds, words that stood for an answer, lines of code that are one
 ASKED = {
     "DDP602": (
         HEAD + EVALUATION,
@@ -96,17 +92,12 @@ ASKED = {
             "place = args.local_rank",
         ],
     ),
-    "DDP613": (
-        PLAIN_HEAD + SEARCHES,
-        "requires_grad",
-        [
-            "weight.requires_grad = False",
-            "net.requires_grad_(False)",
-            'setattr(weight, "requires_grad", False)',
-        ],
+    "DDP611, an attribute": (
+        PLAIN_HEAD + ATTRIBUTE,
+        "hasattr() getattr() setattr()",
+        ["a = getattr(model, name)"],
     ),
-    "DDP615": (PLAIN_HEAD + ATTRIBUTE, "hasattr() getattr() setattr()", ["a = getattr(model, name)"]),
-    "DDP616": (PLAIN_HEAD + MOVES, "default_device", ['torch.set_default_device("cuda")']),
+    "DDP611, a move": (PLAIN_HEAD + MOVES, "default_device", ['torch.set_default_device("cuda")']),
     "DDP617": (
         PLAIN_HEAD + LOADS,
         "broadcast() broadcast_ sync_params()",
@@ -151,7 +142,7 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ASKED)
+@pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize(
     "way",
     [
@@ -161,18 +152,19 @@ ASKED = {
         "text = 'no {} here'\n",
     ],
 )
-def test_a_word_in_a_comment_or_a_sentence_answers_nothing(code: str, way: str) -> None:
-    text, words, _ = ASKED[code]
+def test_a_word_in_a_comment_or_a_sentence_answers_nothing(what: str, way: str) -> None:
+    text, words, _ = ASKED[what]
+    code = what[:6]
 
     assert code in found_in(text)
     assert code in found_in(f"{text}{way.format(words)}")
 
 
 @pytest.mark.parametrize(
-    ("code", "line"), [(code, line) for code, (_, _, lines) in ASKED.items() for line in lines]
+    ("what", "line"), [(what, line) for what, (_, _, lines) in ASKED.items() for line in lines]
 )
-def test_code_answers(code: str, line: str) -> None:
-    assert code not in found_in(f"{ASKED[code][0]}{line}\n")
+def test_code_answers(what: str, line: str) -> None:
+    assert what[:6] not in found_in(f"{ASKED[what][0]}{line}\n")
 
 
 def test_a_keyword_of_the_wrapper_sends_no_weights() -> None:

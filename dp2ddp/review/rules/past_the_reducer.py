@@ -1,4 +1,4 @@
-"""What the wrapper does not see, or sees for nothing."""
+"""What the wrapper does not see."""
 
 import ast
 import re
@@ -10,12 +10,6 @@ from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made
 from dp2ddp.review.own_file import literal, unmoved
 
-# torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
-IN_FULL = re.compile(
-    r"torchvision\.models\.(?:\w+\.)?(?:(?:wide_)?resnet|resnext|vgg|alexnet|densenet|mobilenet|efficientnet"
-    r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
-)
-FREEZES = re.compile("requires_grad")
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
 OF_MODULES = re.compile(
@@ -25,41 +19,6 @@ OF_MODULES = re.compile(
 HAS_PARAMETERS = re.compile(
     r"torch\.nn\.(?:\w+\.)*(?:\w*Linear|Conv\w+|\w+Norm\w*|Embedding\w*|Parameter|LSTM|GRU|PReLU)$"
 )
-
-
-class NeedlessSearchForUnused(CheckWarning):
-    """`find_unused_parameters=True` searches for what cannot be there, in every step.
-
-    Finds it for models of torchvision that use all their parameters in every forward.
-
-    Behind every forward the whole autograd graph is searched, and no gradient is sent before that; torch warns of it in
-    the first step.
-
-    Silent where the file freezes parameters, and for models of one's own: their forwards may leave a part out.
-
-    https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/Samudra/issues/630.
-    """
-
-    code, name = "DDP613", "needless-search-for-unused"
-    message = "the model uses all its parameters, so this searches the graph in every step for nothing"
-    advice = "leave find_unused_parameters out"
-    examples = corrected("""
-        # every step
-          from torchvision.models import resnet50
-          net = resnet50().cuda(rank)
-        - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
-        + model = DistributedDataParallel(net, device_ids=[rank])
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        for wrap in () if script.file.says(FREEZES) else script.wraps:
-            given = wrap.call.keyword("find_unused_parameters")
-            if given is None or literal(given.value) is not True or wrap.model is None:
-                continue
-            makers = script.file.makers(wrap.model)
-            names = [script.module.name(getattr(maker, "func", None)) or "" for maker in makers]
-            if makers and all(map(IN_FULL.match, names)):
-                yield self.problem(given.value)
 
 
 class PastTheWrapper(CheckRule):
