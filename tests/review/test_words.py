@@ -64,7 +64,7 @@ loader = DataLoader(data, batch_size=32, shuffle=True)
 for x, y in loader:
     model(x).mean().backward()
 """
-# code of the rule (and of what it finds): a script that it finds, words that stood for an answer, lines of code that are one
+# rule (and which part of it): a script that it finds, words that stood for an answer, lines of code that are one
 ASKED = {
     "DDP602": (
         HEAD + EVALUATION,
