@@ -203,23 +203,6 @@ def test_buffers_are_looked_for_in_the_code(line: str, is_found: bool) -> None:
     assert ("DDP609" in found_in(f"{PLAIN_HEAD}{line}\n{BUFFERS}")) == is_found
 
 
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        ("# with torch.distributed", False),
-        ("import torch.distributed as dist", True),
-        ("from torch import distributed", True),
-        ("from torch.distributed import get_rank", True),
-        ("from torch.distributed import *", True),
-        ("torch.distributed.barrier()", True),
-    ],
-)
-def test_old_names_are_said_where_torch_distributed_is(line: str, is_found: bool) -> None:
-    text = f"import torch\n{line}\nwith torch.cuda.amp.autocast():\n    model(x)\n"
-
-    assert ("DDP624" in found_in(text)) == is_found
-
-
 def test_the_words_of_a_file() -> None:
     text = '''
         """Docstring"""
