@@ -366,7 +366,7 @@ class TestWhatIsLeftOut:
         ("table", "message"),
         [
             ('selct = ["DDP6"]', "has no key 'selct' (did you mean select?)"),
-            ('select = ["DDP6266"]', "DDP6266: no such rule (did you mean DDP626?)"),
+            ('select = ["DDP6255"]', "DDP6255: no such rule (did you mean DDP625?)"),
             ('select = "DDP6"', "select is a list of codes"),
             ("select = [", "not TOML"),
         ],
@@ -386,7 +386,7 @@ class TestWhatIsLeftOut:
         result = check("--select", "DDP66")
 
         assert result.exit_code == 2
-        assert "did you mean DDP626?" in result.stderr
+        assert "did you mean DDP606?" in result.stderr
 
     def test_a_baseline_knows_old_problems_wherever_they_move(self) -> None:
         Path("train.py").write_text(PORT)

@@ -53,11 +53,6 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--local_rank", type=int)
 torch.cuda.set_device(parser.parse_args().local_rank)
 """
-SHARES = """
-model = DistributedDataParallel(net)
-for name in files[rank::world]:
-    model(name).mean().backward()
-"""
 ALL_DATA = """
 model = DistributedDataParallel(net)
 loader = DataLoader(data, batch_size=32, shuffle=True)
@@ -120,19 +115,6 @@ ASKED = {
         PLAIN_HEAD + ARGUMENT,
         "LOCAL_RANK",
         ['place = os.environ["LOCAL_RANK"]', 'place = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]'],
-    ),
-    "DDP626": (
-        PLAIN_HEAD + SHARES,
-        "// ceil pad drop_last while True join()",
-        [
-            "count = len(files) // world",
-            "count //= world",
-            "count = math.ceil(a)",
-            "padded = more(files)",
-            "with model.join(): pass",
-            "from torch.distributed.algorithms.join import Join",
-            "while True: pass",
-        ],
     ),
     "DDP628": (
         PLAIN_HEAD + ALL_DATA,
