@@ -134,7 +134,7 @@ def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool
         return script.ranks.asks_now(test)
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
-    has_buffers = script.file.names_module("torchvision.models") or script.file.says(HAS_BUFFERS)
+    has_buffers = script.file.words >= {"torchvision", "models"} or script.file.says(HAS_BUFFERS)
     return wrap.is_torchs and has_buffers or not script.flow.is_without_gradient(run)
 
 
