@@ -478,6 +478,18 @@ class TestFix:
         assert "1 file: 1 problem\n" in result.stdout
         assert "mended 2 problems in 1 file" in result.stderr
 
+    def test_a_spawned_function_takes_its_group_down_at_its_end(self) -> None:
+        text = (
+            "import torch.distributed as dist\nimport torch.multiprocessing as mp\n"
+            'def worker(rank):\n    dist.init_process_group("nccl", rank=rank, world_size=2)\n    train()\n'
+        )
+        start = 'if __name__ == "__main__":\n    mp.spawn(worker, nprocs=2)\n'
+        Path("train.py").write_text(text + start)
+
+        check("--fix")
+
+        assert Path("train.py").read_text() == f"{text}    dist.destroy_process_group()\n{start}"
+
     def test_only_what_is_selected_is_mended(self) -> None:
         Path("train.py").write_text(PORT)
 

@@ -35,7 +35,6 @@ wandb.init(project="a")
 """
 ON_DEVICE = "model = DistributedDataParallel(net.cuda())\n"
 ATTRIBUTE = "model = DistributedDataParallel(net)\nout = model.features(x)\n"
-MOVES = "class Net(torch.nn.Module):\n    pass\nmodel = DistributedDataParallel(Net()).cuda()\n"
 LOADS = """
 model = DistributedDataParallel(net)
 if dist.get_rank() == 0:
@@ -92,7 +91,6 @@ ASKED = {
         "hasattr() getattr() setattr()",
         ["a = getattr(model, name)"],
     ),
-    "DDP611, a move": (PLAIN_HEAD + MOVES, "default_device", ['torch.set_default_device("cuda")']),
     "DDP617": (
         PLAIN_HEAD + LOADS,
         "broadcast() broadcast_ sync_params()",

@@ -9,7 +9,7 @@ from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.start import settings
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, wrong
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, right
 from dp2ddp.review.made import Made
 from dp2ddp.review.own_file import literal
 
@@ -94,20 +94,11 @@ class NoSetDevice(CheckRule):
     """
 
     code, name = "DDP610", "no-set-device"
-    message = "{what}"
-    advice = "{how}"
-    examples = (
-        *corrected("""
-            # set_device
-            + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
-              model = DistributedDataParallel(net.cuda())
-        """),
-        *corrected("""
-            # GPU 0
-            - model = DistributedDataParallel(net.to("cuda:0"))
-            + model = DistributedDataParallel(net.to(f"cuda:{local_rank}"))
-        """),
-    )
+    examples = corrected("""
+        # set_device
+        + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+          model = DistributedDataParallel(net.cuda())
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or script.is_converted or script.file.says(SHOWS_ONE):
@@ -186,16 +177,7 @@ class LocalRankArgument(CheckRule):
               args = parser.parse_args()
               torch.cuda.set_device(args.local_rank)
         """),
-        *corrected("""
-            # LOCAL_RANK
-              import argparse
-              import os
-              parser = argparse.ArgumentParser()
-              parser.add_argument("--local_rank", type=int)
-              args = parser.parse_args()
-            + args.local_rank = int(os.environ["LOCAL_RANK"])
-              torch.cuda.set_device(args.local_rank)
-        """),
+        right('torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))'),
     )
 
     def find(self, script: DDPScript) -> Found:
@@ -235,17 +217,13 @@ class VisibleDevicesInScript(CheckWarning):
     """
 
     code, name = "DDP627", "visible-devices-in-script"
-    message = "{what}"
     advice = "leave it out, and say it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..."
-    examples = (
-        *corrected("""
-            # all ranks share
-              import os
-            - os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-            + os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus
-        """),
-        wrong('# 2 GPUs\nimport os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"'),
-    )
+    examples = corrected("""
+        # all ranks share
+          import os
+        - os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        + os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for statement, value in settings(script.module) if script.wraps or script.groups else ():

@@ -43,7 +43,6 @@ class CollectiveOnOneRank(CheckRule):
 
     code, name = "DDP608", "collective-on-one-rank"
     message = "only one rank comes to {what}, and waits there for all the others"
-    advice = "{how}"
     examples = corrected("""
         # only one rank
           def save(model, rank):
@@ -159,8 +158,6 @@ class LocalDecision(CheckRule):
     """
 
     code, name = "DDP612", "local-decision"
-    message = "{what}"
-    advice = "{how}"
     examples = corrected("""
         # drift apart
           from torch.optim.lr_scheduler import ReduceLROnPlateau

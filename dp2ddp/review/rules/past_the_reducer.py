@@ -124,22 +124,14 @@ class LayersAfterWrap(CheckRule):
     code, name = "DDP618", "layers-after-wrap"
     message = "the model is wrapped already, and its wrapper will not know the {what}"
     advice = "change the model before wrapping it"
-    examples = (
-        *corrected("""
-            # before wrapping
-              from torch.nn import SyncBatchNorm
-            - model = DistributedDataParallel(net)
-            - model = SyncBatchNorm.convert_sync_batchnorm(model)
-            + net = SyncBatchNorm.convert_sync_batchnorm(net)
-            + model = DistributedDataParallel(net)
-        """),
-        *corrected("""
-            # before wrapping
-            + net.head = torch.nn.Linear(512, 10).cuda()
-              model = DistributedDataParallel(net.cuda())
-            - model.module.head = torch.nn.Linear(512, 10).cuda()
-        """),
-    )
+    examples = corrected("""
+        # before wrapping
+          from torch.nn import SyncBatchNorm
+        - model = DistributedDataParallel(net)
+        - model = SyncBatchNorm.convert_sync_batchnorm(model)
+        + net = SyncBatchNorm.convert_sync_batchnorm(net)
+        + model = DistributedDataParallel(net)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls:
@@ -157,7 +149,9 @@ class LayersAfterWrap(CheckRule):
         frozen = [owner for owner, trains in told if trains is False]
         for owner in (owner for owner, trains in told if trains is True):
             wrap = _wrap_of_part(script, owner)
-            if wrap and any(_is_before(script, each, wrap.call.node) for each in frozen):
+            function = script.file.function_of
+            before = (each for each in frozen if wrap and each.lineno < wrap.call.node.lineno)
+            if wrap and any(function(each) is function(wrap.call.node) for each in before):
                 yield self.problem(owner, what="parameters that were frozen")
 
 
@@ -190,11 +184,6 @@ def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:
             yield from ((given[each], told_here) for each in wholes & given.keys())
 
     return ((owner, literal(value)) for owner, value in all_from(told, by_calls))
-
-
-def _is_before(script: DDPScript, node: ast.expr, other: ast.expr) -> bool:
-    """Whether a node stands above another one in the same function."""
-    return script.file.function_of(node) is script.file.function_of(other) and node.lineno < other.lineno
 
 
 def _makes_parameters(script: DDPScript, value: ast.AST) -> bool:

@@ -36,7 +36,6 @@ require_forward_param_sync require_manual_backward_finalization requires_grad_ s
 share_memory should_finalize_after_backward skip_all_reduce_unused_params state_dict static_graph to to_empty
 to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad""")
 BY_NAME = re.compile("^_*(has|get|set)attr_*$")
-DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 Refused = Iterator[tuple[ast.AST, dict[str, str]]]  # where, and words for what is said of it
 
 
@@ -70,27 +69,6 @@ def _forked(script: DDPScript) -> Refused:
     for call in (*spawns, *sets) if spawns else ():
         if "fork" in map(literal, values_of(call.node)):
             yield call.node, {}
-
-
-def _moved(script: DDPScript) -> Refused:
-    for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
-        owner = getattr(call.node.func, "value", None)
-        device = literal(call.argument(0, "device")) if call.method == "to" else call.method
-        if owner is not None and str(device).startswith("cuda"):
-            made_here = (wrap for wrap in script.wraps if wrap.call.node is owner)
-            wrap = next(made_here, None) or script.wrap_of(owner)
-            if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
-                yield call.node, {}
-
-
-def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
-    """Whether a model is an instance of a class of this file, fresh from its constructor."""
-    values = script.file.values(module)
-    classes = [script.file.definition(getattr(value, "func", value)) for value in values]
-    moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
-    is_moved = isinstance(module, ast.Name) and module.id in owners
-    return bool(values) and all(isinstance(made, ast.ClassDef) for made in classes) and not is_moved
 
 
 def _attributes(script: DDPScript) -> Refused:
@@ -135,10 +113,6 @@ REFUSED: Mapping[Callable[[DDPScript], Refused], tuple[str, str]] = {
         "forks the ranks, and neither CUDA nor NCCL works in a forked process",
         'start them with torchrun, or by "spawn"',
     ),
-    _moved: (
-        "moves the model after it was wrapped",
-        "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))",
-    ),
     _attributes: (
         "the wrapper has no `{name}`",
         "ask the model inside: {owner}.module.{name}; what trains belongs into its forward",
@@ -158,20 +132,18 @@ class RefusedByTorch(CheckRule):
     - `device_ids` with several devices, or with all that there are: one process drives one device since torch 1.9;
     - a loader with `shuffle=True` and a `DistributedSampler`: "sampler option is mutually exclusive with shuffle";
     - ranks that are forked beside NCCL: "Cannot re-initialize CUDA in forked subprocess", or collectives that hang;
-    - a model that is moved to its GPU behind the wrap: NCCL cannot broadcast parameters that are on the CPU;
     - an attribute of a wrapper that only the model inside has;
     - the result of a collective, `loss = dist.all_reduce(loss)`: it works in place, and returns None.
 
-    The first four end a run as it starts. An attribute, or None in the place of a tensor, ends it where it is used,
+    The first three end a run as it starts. An attribute, or None in the place of a tensor, ends it where it is used,
     which may be behind the first epoch.
 
     Found only where what decides can be read off: the list of devices, the start method, names that certainly are the
-    wrapper. Silent where something sets the attribute, in `try` and next to `hasattr`; with `async_op`; for models that
-    may have been moved before, or made on another default device.
+    wrapper. Silent where something sets the attribute, in `try` and next to `hasattr`; and with `async_op`.
 
     https://github.com/pytorch/examples/issues/936, https://github.com/NVIDIA/tacotron2/issues/168,
-    https://github.com/pytorch/pytorch/issues/40403, https://github.com/pytorch/pytorch/issues/104336,
-    https://github.com/ultralytics/yolov5/issues/90, https://github.com/pytorch/pytorch/issues/102435.
+    https://github.com/pytorch/pytorch/issues/40403, https://github.com/ultralytics/yolov5/issues/90,
+    https://github.com/pytorch/pytorch/issues/102435.
     """
 
     code, name = "DDP611", "refused-by-torch"
@@ -243,15 +215,6 @@ class NoDestroyProcessGroup(CheckWarning):
               if __name__ == "__main__":
                   main()
             +     dist.destroy_process_group()
-        """),
-        mended("""
-              def worker(rank, world):
-                  dist.init_process_group("nccl", rank=rank, world_size=world)
-                  train()
-            +     dist.destroy_process_group()
-
-              if __name__ == "__main__":
-                  mp.spawn(worker, args=(2,), nprocs=2)
         """),
         right('def init_distributed():\n    dist.init_process_group("nccl")'),
     )

@@ -190,7 +190,6 @@ class SharesThatOverlap(CheckRule):
 
     code, name = "DDP633", "shares-that-overlap"
     message = "{what}: some samples are trained on several times, or others never"
-    advice = "{how}"
     examples = corrected("""
         # shuffle differently
           model = DistributedDataParallel(net)

@@ -24,22 +24,6 @@ if args.distributed:
     model = DDP(model)
 print(model.classes)
 # ---
-class Net(nn.Module):
-    pass
-model = DDP(Net()).cuda()
-# ---
-class Net(nn.Module):
-    pass
-model = DDP(Net())
-model = model.to('cuda:0')
-# ---
-class Net(nn.Module):
-    pass
-def main(rank):
-    net = Net()
-    model = DDP(net)
-    model.cuda(rank)
-# ---
 import torch.multiprocessing as mp
 def run(r):
     dist.init_process_group('nccl', rank=r, world_size=2)
