@@ -34,7 +34,7 @@ costs: taps
 launch: masks
 doctor: runtime installed codemod
 codemod: errors styles source launch copies
-review: errors options source codemod
+review: words errors options source codemod
 runtime: errors signals taps source trace costs copies
 copies: words errors source
 comparison: words errors trace copies

@@ -31,7 +31,7 @@ class Form:
         metavar="FILE",
         typed="says what is read",
     )
-    all: bool = option(False, "List what text tells once, with a count (DDP620, DDP624).")
+    all: bool = option(False, "List what text tells once, with a count (DDP620).")
 
 
 @click.command("check")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,24 @@ Known = tuple[str, str, str]  # file, code, text of the line
 
 def known_as(problem: PlacedProblem) -> Known:
     return Path(problem.file).as_posix(), problem.code, problem.text
+
+
+def beyond(
+    path: Path, problems: Sequence[PlacedProblem], write: bool
+) -> tuple[tuple[PlacedProblem, ...], int, int]:
+    """The problems that the baseline does not know, how many it knows, and how many of these are no longer there.
+
+    All are known once it is written.
+    """
+    if write:
+        write_baseline(path, problems)
+    left, fresh = read_baseline(path), []
+    for problem in problems:
+        if left[known_as(problem)] > 0:
+            left[known_as(problem)] -= 1
+        else:
+            fresh.append(problem)
+    return tuple(fresh), len(problems) - len(fresh), left.total()
 
 
 def read_baseline(path: Path) -> Counter[Known]:

@@ -11,14 +11,24 @@ from functools import lru_cache
 from typing import ClassVar
 
 from dp2ddp.codemod.edits import TextEdit
-from dp2ddp.codemod.rule import DescribedRule, Example, Flags, Rewrites, Untouched, all_rules, code_of, diff
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import (
+    DescribedRule,
+    Example,
+    Flags,
+    Rewrites,
+    Untouched,
+    all_rules,
+    code_of,
+    diff,
+    flags,
+)
 from dp2ddp.codemod.rule import diff as mended  # what `--fix` makes of a script
-from dp2ddp.codemod.rule import flags as wrong
 from dp2ddp.review import rules
 from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.problems import Level
+from dp2ddp.review.problems import Level, PlacedProblem
 
-__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected", "mended", "right", "wrong"]
+__all__ = ["CheckRule", "CheckWarning", "DDPScript", "Found", "corrected", "mended", "right"]
 
 # What the scripts of examples begin with.
 ON_RANKS = """\
@@ -39,6 +49,25 @@ class Problem:
     advice: str
     fix: tuple[TextEdit, ...] = ()  # nothing that could change a training that runs
 
+    def placed(self, script: Module, code: str, level: Level) -> PlacedProblem:
+        """With its place as a person looks for it."""
+        source, positions = script.source, script.positions
+        line = getattr(self.node, "lineno", 1)
+        start = positions.line_starts[line - 1]
+        place = source.place(line)
+        return PlacedProblem(
+            file=source.name,
+            line=place.line,
+            column=positions.span(self.node).start - start + 1,
+            cell=place.cell,
+            code=code,
+            level=level,
+            message=self.message,
+            advice=self.advice,
+            text=positions.text[start : positions.line_end(line)].strip(),
+            fixable=bool(self.fix),
+        )
+
 
 Found = Iterator[Problem]
 
@@ -51,8 +80,8 @@ class CheckRule(DescribedRule):
 
     flagged_as = "Found"
     level: ClassVar[Level] = Level.ERROR
-    message: ClassVar[str]  # what is said of each place, with {holes} for words
-    advice: ClassVar[str]
+    message: ClassVar[str] = "{what}"  # what is said of each place, with {holes} for words
+    advice: ClassVar[str] = "{how}"
     fixes: ClassVar[bool] = False  # whether `--fix` mends some of it
     shown_once: ClassVar[bool] = False  # of what is one decision for a whole repository, people read one line
     start: ClassVar[str] = ON_RANKS  # of the scripts of its examples
@@ -93,7 +122,7 @@ def right(text: str) -> Untouched:
 
 def corrected(text: str) -> tuple[Flags, Untouched]:
     """What is wrong, and what to write, as a diff; the first line is what the problem's text holds."""
-    found = wrong(text)
+    found = flags(text)
     both = diff(found.before)
     return replace(found, before=both.before), Untouched(both.after)
 

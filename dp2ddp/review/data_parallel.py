@@ -16,12 +16,12 @@ from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import acts, read_bytes
-from dp2ddp.review.one_file import Answer, place_problem
 from dp2ddp.review.own_file import OwnFile
-from dp2ddp.review.problems import Level, PlacedProblem
+from dp2ddp.review.problems import Answer, Level, PlacedProblem
 from dp2ddp.source.entries import import_of
 from dp2ddp.source.projects import Project
 from dp2ddp.source.read_source import read_source
+from dp2ddp.words import counted
 
 WRAPPED = "DataParallel: one process for all GPUs"
 NO_ENTRY = "dp2ddp convert the script that starts the training: none of the files at hand leads here"
@@ -69,7 +69,7 @@ def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
     calls = file.calls_of(*CLASSES, "torch.nn.parallel.data_parallel")
     problems = (Problem(call.node, WRAPPED, advice) for call in calls)
-    return [place_problem(file.module, WRAP_RULE, Level.NOTE, problem) for problem in problems]
+    return [problem.placed(file.module, WRAP_RULE, Level.NOTE) for problem in problems]
 
 
 def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
@@ -83,11 +83,11 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)
             problem = Problem(hazard.finding.node, hazard.because, hazard.finding.advice)
-            yield replace(place_problem(each.module, hazard.code, Level.ERROR, problem), file=file)
+            yield replace(problem.placed(each.module, hazard.code, Level.ERROR), file=file)
         wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
             problem = Problem(wrap.finding.node, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
-            yield replace(place_problem(each.module, wrap.code, Level.NOTE, problem), file=file)
+            yield replace(problem.placed(each.module, wrap.code, Level.NOTE), file=file)
 
 
 def _is_wrap(edit: Planned) -> bool:
@@ -105,5 +105,5 @@ def _result(files: Sequence[FilePlan]) -> str:
     edits = sum(len(listed(each.plan.edits)) for each in files)
     hazards = sum(len(each.plan.hazards) for each in files)
     changed = sum(bool(each.plan.edits) for each in files)
-    size = f"{edits} edit{'s' if edits > 1 else ''} in {changed} file{'s' if changed > 1 else ''}"
-    return f"{size}, {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else size
+    size = f"{counted(edits, 'edit')} in {counted(changed, 'file')}"
+    return f"{size}, {counted(hazards, 'hazard')} to answer" if hazards else size

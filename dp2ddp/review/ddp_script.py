@@ -211,12 +211,11 @@ class DDPScript:
         """
         made = (each for each in self.file.made_by(node) if (each.name or "").startswith("torch.optim."))
         own = (each.node for each in made if not self.ranks.at(each.node).are_one)
-        given: list[ast.AST] = [value for each in own for value in values_of(each)]
-        parts = (each for value in all_from(given, self._behind) for each in ast.walk(value))
+        given: list[ast.AST] = [part for each in own for value in values_of(each) for part in ast.walk(value)]
+        parts = all_from(
+            given, lambda part: (each for made in self.file.values(part) for each in ast.walk(made))
+        )
         return not self._wrapped_words.isdisjoint(map(last_name, parts))
-
-    def _behind(self, value: ast.AST) -> Iterator[ast.AST]:
-        return (made for each in ast.walk(value) for made in self.file.values(each))
 
     @cached_property
     def _wrapped_words(self) -> set[str]:

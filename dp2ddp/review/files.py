@@ -15,7 +15,6 @@ SPEAKS = (b"torch", b"distributed")
 # One of each is in a file that may use a library that wraps by itself.
 LIBRARIES = (b"transformers", b"trl", b"setfit", b"lightning", b"ignite", b"fastai")
 USES = (b"Trainer", b"Fabric", b"Lite", b"auto_model", b"to_parallel", b"parallel_ctx", b".fit(")
-CHUNK = 1 << 18
 
 
 def python_files(paths: Iterable[str]) -> Iterator[str]:
@@ -47,15 +46,9 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole file, by one call of the system where it is small."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        parts = [os.read(descriptor, CHUNK)]
-        while len(parts[-1]) == CHUNK:
-            parts.append(os.read(descriptor, CHUNK))
-    finally:
-        os.close(descriptor)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    """The whole file, without the buffer that costs as much as reading it."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def may_matter(path: str) -> bool:

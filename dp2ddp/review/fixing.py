@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.hits import problems_of
 from dp2ddp.review.own_file import OwnFile
+from dp2ddp.review.problems import PlacedProblem
 from dp2ddp.source.files import Rewrite
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.read_source import read_source
@@ -25,10 +26,18 @@ class Mended(Rewrite):
     how: ClassVar[str] = "mended"
 
 
-def mended(path: str, places: Collection[tuple[str, int]]) -> Mended | None:
-    """A script without the problems at these places (code, line) that can be mended; notebooks stay as they are."""
-    if not path.endswith(".py"):
-        return None
+def mended_files(problems: Iterable[PlacedProblem]) -> tuple[Mended, ...]:
+    """The files in which something can be mended; notebooks stay as they are."""
+    places: dict[str, set[tuple[str, int]]] = {}
+    for problem in problems:
+        if problem.fixable and problem.file.endswith(".py"):
+            places.setdefault(problem.file, set()).add((problem.code, problem.line))
+    files = (_mended(path, wrong) for path, wrong in places.items())
+    return tuple(file for file in files if file)
+
+
+def _mended(path: str, places: Collection[tuple[str, int]]) -> Mended | None:
+    """A script without the problems at these places (code, line) that can be mended."""
     file = OwnFile(read_source(path))
     rules = [rule for rule in check_rules() if rule.code in {code for code, _ in places}]
     problems = [

@@ -7,15 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import chain, islice
 from pathlib import Path
 
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, derived_in, wraps_in
 from dp2ddp.errors import SourceError
 from dp2ddp.review import data_parallel
-from dp2ddp.review.check_rule import check_rules
+from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
+from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.files import acts, may_matter
-from dp2ddp.review.one_file import Answer, check_file, fault
 from dp2ddp.review.own_file import OwnFile
-from dp2ddp.review.problems import Found, PlacedProblem, Tell, Unread
+from dp2ddp.review.problems import Answer, Level, PlacedProblem, Tell, Unread
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.git import as_typed
@@ -25,6 +27,7 @@ from dp2ddp.source.read_source import read_source
 
 PARALLEL = 12  # files; from there on more processes are worth their start
 PLANS = "planning conversions"
+HIDDEN = "DDP208"
 
 
 @dataclass
@@ -51,7 +54,7 @@ class _Look:
 
 def look_at_hits(
     hits: Sequence[str], scripts: Sequence[str], names: Sequence[str], named: Sequence[str], tell: Tell
-) -> Found:
+) -> Answer:
     """Everything that is found in files that mention DataParallel or ranks, and in what `scripts` import.
 
     A module that wraps models is read with the scripts that import it: first those that were named or mention
@@ -73,17 +76,18 @@ def look_at_hits(
         look.at([path], _check_as_entry, PLANS)
     look.at(look.unplanned(own), _check_as_module, "reading modules")
     unread = dict.fromkeys(each for answer in look.answers for each in answer.unread)
-    return _named_as(names, named, [each for answer in look.answers for each in answer.problems]), unread
+    problems = [each for answer in look.answers for each in answer.problems]
+    return Answer(_named_as(names, named, problems), [*unread])
 
 
-def look_at_text(name: str, text: str) -> Found:
+def look_at_text(name: str, text: str) -> Answer:
     """Everything that is found in one file, whose text is not what lies on the disk: an editor has it."""
     source = SourceFile(Path(name), text)
     answers = [_run(lambda path: _check_source(source), name)]
     if answers[0].leads_to:
         answers.append(_run(lambda path: _check_wraps(source), name))
     problems = [problem for answer in answers for problem in answer.problems if problem.file == name]
-    return problems, [each for answer in answers for each in answer.unread]
+    return Answer(problems, [each for answer in answers for each in answer.unread])
 
 
 def _check_wraps(source: SourceFile) -> Answer:
@@ -95,7 +99,7 @@ def _check_wraps(source: SourceFile) -> Answer:
 
 def _named_as(
     names: Sequence[str], named: Sequence[str], problems: Sequence[PlacedProblem]
-) -> Iterable[PlacedProblem]:
+) -> list[PlacedProblem]:
     """Problems with the names of their files as the user wrote them, each once: several scripts may read a module.
 
     Only what the user named is mended, and nothing that only a link below a named folder leads to: it is another's.
@@ -110,7 +114,7 @@ def _named_as(
         fixable = problem.fixable and name not in others and _is_below(name, tops)
         problem = replace(problem, file=name, fixable=fixable)
         different.setdefault(problem.order, problem)
-    return different.values()
+    return [*different.values()]
 
 
 def _is_below(path: str, tops: Iterable[str]) -> bool:
@@ -141,7 +145,7 @@ def _run(ask: Callable[[str], Answer], path: str) -> Answer:
         except (SourceError, OSError) as error:
             return Answer(unread=[Unread(path, str(error))])
         except Exception as error:
-            return Answer(unread=[fault(path, "could not be looked at", error)])
+            return Answer(unread=[Unread.by_fault(path, "could not be looked at", error)])
         finally:
             forget_trees()
             gc.collect(1)
@@ -178,3 +182,49 @@ def _check_as_entry(path: str) -> Answer:
 
 def _check_as_module(path: str) -> Answer:
     return Answer(data_parallel.note_wraps(OwnFile(read_source(path))))
+
+
+# --- one file
+
+
+def problems_of(file: OwnFile, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
+    """What the rules find in a script."""
+    read = DDPScript(file)
+    return ((rule, problem) for rule in rules for problem in _counting(file, rule.code, rule.find(read)))
+
+
+def _counting(file: OwnFile, code: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Those of code that may run, which no comment `# dp2ddp: ignore[CODE]` leaves out."""
+    for problem in problems:
+        lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
+        ignored = any(file.comments.ignoring(code, line) for line in lines)
+        if not ignored and not file.module.never_runs(problem.node):
+            yield problem
+
+
+def check_file(file: OwnFile, rules: Sequence[CheckRule]) -> Answer:
+    """The problems of one file. A fault in one rule is told with its code, and the others go on."""
+    read, module = DDPScript(file), file.module
+    hidden = map(_hidden_wrap, islice(chain(wraps_in(module), derived_in(module)), 1))
+    placed = [each.placed(module, HIDDEN, Level.NOTE) for each in _counting(file, HIDDEN, hidden)]
+    faults: list[Unread] = []
+    for rule in rules:
+        try:
+            found = _counting(file, rule.code, rule.find(read))
+            placed += [each.placed(module, rule.code, rule.level) for each in found]
+        except Exception as error:
+            faults.append(Unread.by_fault(file.source.name, f"{rule.code} could not look at it", error))
+    return Answer(sorted(placed, key=lambda problem: problem.order), faults)
+
+
+def _hidden_wrap(first: HiddenWrap) -> Problem:
+    """The first place of a file where a library wraps by itself, or where a class is derived from one that does."""
+    library = first.library
+    message = (
+        f"{library.name} wraps the model in DataParallel by itself where it sees several GPUs: one process"
+    )
+    message += f" ({library.refused})" if library.refused else ""
+    advice = f"write in its place: {'; '.join(library.instead)}"
+    if library.starts_ddp:
+        advice = "start it by torchrun, and it is DistributedDataParallel; dp2ddp convert does the rest of the script"
+    return Problem(first.node, message, advice)

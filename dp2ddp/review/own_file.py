@@ -16,8 +16,6 @@ from dp2ddp.codemod.model.nodes import (
     LOOPS,
     NAMED_FUNCTIONS,
     Node,
-    all_from,
-    functions_of,
     handed,
     last_name,
 )
@@ -35,8 +33,6 @@ SPAWNS = words(
     "torch.multiprocessing.spawn torch.multiprocessing.start_processes torch.multiprocessing.Process",
     "torch.multiprocessing.spawn.spawn torch.multiprocessing.spawn.start_processes multiprocessing.Process",
 )
-# What gives back the model that it gets, or one around it.
-AROUND = ("DistributedDataParallel", "DDP", "convert_sync_batchnorm", "compile")
 GIVEN = (Binds.VALUE, Binds.PARAMETER, Binds.IMPORT)
 ONE_WORD = re.compile(r"\S+")
 Variable = tuple[ast.AST | None, str]
@@ -157,14 +153,6 @@ class OwnFile:
         """Whether a name or a text of one word has this in it."""
         return any(map(word.search, self.words))
 
-    def names_module(self, module: str) -> bool:
-        """Whether a module, or something in it, is imported or named."""
-        named = (
-            *self.imports,
-            *map(self.module.name, self.module.by_word.get(module.rpartition(".")[2], ())),
-        )
-        return any(f"{name}.".startswith(f"{module}.") for name in named)
-
     # --- places
 
     def around(self, node: ast.AST, kind: type[Node]) -> Iterator[Node]:
@@ -232,28 +220,13 @@ class OwnFile:
         called = self.module.program.called(self.module, call.func)
         if called or not isinstance(call.func, ast.Attribute):
             return called[1] if called and isinstance(called[1], NAMED_FUNCTIONS) else None
-        owner, name = call.func.value, call.func.attr
-        kinds = {self.definition(getattr(each, "func", each)) for each in self.makers(owner)}
-        if last_name(owner) == "self":
-            kinds = {self.module.enclosing(owner, ast.ClassDef)}
-        lineage = self.module.program.lineage(self.module, kinds.pop() if len(kinds) == 1 else None)
-        methods = (each for _, kind in lineage for each in functions_of(kind) if each.name == name)
-        return next(methods, None)
-
-    def makers(self, node: ast.AST) -> list[ast.AST]:
-        """The expressions that make a thing: behind its names, `.cuda()`, `.module` and the wrapper around it."""
-        return [each for each in all_from([node], self._made_of) if not self._made_of(each)]
-
-    def _made_of(self, node: ast.AST) -> list[ast.AST]:
-        match node:
-            case (
-                ast.Attribute(value=inner, attr="module")
-                | ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to" | "train" | "eval"))
-            ):
-                return [inner]
-            case ast.Call(func=function, args=[inner, *_]) if last_name(function) in AROUND:
-                return [inner]
-        return [each for each in self.origins(node) if each is not node]
+        made = self.module.program.flow.makers(self.module, call.func.value)
+        kinds = {self.definition(each) for _, each in made}
+        if last_name(call.func.value) == "self":
+            kinds = {self.module.enclosing(call, ast.ClassDef)}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        methods = self.module.program.methods_of(self.module, kind, call.func.attr)
+        return next((method for _, method in methods), None)
 
     def given(self, call: ast.AST | None, function: ast.AST | None = None) -> list[tuple[Variable, ast.expr]]:
         """The parameters of a function of this file, the one that a call runs for certain, with what it gives them."""

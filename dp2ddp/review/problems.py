@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -50,6 +50,20 @@ class Unread:
     file: str
     why: str  # one line that names the file
 
+    @classmethod
+    def by_fault(cls, file: str, what: str, error: Exception) -> Unread:
+        """A fault of ours, for the person who meets it."""
+        return cls(file, f"{file}: {what} ({type(error).__name__}: {error}); please report this file")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found, at one file or at all."""
+
+    problems: Sequence[PlacedProblem] = ()
+    unread: Sequence[Unread] = ()  # faults of ours, too: a rule that could not look at it
+    planned: Sequence[str] = ()  # files of which the conversion was planned
+    leads_to: Sequence[str] = ()  # files to look at next
+
 
 Tell = Callable[[str], None]  # gets what is being done, in words
-Found = tuple[Iterable[PlacedProblem], Iterable[Unread]]

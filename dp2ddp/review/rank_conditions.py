@@ -225,7 +225,9 @@ class RankConditions:
                 decides = isinstance(joins, ast.Or)
                 if decides:  # `not distributed or rank == 0`: on ranks, what is denied there holds
                     told = zip(values, parts, strict=True)
-                    values = [each for each, part in told if each is not None or not _is_not(part)] or values
+                    values = [
+                        each for each, part in told if each is not None or not isinstance(part, ast.UnaryOp)
+                    ] or values
                 if any(each is not None and bool(each) is decides for each in values):
                     return decides
                 return None if None in values else not decides
@@ -341,10 +343,6 @@ def _compare(compared: ast.cmpop, one: object, other: object) -> bool | None:
         return COMPARES[type(compared)](one, other)
     except TypeError:
         return None
-
-
-def _is_not(test: ast.expr) -> bool:
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
 def _number(value: object) -> object:

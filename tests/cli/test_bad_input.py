@@ -121,7 +121,7 @@ def test_what_is_no_python_has_file_line_and_column(
             )
         ),
         pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
-        pytest.param(["rules", "DDP6266"], "(did you mean DDP626?)", id="nearly a page"),
+        pytest.param(["rules", "DDP6255"], "(did you mean DDP625?)", id="nearly a page"),
         pytest.param(
             [*CONVERT, "train.py", "--select", "DP502"], "(did you mean DDP502?)", id="nearly a rule"
         ),

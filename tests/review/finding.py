@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dp2ddp.codemod.rule import code_of
 from dp2ddp.review.check_rule import check_rules
-from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.hits import problems_of
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.files import SourceFile
 

@@ -9,7 +9,7 @@ import pytest
 from dp2ddp.codemod.rule import Example, Flags, Rewrites, Untouched, code_of
 from dp2ddp.codemod.writing.apply import edit_text
 from dp2ddp.review.check_rule import CheckRule, Problem, check_rules
-from dp2ddp.review.one_file import problems_of
+from dp2ddp.review.hits import problems_of
 from dp2ddp.review.own_file import OwnFile
 from tests.review.finding import script_of
 

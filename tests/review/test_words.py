@@ -34,12 +34,7 @@ model = DistributedDataParallel(net)
 wandb.init(project="a")
 """
 ON_DEVICE = "model = DistributedDataParallel(net.cuda())\n"
-SEARCHES = """
-from torchvision.models import resnet50
-model = DistributedDataParallel(resnet50(), find_unused_parameters=True)
-"""
 ATTRIBUTE = "model = DistributedDataParallel(net)\nout = model.features(x)\n"
-MOVES = "class Net(torch.nn.Module):\n    pass\nmodel = DistributedDataParallel(Net()).cuda()\n"
 LOADS = """
 model = DistributedDataParallel(net)
 if dist.get_rank() == 0:
@@ -57,18 +52,13 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--local_rank", type=int)
 torch.cuda.set_device(parser.parse_args().local_rank)
 """
-SHARES = """
-model = DistributedDataParallel(net)
-for name in files[rank::world]:
-    model(name).mean().backward()
-"""
 ALL_DATA = """
 model = DistributedDataParallel(net)
 loader = DataLoader(data, batch_size=32, shuffle=True)
 for x, y in loader:
     model(x).mean().backward()
 """
-# code of the rule: a script that it finds, words that stood for an answer, lines of code that are one
+# rule (and which part of it): a script that it finds, words that stood for an answer, lines of code that are one
 ASKED = {
     "DDP602": (
         HEAD + EVALUATION,
@@ -96,17 +86,11 @@ ASKED = {
             "place = args.local_rank",
         ],
     ),
-    "DDP613": (
-        PLAIN_HEAD + SEARCHES,
-        "requires_grad",
-        [
-            "weight.requires_grad = False",
-            "net.requires_grad_(False)",
-            'setattr(weight, "requires_grad", False)',
-        ],
+    "DDP611, an attribute": (
+        PLAIN_HEAD + ATTRIBUTE,
+        "hasattr() getattr() setattr()",
+        ["a = getattr(model, name)"],
     ),
-    "DDP615": (PLAIN_HEAD + ATTRIBUTE, "hasattr() getattr() setattr()", ["a = getattr(model, name)"]),
-    "DDP616": (PLAIN_HEAD + MOVES, "default_device", ['torch.set_default_device("cuda")']),
     "DDP617": (
         PLAIN_HEAD + LOADS,
         "broadcast() broadcast_ sync_params()",
@@ -130,19 +114,6 @@ ASKED = {
         "LOCAL_RANK",
         ['place = os.environ["LOCAL_RANK"]', 'place = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]'],
     ),
-    "DDP626": (
-        PLAIN_HEAD + SHARES,
-        "// ceil pad drop_last while True join()",
-        [
-            "count = len(files) // world",
-            "count //= world",
-            "count = math.ceil(a)",
-            "padded = more(files)",
-            "with model.join(): pass",
-            "from torch.distributed.algorithms.join import Join",
-            "while True: pass",
-        ],
-    ),
     "DDP628": (
         PLAIN_HEAD + ALL_DATA,
         "sampler shard webdataset prepare()",
@@ -151,7 +122,7 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ASKED)
+@pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize(
     "way",
     [
@@ -161,18 +132,19 @@ ASKED = {
         "text = 'no {} here'\n",
     ],
 )
-def test_a_word_in_a_comment_or_a_sentence_answers_nothing(code: str, way: str) -> None:
-    text, words, _ = ASKED[code]
+def test_a_word_in_a_comment_or_a_sentence_answers_nothing(what: str, way: str) -> None:
+    text, words, _ = ASKED[what]
+    code = what[:6]
 
     assert code in found_in(text)
     assert code in found_in(f"{text}{way.format(words)}")
 
 
 @pytest.mark.parametrize(
-    ("code", "line"), [(code, line) for code, (_, _, lines) in ASKED.items() for line in lines]
+    ("what", "line"), [(what, line) for what, (_, _, lines) in ASKED.items() for line in lines]
 )
-def test_code_answers(code: str, line: str) -> None:
-    assert code not in found_in(f"{ASKED[code][0]}{line}\n")
+def test_code_answers(what: str, line: str) -> None:
+    assert what[:6] not in found_in(f"{ASKED[what][0]}{line}\n")
 
 
 def test_a_keyword_of_the_wrapper_sends_no_weights() -> None:
@@ -209,23 +181,6 @@ for epoch in range(3):
 def test_buffers_are_looked_for_in_the_code(line: str, is_found: bool) -> None:
     """Here words make the rule speak."""
     assert ("DDP609" in found_in(f"{PLAIN_HEAD}{line}\n{BUFFERS}")) == is_found
-
-
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        ("# with torch.distributed", False),
-        ("import torch.distributed as dist", True),
-        ("from torch import distributed", True),
-        ("from torch.distributed import get_rank", True),
-        ("from torch.distributed import *", True),
-        ("torch.distributed.barrier()", True),
-    ],
-)
-def test_old_names_are_said_where_torch_distributed_is(line: str, is_found: bool) -> None:
-    text = f"import torch\n{line}\nwith torch.cuda.amp.autocast():\n    model(x)\n"
-
-    assert ("DDP624" in found_in(text)) == is_found
 
 
 def test_the_words_of_a_file() -> None:

@@ -9,7 +9,7 @@ from dp2ddp.codemod.looks.devices import index_in_text
 from dp2ddp.codemod.looks.start import settings
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import inside
-from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, wrong
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, right
 from dp2ddp.review.made import Made
 from dp2ddp.review.own_file import literal
 
@@ -21,7 +21,6 @@ NAMED = "names GPU {number}, so every rank works on that one"
 NAME_OWN = 'name the rank\'s own: torch.device("cuda", int(os.environ["LOCAL_RANK"]))'
 SETS = ("torch.cuda.set_device", "torch.cuda.device")
 Use = tuple[ast.expr, set[object]]
-DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 LOCAL_RANK = re.compile("LOCAL_RANK")
 
 
@@ -95,20 +94,11 @@ class NoSetDevice(CheckRule):
     """
 
     code, name = "DDP610", "no-set-device"
-    message = "{what}"
-    advice = "{how}"
-    examples = (
-        *corrected("""
-            # set_device
-            + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
-              model = DistributedDataParallel(net.cuda())
-        """),
-        *corrected("""
-            # GPU 0
-            - model = DistributedDataParallel(net.to("cuda:0"))
-            + model = DistributedDataParallel(net.to(f"cuda:{local_rank}"))
-        """),
-    )
+    examples = corrected("""
+        # set_device
+        + torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+          model = DistributedDataParallel(net.cuda())
+    """)
 
     def find(self, script: DDPScript) -> Found:
         if not script.trains_on_ranks or script.is_converted or script.file.says(SHOWS_ONE):
@@ -158,55 +148,6 @@ def _named_by(script: DDPScript, value: ast.AST | None) -> set[object]:
     return {literal(value)} if number is None else _devices(script, number)
 
 
-class WrapBeforeMove(CheckRule):
-    """The model is wrapped where it was made, and moved to its GPU afterwards.
-
-    Finds `DistributedDataParallel(Net()).cuda()`, and `.cuda()` on a wrapper whose model nothing has moved before.
-
-    The wrapper builds its buckets, and broadcasts rank 0's parameters, for the device on which it finds the model. NCCL
-    cannot do either for the CPU, and `device_ids` beside a model on the CPU is a ValueError.
-
-    Silent where the model is moved before anywhere in the file, made by a function of unknown result, or made under
-    another default device.
-
-    https://github.com/pytorch/pytorch/issues/100243, https://github.com/pytorch/pytorch/issues/104336.
-    """
-
-    code, name = "DDP616", "wrap-before-move"
-    message = "moves the model after it was wrapped"
-    advice = "move it to the rank's device before wrapping it: DistributedDataParallel(net.cuda(local_rank))"
-    examples = corrected("""
-        # before wrapping
-          class Net(Module):
-              pass
-          net = Net()
-        + net.cuda()
-          model = DistributedDataParallel(net)
-          model.cuda()
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        for call in script.module.calls if script.wraps and not script.file.says(DEFAULT_DEVICE) else ():
-            owner = getattr(call.node.func, "value", None)
-            device = literal(call.argument(0, "device")) if call.method == "to" else call.method
-            if owner is None or not str(device).startswith("cuda"):
-                continue
-            made_here = (wrap for wrap in script.wraps if wrap.call.node is owner)
-            wrap = next(made_here, None) or script.wrap_of(owner)
-            if wrap and wrap.model is not None and _is_just_made(script, wrap.model):
-                yield self.problem(call.node)
-
-
-def _is_just_made(script: DDPScript, module: ast.expr) -> bool:
-    """Whether a model is an instance of a class of this file, fresh from its constructor."""
-    values = script.file.values(module)
-    classes = [script.file.definition(getattr(value, "func", value)) for value in values]
-    moves = (call.node.func for call in script.module.calls if call.method in ("cuda", "to"))
-    owners = {script.file.text_of(move.value) for move in moves if isinstance(move, ast.Attribute)}
-    is_moved = isinstance(module, ast.Name) and module.id in owners
-    return bool(values) and all(isinstance(made, ast.ClassDef) for made in classes) and not is_moved
-
-
 class LocalRankArgument(CheckRule):
     """`--local_rank` is an argument, which torchrun does not pass.
 
@@ -236,16 +177,7 @@ class LocalRankArgument(CheckRule):
               args = parser.parse_args()
               torch.cuda.set_device(args.local_rank)
         """),
-        *corrected("""
-            # LOCAL_RANK
-              import argparse
-              import os
-              parser = argparse.ArgumentParser()
-              parser.add_argument("--local_rank", type=int)
-              args = parser.parse_args()
-            + args.local_rank = int(os.environ["LOCAL_RANK"])
-              torch.cuda.set_device(args.local_rank)
-        """),
+        right('torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))'),
     )
 
     def find(self, script: DDPScript) -> Found:
@@ -285,17 +217,13 @@ class VisibleDevicesInScript(CheckWarning):
     """
 
     code, name = "DDP627", "visible-devices-in-script"
-    message = "{what}"
     advice = "leave it out, and say it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..."
-    examples = (
-        *corrected("""
-            # all ranks share
-              import os
-            - os.environ["CUDA_VISIBLE_DEVICES"] = "0"
-            + os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus
-        """),
-        wrong('# 2 GPUs\nimport os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"'),
-    )
+    examples = corrected("""
+        # all ranks share
+          import os
+        - os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        + os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for statement, value in settings(script.module) if script.wraps or script.groups else ():

@@ -43,7 +43,6 @@ class CollectiveOnOneRank(CheckRule):
 
     code, name = "DDP608", "collective-on-one-rank"
     message = "only one rank comes to {what}, and waits there for all the others"
-    advice = "{how}"
     examples = corrected("""
         # only one rank
           def save(model, rank):
@@ -134,7 +133,7 @@ def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool
         return script.ranks.asks_now(test)
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
-    has_buffers = script.file.names_module("torchvision.models") or script.file.says(HAS_BUFFERS)
+    has_buffers = script.file.words >= {"torchvision", "models"} or script.file.says(HAS_BUFFERS)
     return wrap.is_torchs and has_buffers or not script.flow.is_without_gradient(run)
 
 
@@ -159,8 +158,6 @@ class LocalDecision(CheckRule):
     """
 
     code, name = "DDP612", "local-decision"
-    message = "{what}"
-    advice = "{how}"
     examples = corrected("""
         # drift apart
           from torch.optim.lr_scheduler import ReduceLROnPlateau

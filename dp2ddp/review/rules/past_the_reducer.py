@@ -1,4 +1,4 @@
-"""What the wrapper does not see, or sees for nothing."""
+"""What the wrapper does not see."""
 
 import ast
 import re
@@ -10,12 +10,6 @@ from dp2ddp.review.ddp_script import Wrap
 from dp2ddp.review.made import Made
 from dp2ddp.review.own_file import literal, unmoved
 
-# torchvision's models whose forward runs through all their layers (GoogLeNet and Inception have heads that it may skip)
-IN_FULL = re.compile(
-    r"torchvision\.models\.(?:\w+\.)?(?:(?:wide_)?resnet|resnext|vgg|alexnet|densenet|mobilenet|efficientnet"
-    r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
-)
-FREEZES = re.compile("requires_grad")
 REDUCES = re.compile(r"reduce|average|sync")
 # Methods of every module that compute nothing.
 OF_MODULES = re.compile(
@@ -25,41 +19,6 @@ OF_MODULES = re.compile(
 HAS_PARAMETERS = re.compile(
     r"torch\.nn\.(?:\w+\.)*(?:\w*Linear|Conv\w+|\w+Norm\w*|Embedding\w*|Parameter|LSTM|GRU|PReLU)$"
 )
-
-
-class NeedlessSearchForUnused(CheckWarning):
-    """`find_unused_parameters=True` searches for what cannot be there, in every step.
-
-    Finds it for models of torchvision that use all their parameters in every forward.
-
-    Behind every forward the whole autograd graph is searched, and no gradient is sent before that; torch warns of it in
-    the first step.
-
-    Silent where the file freezes parameters, and for models of one's own: their forwards may leave a part out.
-
-    https://github.com/facebookresearch/swav/issues/63, https://github.com/m2lines/Samudra/issues/630.
-    """
-
-    code, name = "DDP613", "needless-search-for-unused"
-    message = "the model uses all its parameters, so this searches the graph in every step for nothing"
-    advice = "leave find_unused_parameters out"
-    examples = corrected("""
-        # every step
-          from torchvision.models import resnet50
-          net = resnet50().cuda(rank)
-        - model = DistributedDataParallel(net, device_ids=[rank], find_unused_parameters=True)
-        + model = DistributedDataParallel(net, device_ids=[rank])
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        for wrap in () if script.file.says(FREEZES) else script.wraps:
-            given = wrap.call.keyword("find_unused_parameters")
-            if given is None or literal(given.value) is not True or wrap.model is None:
-                continue
-            makers = script.file.makers(wrap.model)
-            names = [script.module.name(getattr(maker, "func", None)) or "" for maker in makers]
-            if makers and all(map(IN_FULL.match, names)):
-                yield self.problem(given.value)
 
 
 class PastTheWrapper(CheckRule):
@@ -165,22 +124,14 @@ class LayersAfterWrap(CheckRule):
     code, name = "DDP618", "layers-after-wrap"
     message = "the model is wrapped already, and its wrapper will not know the {what}"
     advice = "change the model before wrapping it"
-    examples = (
-        *corrected("""
-            # before wrapping
-              from torch.nn import SyncBatchNorm
-            - model = DistributedDataParallel(net)
-            - model = SyncBatchNorm.convert_sync_batchnorm(model)
-            + net = SyncBatchNorm.convert_sync_batchnorm(net)
-            + model = DistributedDataParallel(net)
-        """),
-        *corrected("""
-            # before wrapping
-            + net.head = torch.nn.Linear(512, 10).cuda()
-              model = DistributedDataParallel(net.cuda())
-            - model.module.head = torch.nn.Linear(512, 10).cuda()
-        """),
-    )
+    examples = corrected("""
+        # before wrapping
+          from torch.nn import SyncBatchNorm
+        - model = DistributedDataParallel(net)
+        - model = SyncBatchNorm.convert_sync_batchnorm(model)
+        + net = SyncBatchNorm.convert_sync_batchnorm(net)
+        + model = DistributedDataParallel(net)
+    """)
 
     def find(self, script: DDPScript) -> Found:
         for call in script.module.calls:
@@ -198,7 +149,9 @@ class LayersAfterWrap(CheckRule):
         frozen = [owner for owner, trains in told if trains is False]
         for owner in (owner for owner, trains in told if trains is True):
             wrap = _wrap_of_part(script, owner)
-            if wrap and any(_is_before(script, each, wrap.call.node) for each in frozen):
+            function = script.file.function_of
+            before = (each for each in frozen if wrap and each.lineno < wrap.call.node.lineno)
+            if wrap and any(function(each) is function(wrap.call.node) for each in before):
                 yield self.problem(owner, what="parameters that were frozen")
 
 
@@ -231,11 +184,6 @@ def _told_to_train(script: DDPScript) -> Iterator[tuple[ast.expr, object]]:
             yield from ((given[each], told_here) for each in wholes & given.keys())
 
     return ((owner, literal(value)) for owner, value in all_from(told, by_calls))
-
-
-def _is_before(script: DDPScript, node: ast.expr, other: ast.expr) -> bool:
-    """Whether a node stands above another one in the same function."""
-    return script.file.function_of(node) is script.file.function_of(other) and node.lineno < other.lineno
 
 
 def _makes_parameters(script: DDPScript, value: ast.AST) -> bool:

@@ -1,10 +1,10 @@
-"""What torch itself says: it refuses the first of these in the first second of a run, and warns of the last."""
+"""What torch itself says: it refuses the first of these where it stands, and warns of the last when a run ends."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from dp2ddp.codemod.edits import DropArgument, InsertAfter, Replace
+from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import is_main_guard, values_of
@@ -13,56 +13,12 @@ from dp2ddp.review.check_rule import (
     CheckWarning,
     DDPScript,
     Found,
+    Problem,
     corrected,
     mended,
     right,
-    wrong,
 )
 from dp2ddp.review.own_file import literal
-
-
-class SeveralDeviceIds(CheckRule):
-    """DistributedDataParallel takes one device: several are refused.
-
-    Finds `device_ids` with two devices or more, or with all that there are.
-
-    One process drove several devices with the first versions only; torch raises "device_ids can only be None or contain
-    a single element" since 1.9.
-
-    Found where the list can be read off, itself or by a name that is bound to nothing else.
-
-    https://github.com/pytorch/examples/issues/936, https://github.com/pytorch/pytorch/pull/54454.
-    """
-
-    code, name = "DDP611", "several-device-ids"
-    message = "takes one device, and refuses several"
-    advice = "start a process for each device, and pass device_ids=[local_rank]"
-    examples = (
-        *corrected("""
-            # one device
-            - model = DistributedDataParallel(net, device_ids=[0, 1])
-            + model = DistributedDataParallel(net, device_ids=[rank])
-        """),
-        right("model = DistributedDataParallel(net)"),
-    )
-
-    def find(self, script: DDPScript) -> Found:
-        for wrap in script.wraps:
-            ids = wrap.call.argument(1, "device_ids")
-            values = script.file.values(ids)
-            if ids is not None and values and all(_are_several(script, value) for value in values):
-                yield self.problem(ids)
-
-
-def _are_several(script: DDPScript, value: ast.AST) -> bool:
-    match value:
-        case ast.Call(func=function, args=[inner]) if script.module.name(function) == "builtins.list":
-            return _are_several(script, inner)
-        case ast.Call(func=function, args=[ast.Call(func=count)]):
-            names = script.module.name(function), script.module.name(count)
-            return names == ("builtins.range", "torch.cuda.device_count")
-    return isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) > 1
-
 
 # dir(DistributedDataParallel(...)) without private names, of torch 2.15 (older ones have fewer)
 OF_WRAPPERS = words("""
@@ -80,164 +36,147 @@ require_forward_param_sync require_manual_backward_finalization requires_grad_ s
 share_memory should_finalize_after_backward skip_all_reduce_unused_params state_dict static_graph to to_empty
 to_kwargs train training type use_side_stream_for_tensor_copies will_sync_module_buffers xpu zero_grad""")
 BY_NAME = re.compile("^_*(has|get|set)attr_*$")
+Refused = Iterator[tuple[ast.AST, dict[str, str]]]  # where, and words for what is said of it
 
 
-class AttributeOfTheWrapper(CheckRule):
-    """The wrapper has no such attribute: only the model inside has.
+def _several_devices(script: DDPScript) -> Refused:
+    for wrap in script.wraps:
+        ids = wrap.call.argument(1, "device_ids")
+        values = script.file.values(ids)
+        if ids is not None and values and all(_are_several(script, value) for value in values):
+            yield ids, {}
 
-    Finds an attribute of a wrapper that neither `nn.Module` nor DistributedDataParallel has.
 
-    AttributeError: 'DistributedDataParallel' object has no attribute ...
+def _are_several(script: DDPScript, value: ast.AST) -> bool:
+    match value:
+        case ast.Call(func=function, args=[inner]) if script.module.name(function) == "builtins.list":
+            return _are_several(script, inner)
+        case ast.Call(func=function, args=[ast.Call(func=count)]):
+            names = script.module.name(function), script.module.name(count)
+            return names == ("builtins.range", "torch.cuda.device_count")
+    return isinstance(value, (ast.List, ast.Tuple)) and len(value.elts) > 1
 
-    Found only where the name is certainly the wrapper, and nothing sets the attribute; silent in `try` and next to
-    `hasattr`.
 
-    https://github.com/ultralytics/yolov5/issues/90, https://github.com/Project-MONAI/GenerativeModels/issues/354.
+def _shuffled_twice(script: DDPScript) -> Refused:
+    for loader in script.loaders:
+        if loader.shuffle is not None and loader.sampler and literal(loader.shuffle) is True:
+            yield loader.call.keyword("shuffle") or loader.shuffle, {}
+
+
+def _forked(script: DDPScript) -> Refused:
+    spawns = script.file.spawns if "nccl" in script.backends else ()
+    sets = (call for call in script.module.calls if (call.name or "").endswith(".set_start_method"))
+    for call in (*spawns, *sets) if spawns else ():
+        if "fork" in map(literal, values_of(call.node)):
+            yield call.node, {}
+
+
+def _attributes(script: DDPScript) -> Refused:
+    stored = (node.attr for node in script.module.all(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    known = OF_WRAPPERS.union(stored) if script.wraps else set()
+    wraps = (wrap for wrap in script.wraps if wrap.is_torchs and not script.file.says(BY_NAME))
+    around = (script.module.parents[mention] for wrap in wraps for mention in wrap.mentions)
+    for used in (each for each in around if isinstance(each, ast.Attribute)):
+        is_known = used.attr in known or used.attr.startswith("_")
+        if not is_known and not any(script.file.around(used, ast.Try)):
+            yield used, {"name": used.attr, "owner": script.file.text_of(used.value)}
+
+
+def _results(script: DDPScript) -> Refused:
+    for call in script.collectives:
+        may_wait = call.keyword("async_op") is not None or len(call.node.args) > 3  # it may be the fifth
+        if not may_wait and _is_read(script, call):
+            yield call.node, {"name": (call.name or "").rpartition(".")[2]}
+
+
+def _is_read(script: DDPScript, call: Call) -> bool:
+    match script.module.parents[call.node]:
+        case ast.Assign():
+            return bool(script.flow.uses(call.node))
+        case ast.Call(func=function):  # `torch.cat(all_gather(parts, x))`
+            return (script.module.name(function) or "").startswith("torch.")
+        case parent:
+            return isinstance(parent, (ast.BinOp, ast.Attribute, ast.Subscript))
+
+
+# What finds it, what is said, and what to do
+REFUSED: Mapping[Callable[[DDPScript], Refused], tuple[str, str]] = {
+    _several_devices: (
+        "takes one device, and refuses several",
+        "start a process for each device, and pass device_ids=[local_rank]",
+    ),
+    _shuffled_twice: (
+        "ValueError: the sampler decides the order, and the loader is to shuffle as well",
+        "leave it to the sampler: take shuffle=True out, or shuffle=(sampler is None) where there may be none",
+    ),
+    _forked: (
+        "forks the ranks, and neither CUDA nor NCCL works in a forked process",
+        'start them with torchrun, or by "spawn"',
+    ),
+    _attributes: (
+        "the wrapper has no `{name}`",
+        "ask the model inside: {owner}.module.{name}; what trains belongs into its forward",
+    ),
+    _results: (
+        "{name}() works in place and returns None, which is used here",
+        "call it on a line of its own, and go on with the tensor that it was given",
+    ),
+}
+
+
+class RefusedByTorch(CheckRule):
+    """torch refuses this: the run ends in an error here, or hangs.
+
+    Finds
+
+    - `device_ids` with several devices, or with all that there are: one process drives one device since torch 1.9;
+    - a loader with `shuffle=True` and a `DistributedSampler`: "sampler option is mutually exclusive with shuffle";
+    - ranks that are forked beside NCCL: "Cannot re-initialize CUDA in forked subprocess", or collectives that hang;
+    - an attribute of a wrapper that only the model inside has;
+    - the result of a collective, `loss = dist.all_reduce(loss)`: it works in place, and returns None.
+
+    The first three end a run as it starts. An attribute, or None in the place of a tensor, ends it where it is used,
+    which may be behind the first epoch.
+
+    Found only where what decides can be read off: the list of devices, the start method, names that certainly are the
+    wrapper. Silent where something sets the attribute, in `try` and next to `hasattr`; and with `async_op`.
+
+    https://github.com/pytorch/examples/issues/936, https://github.com/NVIDIA/tacotron2/issues/168,
+    https://github.com/pytorch/pytorch/issues/40403, https://github.com/ultralytics/yolov5/issues/90,
+    https://github.com/pytorch/pytorch/issues/102435.
     """
 
-    code, name = "DDP615", "attribute-of-the-wrapper"
-    message = "the wrapper has no `{name}`"
-    advice = "ask the model inside: {owner}.module.{name}; what trains belongs into its forward"
-    examples = corrected("""
-        # model.module
-          model = DistributedDataParallel(net)
-          model.train()
-        - features = model.extract_features(x)
-        + features = model.module.extract_features(x)
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        stored = (node.attr for node in script.module.all(ast.Attribute) if isinstance(node.ctx, ast.Store))
-        known = OF_WRAPPERS.union(stored) if script.wraps else set()
-        wraps = (wrap for wrap in script.wraps if wrap.is_torchs and not script.file.says(BY_NAME))
-        around = (script.module.parents[mention] for wrap in wraps for mention in wrap.mentions)
-        for used in (each for each in around if isinstance(each, ast.Attribute)):
-            is_known = used.attr in known or used.attr.startswith("_")
-            if not is_known and not any(script.file.around(used, ast.Try)):
-                yield self.problem(used, name=used.attr, owner=script.file.text_of(used.value))
-
-
-class ForkedRanks(CheckRule):
-    """Ranks are forked: NCCL and CUDA do not outlive a fork.
-
-    Finds `start_processes(..., start_method="fork")`, and `set_start_method("fork")` beside `mp.spawn` or `Process`, in
-    a file that names the NCCL backend.
-
-    CUDA cannot be used in a forked process whose parent has used it ("Cannot re-initialize CUDA in forked subprocess"),
-    and NCCL's threads are not there after a fork: collectives hang.
-
-    Silent where the start method is not written out.
-
-    https://github.com/pytorch/pytorch/issues/40403, https://github.com/facebookresearch/PointContrast/issues/15.
-    """
-
-    code, name = "DDP621", "forked-ranks"
-    message = "forks the ranks, and neither CUDA nor NCCL works in a forked process"
-    advice = 'start them with torchrun, or by "spawn"'
-    examples = corrected("""
-        # spawn
-          import torch.multiprocessing as mp
-          def worker(rank):
-              dist.init_process_group("nccl", rank=rank, world_size=2)
-          if __name__ == "__main__":
-        -     mp.start_processes(worker, nprocs=2, start_method="fork")
-        +     mp.spawn(worker, nprocs=2)
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        spawns = script.file.spawns if "nccl" in script.backends else ()
-        sets = (call for call in script.module.calls if (call.name or "").endswith(".set_start_method"))
-        for call in (*spawns, *sets) if spawns else ():
-            if "fork" in map(literal, values_of(call.node)):
-                yield self.problem(call.node)
-
-
-class SamplerAndShuffle(CheckRule):
-    """A loader that has a sampler cannot shuffle as well.
-
-    Finds `DataLoader(..., shuffle=True, sampler=...)` with a `DistributedSampler`.
-
-    ValueError: sampler option is mutually exclusive with shuffle.
-
-    `--fix` takes `shuffle=True` out where a sampler that shuffles is made in the same call, or under no condition above
-    it: the script did not run before. Elsewhere its name may be None.
-
-    https://github.com/NVIDIA/tacotron2/issues/168, https://github.com/ultralytics/yolov3/issues/231.
-    """
-
-    code, name = "DDP629", "sampler-and-shuffle"
-    fixes = True
-    message = "ValueError: the sampler decides the order, and the loader is to shuffle as well"
-    advice = (
-        "leave it to the sampler: take shuffle=True out, or shuffle=(sampler is None) where there may be none"
-    )
+    code, name = "DDP611", "refused-by-torch"
     examples = (
-        mended("""
+        *corrected("""
+            # one device
+            - model = DistributedDataParallel(net, device_ids=[0, 1])
+            + model = DistributedDataParallel(net, device_ids=[rank])
+        """),
+        *corrected("""
+            # ValueError
               sampler = DistributedSampler(data)
             - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
             + loader = DataLoader(data, batch_size=8, sampler=sampler)
         """),
         *corrected("""
-            # ValueError
-              sampler = DistributedSampler(data) if distributed else None
-            - loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
-            + loader = DataLoader(data, batch_size=8, shuffle=sampler is None, sampler=sampler)
+            # model.module
+              model = DistributedDataParallel(net)
+            - features = model.extract_features(x)
+            + features = model.module.extract_features(x)
         """),
-    )
-
-    def find(self, script: DDPScript) -> Found:
-        for loader in script.loaders:
-            if loader.shuffle is None or loader.sampler is None or literal(loader.shuffle) is not True:
-                continue
-            keyword, sampler = loader.call.keyword("shuffle"), loader.certain_sampler
-            never_ran = sampler and sampler.argument(3, "shuffle") is None
-            fix: tuple[DropArgument, ...] = ()
-            if keyword and never_ran and not any(script.file.around(loader.call.node, ast.Try)):
-                fix = (DropArgument(keyword, loader.call.node, "the sampler shuffles"),)
-            yield self.problem(keyword or loader.shuffle, fix)
-
-
-class ResultOfACollective(CheckRule):
-    """The collective has no result: it works in place, and returns None.
-
-    Finds `loss = dist.all_reduce(loss)` and the like, where the result is used.
-
-    The collectives of torch.distributed change their tensors in place, and return None (with `async_op=True` a handle).
-    So the name is None from there on: AttributeError or TypeError in the next line.
-
-    Silent with `async_op`. The functions of `torch.distributed.nn` return tensors, and are left alone.
-
-    https://github.com/pytorch/pytorch/issues/102435.
-    """
-
-    code, name = "DDP630", "result-of-a-collective"
-    message = "{name}() works in place and returns None, which is used here"
-    advice = "call it on a line of its own, and go on with the tensor that it was given"
-    examples = (
         *corrected("""
             # None
             - loss = dist.all_reduce(loss)
             + dist.all_reduce(loss)
               print(loss.item())
         """),
-        wrong("# None\nmean = dist.all_reduce(loss) / dist.get_world_size()"),
-        right("work = dist.all_reduce(other, async_op=True)\nwork.wait()"),
     )
 
     def find(self, script: DDPScript) -> Found:
-        for call in script.collectives:
-            may_wait = call.keyword("async_op") is not None or len(call.node.args) > 3  # it may be the fifth
-            if not may_wait and _is_read(script, call):
-                yield self.problem(call.node, name=(call.name or "").rpartition(".")[2])
-
-
-def _is_read(script: DDPScript, call: Call) -> bool:
-    parent = script.module.parents[call.node]
-    if isinstance(parent, ast.Assign):
-        return bool(script.flow.uses(call.node))
-    if isinstance(parent, ast.Call):  # `torch.cat(all_gather(parts, x))`
-        return (script.module.name(parent.func) or "").startswith("torch.")
-    return isinstance(parent, (ast.BinOp, ast.Attribute, ast.Subscript))
+        for look, (message, advice) in REFUSED.items():
+            for node, said in look(script):
+                yield Problem(node, message.format(**said), advice.format(**said))
 
 
 TAKES_DOWN = re.compile(r"clean_?up|destroy_(dist|process_group)|shutdown|tear_?down", re.IGNORECASE)
@@ -277,15 +216,6 @@ class NoDestroyProcessGroup(CheckWarning):
                   main()
             +     dist.destroy_process_group()
         """),
-        mended("""
-              def worker(rank, world):
-                  dist.init_process_group("nccl", rank=rank, world_size=world)
-                  train()
-            +     dist.destroy_process_group()
-
-              if __name__ == "__main__":
-                  mp.spawn(worker, args=(2,), nprocs=2)
-        """),
         right('def init_distributed():\n    dist.init_process_group("nccl")'),
     )
 
@@ -315,114 +245,3 @@ def _taken_down(script: DDPScript, group: Call, guard: ast.If | None) -> tuple[I
     return (
         InsertAfter(last, f"{name}.destroy_process_group()", "the process group is taken down at the end"),
     )
-
-
-_GONE, _WARNS = "is gone from torch", "is deprecated, and warns in every run"
-REDUCE_OP, LAUNCH = "torch.distributed.reduce_op", "torch.distributed.launch"
-# What a name became; verified with torch 2.15
-NOW = {
-    REDUCE_OP: (_WARNS, "torch.distributed.ReduceOp"),
-    "torch.distributed._all_gather_base": (_WARNS, "torch.distributed.all_gather_into_tensor"),
-    "torch.distributed._reduce_scatter_base": (_WARNS, "torch.distributed.reduce_scatter_tensor"),
-    "torch.cuda.amp.autocast": (_WARNS, 'torch.amp.autocast("cuda")'),
-    "torch.cuda.amp.GradScaler": (_WARNS, 'torch.amp.GradScaler("cuda")'),
-    "torch.nn.parallel.DistributedDataParallelCPU": (_GONE, "DistributedDataParallel"),
-    "torch.distributed.deprecated": (_GONE, "torch.distributed"),
-} | {
-    f"torch.distributed.{name}_multigpu": (_GONE, f"torch.distributed.{name}, with a process for each device")
-    for name in ("all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter")
-}
-
-
-class RenamedInTorch(CheckWarning):
-    """torch has renamed this, or taken it away.
-
-    Finds names of torch.distributed and torch.cuda.amp that current versions warn of, or no longer have; and
-    `torch.distributed.launch` where code starts it.
-
-    `reduce_op`, `_all_gather_base` and `torch.cuda.amp.autocast` warn in every run; `DistributedDataParallelCPU` and
-    the `*_multigpu` collectives are gone: AttributeError. `torch.distributed.launch` warns, and since torch 2.0 it
-    passes `--local-rank` and no longer `--local_rank`.
-
-    `--fix` writes `ReduceOp` for `reduce_op`, which is the same object by another name since torch 1.0. The others need
-    newer versions of torch, or other arguments, and are left to you: each name once in a file. Silent where `try`
-    chooses among old and new names, or the file names the new one as well; functions that are named and not called warn
-    nobody, and neither do help, messages and comments.
-
-    https://github.com/pytorch/tutorials/pull/720, https://github.com/pytorch/pytorch/issues/130659,
-    https://github.com/facebookresearch/fairseq/pull/804, https://github.com/pytorch/pytorch/pull/64764.
-    """
-
-    code, name = "DDP624", "renamed-in-torch"
-    fixes = True
-    shown_once = True
-    message = "{name} {what}"
-    advice = "use {new}"
-    examples = (
-        mended("""
-            - dist.all_reduce(x, op=dist.reduce_op.SUM)
-            + dist.all_reduce(x, op=dist.ReduceOp.SUM)
-        """),
-        *corrected("""
-            # torch.amp.autocast
-            - with torch.cuda.amp.autocast():
-            + with torch.amp.autocast("cuda"):
-                  model(x)
-        """),
-        *corrected("""
-            # torchrun
-              import os
-              print("start it with python -m torch.distributed.launch")
-            - os.system("python -m torch.distributed.launch --nproc_per_node=2 train.py")
-            + os.system("torchrun --nproc-per-node 2 train.py")
-        """),
-    )
-
-    def find(self, script: DDPScript) -> Found:
-        torchrun = "torchrun, and read LOCAL_RANK from the environment"
-        yield from (self.problem(each, name=LAUNCH, what=_WARNS, new=torchrun) for each in _launches(script))
-        if not (script.groups or script.wraps or script.file.names_module("torch.distributed")):
-            return
-        said: set[str] = set()
-        mentions = (*script.module.all(ast.Name), *script.module.all(ast.Attribute))
-        for node in sorted(mentions, key=lambda node: (node.lineno, node.col_offset)):
-            name = script.module.name(node)
-            if name not in NOW or not _is_used(script, node, name) or _is_chosen(script, node, name):
-                continue
-            fix: tuple[Replace, ...] = ()
-            if name == REDUCE_OP and isinstance(node, ast.Attribute):
-                fix = (Replace(node, f"{script.module.text(node.value)}.ReduceOp", "torch has renamed it"),)
-            if name not in said or fix:
-                yield self.problem(node, fix, name=name, what=NOW[name][0], new=NOW[name][1])
-            said.add(name)
-
-
-def _launches(script: DDPScript) -> Iterator[ast.AST]:
-    """Where `torch.distributed.launch` is part of a command: behind "-m", or in a call that runs it."""
-    for node in script.module.all(ast.Constant):
-        if isinstance(node.value, str) and LAUNCH in node.value:
-            parts = getattr(script.module.parents[node], "elts", ())
-            runners = (script.module.name(call.func) or "" for call in script.file.around(node, ast.Call))
-            is_run = any(each.startswith(("os.system", "subprocess.")) for each in runners)
-            if is_run or node.value == LAUNCH and "-m" in map(literal, parts):
-                yield node
-
-
-def _is_used(script: DDPScript, node: ast.AST, name: str) -> bool:
-    """Whether a mention fails or warns: what is gone always does, a function where it is called."""
-    parent = script.module.parents[node]
-    is_called = isinstance(parent, ast.Call) and parent.func is node
-    warns = NOW[name][0] == _GONE or is_called or isinstance(parent, ast.Attribute)
-    return warns and isinstance(getattr(node, "ctx", None), ast.Load)
-
-
-def _is_chosen(script: DDPScript, node: ast.AST, name: str) -> bool:
-    """Whether the script takes the old name for old versions only: `try` says so, or the new name in the same file."""
-    new = NOW[name][1].partition("(")[0]
-    if new.startswith("torch.amp") and any(script.file.calls_of(new)):
-        return True
-    word = getattr(node, "id", None)
-    aliases = (each for each in script.module.all(ast.alias) if (each.asname or each.name) == word)
-    imports = [script.module.parents[each] for each in aliases]
-    tried = (each for place in (node, *imports) for each in script.file.around(place, ast.Try))
-    return len(imports) > 1 or any(each.handlers for each in tried)

@@ -12,8 +12,6 @@ from dp2ddp.review.ddp_script import SAMPLERS
 from dp2ddp.review.made import Made, own_numbers
 from dp2ddp.review.own_file import literal
 
-TOTAL = re.compile(r"(?i)\b(total|global|overall|effective)\b|\b(all|across)\b.{0,12}\b(gpu|device|rank)")
-EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 SHARES = re.compile(r"sampler|iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 RANDOM_SPLIT = "torch.utils.data.random_split"
 DRAWS = words(
@@ -106,107 +104,6 @@ class MetricOfAShard(CheckRule):
                 return
 
 
-class TotalBatchOnEachRank(CheckWarning):
-    """The argument promises a total batch size, and each rank takes all of it.
-
-    Finds a command line argument whose help speaks of the total or global batch, or that of all GPUs, and a loader with
-    a `DistributedSampler` that gets it undivided.
-
-    With W ranks the batch is W times what was asked for, and the learning rate no longer fits it.
-
-    Silent where the argument is assigned to or divided anywhere in the file, and where a function of another file may
-    do that.
-
-    https://github.com/pytorch/examples/issues/640, https://github.com/pytorch/examples/issues/771.
-    """
-
-    code, name = "DDP603", "total-batch-on-each-rank"
-    message = "`{name}` is the total batch by its help, but each of W ranks takes all of it: W times it"
-    advice = "divide it by the number of ranks"
-    examples = corrected("""
-        # W times
-          import argparse
-          parser = argparse.ArgumentParser()
-          parser.add_argument("--batch-size", type=int, help="total batch size of all GPUs")
-          args = parser.parse_args()
-          sampler = DistributedSampler(data)
-        - loader = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
-        + loader = DataLoader(data, batch_size=args.batch_size // world_size, sampler=sampler)
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        total = {name for call in script.module.calls if _is_total(call) for name in _names_of(call)}
-        for loader in script.loaders if total and not script.sets_up_elsewhere else ():
-            match loader.call.argument(1, "batch_size"):
-                case ast.Attribute(attr=name) as size if name in total and loader.sampler:
-                    if not any(_is_changed(script, use) for use in script.module.by_word[name]):
-                        yield self.problem(size, name=name)
-
-
-def _is_total(call: Call) -> bool:
-    text = str(literal(call.argument(None, "help")))
-    return call.method == "add_argument" and "batch" in text and TOTAL.search(text) is not None
-
-
-def _names_of(call: Call) -> set[str]:
-    """What argparse may call the value."""
-    given = (*call.node.args, call.argument(None, "dest"))
-    return {str(literal(each)).lstrip("-").replace("-", "_") for each in given}
-
-
-def _is_changed(script: DDPScript, use: ast.Name | ast.Attribute) -> bool:
-    around = [*script.module.around(use)][:3]  # also `int(args.batch_size / n)`, `args.batch_size /= n`
-    is_divided = any(isinstance(each, (ast.BinOp, ast.AugAssign)) for each in around)
-    return is_divided or isinstance(use.ctx, ast.Store)
-
-
-class UnevenShards(CheckWarning):
-    """Ranks get shares of different lengths, and the longest waits for the others.
-
-    Finds a loop over `x[rank::world_size]` that trains, in a file that wraps a model, without `join` and without
-    anything that evens the shares.
-
-    Unless the length divides by W, some ranks have one sample more, at some batch sizes one batch more: in it they wait
-    for ranks that are done already.
-
-    Silent where the file divides by the number of ranks, pads, cuts, or uses `join`.
-
-    https://github.com/pytorch/pytorch/issues/38174, https://github.com/microsoft/PyMarlin/issues/80.
-    """
-
-    code, name = "DDP626", "uneven-shards"
-    message = "the ranks' shares are not equally long, so one may wait for ranks that are done"
-    advice = "cut or pad to a multiple of the number of ranks, or train under model.join()"
-    examples = corrected("""
-        # not equally long
-          model = DistributedDataParallel(net)
-        - files = files[rank::world_size]
-        + files = files[: len(files) // world_size * world_size][rank::world_size]
-          for name in files:
-              loss = model(load(name)).mean()
-              loss.backward()
-    """)
-
-    def find(self, script: DDPScript) -> Found:
-        if not script.trains_on_ranks or script.file.says(EVENS) or _evens(script):
-            return
-        for node in script.module.all(ast.Subscript):
-            match node.slice:
-                case ast.Slice(lower=ast.expr() as first, upper=None, step=ast.expr()) as part:
-                    loops = script.flow.loops_over(node) if script.ranks.is_rank(first) else ()
-                    if any(loop.trains for loop in loops):
-                        yield self.problem(part)
-
-
-def _evens(script: DDPScript) -> bool:
-    """`model.join()`, a number that is cut (`//`), a loop without an end."""
-    joins = any(call.method == "join" and not call.node.args for call in script.module.calls)
-    return joins or any(
-        isinstance(getattr(each, "op", None), ast.FloorDiv) or literal(getattr(each, "test", None))
-        for each in script.module.nodes(ast.BinOp, ast.AugAssign, ast.While)
-    )
-
-
 class NoDistributedSampler(CheckWarning):
     """Every rank trains on all of the data.
 
@@ -293,7 +190,6 @@ class SharesThatOverlap(CheckRule):
 
     code, name = "DDP633", "shares-that-overlap"
     message = "{what}: some samples are trained on several times, or others never"
-    advice = "{how}"
     examples = corrected("""
         # shuffle differently
           model = DistributedDataParallel(net)
