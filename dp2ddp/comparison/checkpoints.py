@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cmath
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +68,9 @@ class _Content:
     floor: float  # absolute: momentum of a gradient that is nothing but rounding
     spellings: tuple[Spelling, Spelling]
     left_out: frozenset[str] = frozenset()  # keys of dicts
+    kinds: dict[int, float] = field(
+        default_factory=dict
+    )  # id of an optimizer's tensor: the largest of its kind
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
@@ -112,6 +115,7 @@ class _Content:
         if any(isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)):
             yield from self.differences(list(a.items()), list(b.items()), at)
             return
+        self.kinds |= _largest_of_kinds(a)
         a, b = ({key: each[key] for key in each if key not in self.left_out} for each in (a, b))
         if a.keys() != b.keys():
             which = _other_keys(set(map(str, a)), set(map(str, b)))
@@ -128,9 +132,26 @@ class _Content:
             return
         x, y = (_as_doubles(each).numpy() for each in (a, b))
         apart = distances_between(x, y).max()
-        size = apart / largest(x)
+        size = apart / max(largest(x), self.kinds.get(id(a), 0.0))
         if not (size <= self.allowed or apart <= self.floor):
             yield Unlike(How.TENSOR, f"{at} differs by {size:.1e}", at)
+
+
+def _largest_of_kinds(holder: dict[Any, Any]) -> dict[int, float]:
+    """Of what an optimizer's state_dict() gives: tensors by their ids, each with the largest number of all of its kind.
+
+    The momentum of a bias in front of a normalisation is nothing but rounding; steps are judged by kinds as well
+    (differences.py).
+    """
+    if not {"state", "param_groups"} <= holder.keys() or not isinstance(holder["state"], dict):
+        return {}
+    kinds: dict[str, list[Any]] = defaultdict(list)
+    for state in holder["state"].values():
+        for kind, value in state.items() if isinstance(state, dict) else ():
+            if isinstance(value, torch.Tensor):
+                kinds[kind].append(value)
+    sizes = {kind: max(largest(_as_doubles(each).numpy()) for each in kinds[kind]) for kind in kinds}
+    return {id(each): sizes[kind] for kind in kinds for each in kinds[kind]}
 
 
 def _other_value(at: str, expected: str, actual: str) -> Unlike:

@@ -191,6 +191,24 @@ def test_the_momentum_of_rounding_is_rounding(tmp_path: Path) -> None:
     assert difference(*paths, 1e-10, floor=1e-15) == ""
 
 
+def test_optimizers_state_is_judged_by_kinds_as_steps_are(tmp_path: Path) -> None:
+    """RMSprop divides the rounding of a bias in front of a normalisation by its eps: 1e-10 beside a momentum of 1."""
+
+    def kept(bias: float, weight: float = 1.0, kind: str = "momentum_buffer") -> dict[str, Any]:
+        tensors = [{kind: torch.tensor([value], dtype=torch.float64)} for value in (weight, bias)]
+        return {"state": dict(enumerate(tensors)), "param_groups": [{"lr": 0.1}]}
+
+    def told(a: Any, b: Any) -> str:
+        paths = [saved(tmp_path / name, {"opt": each}, "torch") for name, each in (("a", a), ("b", b))]
+        return difference(*paths, 1e-10)
+
+    assert told(kept(3e-11), kept(-2e-11)) == ""
+    assert "['opt']['state'][1]['momentum_buffer'] differs by 5.0e-10" in told(kept(3e-10), kept(-2e-10))
+    assert "['opt']['state'][0]['momentum_buffer'] differs by" in told(kept(3e-11), kept(3e-11, weight=1.1))
+    other = kept(3e-11)["state"]  # no optimizer's: each tensor by itself
+    assert "differs by" in told(other, kept(-2e-11)["state"])
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("exploded"),))
