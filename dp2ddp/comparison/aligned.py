@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.aligned_orders import (

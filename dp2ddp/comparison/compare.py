@@ -16,7 +16,7 @@ import numpy as np
 from dp2ddp.comparison.differences import Difference, array_difference, named_difference
 from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
-from dp2ddp.comparison.noise import Findings, Noise
+from dp2ddp.comparison.noise import AT_END, Findings, Noise, NoiseAtEnd
 from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors
@@ -66,6 +66,16 @@ class Comparison:
             return None
         blurred = np.flatnonzero(FACTOR * np.array(self.natural.so_far["gradient"]) > HIDING)
         return int(blurred[0]) if blurred.size else None
+
+    @property
+    def noise_at_end(self) -> NoiseAtEnd | None:
+        """The natural noise behind the last step, and what it hides; None where it was not measured."""
+        if self.natural is None:
+            return None
+        gradients, parameters, losses = (
+            self.natural.of(kind, AT_END) for kind in ("gradient", "parameter", "loss")
+        )
+        return NoiseAtEnd(gradients, parameters, losses, self.noise_ratio, FACTOR, self.hides_from)
 
     @property
     def same(self) -> bool:

@@ -85,11 +85,11 @@ def relative_differences(kind: str, a: Vector, b: Vector, left_out: Mask | None 
     """
     if np.array_equal(a.hashes, b.hashes):
         return np.zeros(len(a.hashes))
-    distances, sizes = _distances_and_sizes(a, b, left_out)
+    distances, sizes = distances_and_sizes(a, b, left_out)
     return distances / (sizes.max(initial=TINY) if kind in GRADIENTS else sizes)
 
 
-def _distances_and_sizes(a: Vector, b: Vector, left_out: Mask | None = None) -> tuple[Doubles, Doubles]:
+def distances_and_sizes(a: Vector, b: Vector, left_out: Mask | None = None) -> tuple[Doubles, Doubles]:
     """The largest |a - b| and the largest |a| of each tensor, at least TINY; from sketches, where not all values were
     kept, the norms of both."""
     if a.values is None or b.values is None:
@@ -181,7 +181,7 @@ def named_difference(
     reshaped = [i for i in unlike if a.layout.shapes[i] != b.layout.shapes[i]]
     if by_values and reshaped:
         return names[reshaped[0]], float("inf")
-    distances, sizes = _distances_and_sizes(a, b)
+    distances, sizes = distances_and_sizes(a, b)
     if by_values and together:
         kinds = np.array([name.partition(" of ")[0] for name in names])
         sizes = np.array([sizes[kinds == kind].max() for kind in kinds])

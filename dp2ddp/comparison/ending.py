@@ -9,19 +9,12 @@ DataParallel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.comparison.differences import (
-    TINY,
-    Difference,
-    distances_between,
-    distances_by_sketch,
-    largest,
-)
-from dp2ddp.comparison.matching import pairs_by_name, places_by_name, plain_name
-from dp2ddp.trace.digests import Doubles
+from dp2ddp.comparison.differences import Difference, distances_and_sizes, distances_by_sketch
+from dp2ddp.comparison.matching import pairs_by_name, places_by_name, plain_name, taken
 from dp2ddp.trace.records import Final, FinalKind, Layout, Trace
 
 _KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
@@ -53,25 +46,29 @@ def tensor_differences(
     """Those that both have, but for parameters that both left as the last step did."""
     if expected is None or actual is None:
         return
-    sketches = [each.vector.sketched(each.vector.layout) for each in (expected, actual)]
-    layouts = expected.vector.layout, actual.vector.layout
+    a, b = expected.vector, actual.vector
+    sketches = a.sketched(a.layout), b.sketched(b.layout)
 
-    def cost(a: int, b: int) -> tuple[float, bool] | None:
+    def cost(i: int, j: int) -> tuple[float, bool] | None:
         """The nearest go together, those that an optimizer steps with each other."""
-        distance = _by_sketch(sketches, a, b)
-        stepped = _is_stepped(expected, a) != _is_stepped(actual, b)
-        return (
-            (distance if np.isfinite(distance) else np.inf, stepped) if _are_alike(*layouts, a, b) else None
-        )
+        if not _are_alike(a.layout, b.layout, i, j):
+            return None
+        distance = float(distances_by_sketch(sketches[0][i : i + 1], sketches[1][j : j + 1])[0])
+        stepped = _is_stepped(expected, i) != _is_stepped(actual, j)
+        return distance if np.isfinite(distance) else np.inf, stepped
 
-    for a, b in pairs_by_name(*layouts, cost):
-        kinds = FinalKind(expected.kinds[a]), FinalKind(actual.kinds[b])
-        if kinds == (FinalKind.SETTLED, FinalKind.SETTLED):
-            continue
-        norms = float(sketches[0][a][0]), float(sketches[1][b][0])
-        kind = _KINDS.get(kinds[0], "final parameter")
-        size = _size(expected, actual, a, b, sketches, floor)
-        yield Difference(kind, size, step, rank, layouts[0].names[a], *norms)
+    pairs = [
+        (i, j)
+        for i, j in pairs_by_name(a.layout, b.layout, cost)
+        if (expected.kinds[i], actual.kinds[j]) != (FinalKind.SETTLED, FinalKind.SETTLED)
+    ]
+    a, b = taken(a, [i for i, _ in pairs]), taken(b, [j for _, j in pairs])
+    distances, sizes = distances_and_sizes(a, b)
+    by_values = a.values is not None and b.values is not None
+    distances[distances <= (floor if by_values else floor * np.sqrt(a.layout.sizes))] = 0.0
+    for (i, j), name, size in zip(pairs, a.layout.names, (distances / sizes).tolist(), strict=True):
+        kind = _KINDS.get(FinalKind(expected.kinds[i]), "final parameter")
+        yield Difference(kind, size, step, rank, name, float(sketches[0][i, 0]), float(sketches[1][j, 0]))
 
 
 def _are_alike(layout: Layout, other: Layout, a: int, b: int) -> bool:
@@ -95,22 +92,3 @@ def without_partner(expected: Final | None, actual: Final | None) -> tuple[str, 
 
 def _is_stepped(final: Final, place: int) -> bool:
     return final.kinds[place] not in (FinalKind.BUFFER, FinalKind.UNSTEPPED)
-
-
-def _by_sketch(sketches: Sequence[Doubles], a: int, b: int) -> float:
-    return float(distances_by_sketch(sketches[0][a : a + 1], sketches[1][b : b + 1])[0])
-
-
-def _size(expected: Final, actual: Final, a: int, b: int, sketches: Sequence[Doubles], floor: float) -> float:
-    """The largest difference, relative to the largest number; by sketch, of the norms."""
-    if expected.vector.hashes[a] == actual.vector.hashes[b]:
-        return 0.0
-    place = expected.vector.layout.slices[a]
-    if expected.vector.values is None or actual.vector.values is None:
-        distance = _by_sketch(sketches, a, b)
-        small = distance <= floor * np.sqrt(place.stop - place.start)
-        return 0.0 if small else distance / max(float(sketches[0][a][0]), TINY)
-    x, y = expected.vector.values[place], actual.vector.values[actual.vector.layout.slices[b]]
-    distances = distances_between(x, y)
-    distances[distances <= floor] = 0.0
-    return float(distances.max(initial=0.0) / largest(x))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dp2ddp.comparison.tolerance import FACTOR, Tolerance
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Trace
 
+AT_END = 1 << 60  # a step behind all others
 _KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
 # kinds of differences that have the noise of others
 _LIKE = {
@@ -25,6 +27,17 @@ _LIKE = {
     "final parameter": "parameter",
     "final buffer": "buffer",
 }
+
+
+class NoiseAtEnd(NamedTuple):
+    """How far apart two DataParallel runs came that start an ulp apart, and what of it is allowed."""
+
+    gradients: float
+    parameters: float
+    losses: float
+    ratio: float | None  # difference / noise, where it is largest
+    allowed_ratio: float
+    hides_from: int | None  # the first step at which a fault could hide in it
 
 
 @dataclass
@@ -73,7 +86,7 @@ class Noise:
     @property
     def largest(self) -> float:
         """The largest noise of any kind, at the end."""
-        return max(self.of(kind, 1 << 60) for kind in ("gradient", "parameter", "loss", "buffer"))
+        return max(self.of(kind, AT_END) for kind in ("gradient", "parameter", "loss", "buffer"))
 
     def each_step(self, count: int) -> Doubles:
         """The larger one of gradients and parameters at each step, (count,), for a chart."""

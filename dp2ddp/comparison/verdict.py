@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
+from dp2ddp.comparison.causes.catalogue import OTHER_RANDOM_NUMBERS, Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import Outside
 
@@ -52,6 +52,11 @@ class Verdict(Outside):
     unsteady: Difference | None = None  # where DataParallel parts from itself: nothing can be judged
     by_hashes: bool = False  # trains the same where strings have the same hashes on all ranks
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
+
+    @property
+    def all_remarks(self) -> tuple[str, ...]:
+        """Those on the runs, then those on their numbers."""
+        return *self.remarks, *self.float64.remarks
 
     @property
     def same(self) -> bool:

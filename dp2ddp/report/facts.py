@@ -50,7 +50,7 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
     if double.unchecked:
         unchecked = ", ".join(each.value for each in double.unchecked)
         yield Fact("note", f"not checked: {unchecked}", Judged.SHOWN)
-    yield from (Fact("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
+    yield from (Fact("note", remark, Judged.SHOWN) for remark in verdict.all_remarks)
 
 
 def _judged(good: bool) -> Judged:

@@ -41,7 +41,7 @@ def step_figures(verdict: Verdict) -> Iterator[Block]:
 
 
 def _cells(peak: Peak | None) -> tuple[str, str]:
-    return (f"{peak[0]:.1e}", str(peak[1])) if peak else ("the same bits", "")
+    return (f"{peak.size:.1e}", str(peak.step)) if peak else ("the same bits", "")
 
 
 def _rates(rates: Doubles) -> Iterator[Paragraph]:

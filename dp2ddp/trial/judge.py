@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference

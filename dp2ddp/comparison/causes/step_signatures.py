@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.differences import AT_END, Difference
 from dp2ddp.comparison.ending import is_batchnorms

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference, compare
 from dp2ddp.comparison.contents import How
-from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
+from dp2ddp.comparison.output_comparison import (
+    FileDifference,
+    FilesComparison,
+    Outside,
+    TextComparison,
+    UnlikeLine,
+)
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
 from tests.comparison.traces import GRADIENT, Taken, record, trace, two_optimizers
@@ -310,7 +316,7 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     ranks = tuple(run("ddp", rank, share) for rank, share in enumerate(shares))
     found = compare(reference, ranks, FLOAT64, port=True)
     assert found.same
-    stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
+    stdout = TextComparison(1, UnlikeLine(1, "loss 0.5", "loss 0.25"))
     evidence = Evidence(2, reference, ranks, found, Outside(stdout=stdout))
     assert diagnose(evidence)[0].code == code
 
