@@ -155,15 +155,18 @@ class _Content:
 
 
 def _largest_of_kinds(holder: dict[Any, Any]) -> dict[int, float]:
-    """Of what an optimizer's state_dict() gives: tensors by their ids, each with the largest number of all of its kind.
+    """The ids of the tensors that an optimizer holds, each with the largest number of all of its kind.
 
     The momentum of a bias in front of a normalisation is nothing but rounding; steps are judged by kinds as well
     (differences.py).
     """
-    if not {"state", "param_groups"} <= holder.keys() or not isinstance(holder["state"], dict):
+    if not {"state", "param_groups"} <= holder.keys():
         return {}
+    states = holder["state"]
+    if isinstance(states, Thing):  # a defaultdict, of an optimizer that was saved whole
+        states = dict(enumerate(each[-1] for each in states.held if isinstance(each, tuple)))
     kinds: dict[str, list[Any]] = defaultdict(list)
-    for state in holder["state"].values():
+    for state in states.values() if isinstance(states, dict) else ():
         for kind, value in state.items() if isinstance(state, dict) else ():
             if isinstance(value, torch.Tensor):
                 kinds[kind].append(value)

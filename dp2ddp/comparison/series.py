@@ -57,7 +57,7 @@ class Series:
 
     @property
     def count(self) -> int:
-        """Of steps."""
+        """How many steps there are."""
         return len(self.steps)
 
     @property
@@ -67,7 +67,7 @@ class Series:
 
     @property
     def ends(self) -> Ends:
-        """Of the losses; nothing of no step."""
+        """The losses of the first and of the last step; nothing where there is none."""
         return Ends(*(losses.reshape(-1).tolist() for losses in (self.losses[:1], self.losses[-1:])))
 
     @property

@@ -109,8 +109,8 @@ def surroundings_of(subject: Subject) -> Mapping[str, str]:
         (f"{name} (converted)" if name == subject.name else name, subject.version.data),
     ]
     accepted = "; ".join(answer["text"] for answer in _accepted(subject))
-    told = dict(surroundings(sys.argv, files, SEED))
-    return {**told, "accepted hazards": accepted} if accepted else told
+    known = dict(surroundings(sys.argv, files, SEED))
+    return {**known, "accepted hazards": accepted} if accepted else known
 
 
 def _accepted(subject: Subject) -> tuple[Accepted, ...]:
