@@ -67,6 +67,11 @@ class Difference:
         return self.norm / self.reference_norm if self.reference_norm > TINY else None
 
     @property
+    def is_allowed(self) -> bool:
+        """Whether it is no larger than what is allowed; nan never is."""
+        return self.size <= self.allowed
+
+    @property
     def noise_ratio(self) -> float:
         """Difference / natural noise: how often as far apart as DataParallel is from itself, moved by an ulp."""
         return self.size / self.noise

@@ -78,7 +78,7 @@ class Verdict(Outside):
         single = self.float32
         differences = () if single is None or single.first is None else (single.first, *single.also)
         by_numbers = any(
-            each.step == 0 and each.kind in _NUMBERS and not each.size <= each.allowed for each in differences
+            each.step == 0 and each.kind in _NUMBERS and not each.is_allowed for each in differences
         )
         return self.float64.same and by_numbers
 
