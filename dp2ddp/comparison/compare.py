@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2ddp.comparison.differences import Difference, array_difference, named_difference
-from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
+from dp2ddp.comparison.differences import (
+    Difference,
+    array_difference,
+    ending_differences,
+    named_difference,
+    rank_differences,
+    without_partner,
+)
 from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
 from dp2ddp.comparison.noise import AT_END, Findings, Noise, NoiseAtEnd
 from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2ddp.comparison.differences import KINDS, TINY, Difference, array_difference
-from dp2ddp.comparison.ending import tensor_differences
+from dp2ddp.comparison.differences import KINDS, TINY, Difference, array_difference, tensor_differences
 from dp2ddp.comparison.step_table import SoFar, StepRow
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.trace.digests import Doubles

@@ -19,8 +19,7 @@ from dp2ddp.runtime.hang.collectives import read_calls
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.file_writers import written_outside
-from dp2ddp.trial.outside import PairOutside
+from dp2ddp.trial.outside import PairOutside, written_outside
 from dp2ddp.trial.pair import GROSS, Pair
 from dp2ddp.trial.subject import Subject
 from dp2ddp.words import counted, names_text

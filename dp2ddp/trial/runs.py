@@ -20,7 +20,7 @@ from dp2ddp.runtime.process.run import Look, Process, Run, Running
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.file_writers import shared_files
+from dp2ddp.trial.outside import shared_files
 from dp2ddp.trial.prepare import RunKind
 from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
 from dp2ddp.words import counted, ranks_text
