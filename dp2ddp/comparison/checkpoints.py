@@ -85,9 +85,7 @@ class _Content:
     floor: float  # absolute: momentum of a gradient that is nothing but rounding
     spellings: tuple[Spelling, Spelling]
     left_out: frozenset[str] = frozenset()  # keys of dicts
-    kinds: dict[int, float] = field(
-        default_factory=dict
-    )  # id of an optimizer's tensor: the largest of its kind
+    kinds: dict[int, float] = field(default_factory=dict)  # _largest_of_kinds
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[Unlike]:
