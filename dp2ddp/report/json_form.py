@@ -37,7 +37,10 @@ _KEYS: Mapping[type, str] = {
         "world same only_gradients lockstep hidden unshared unsteady aligned float64 float32 stdout printing_ranks "
         "files codes last_words seconds in_turn memory causes unchecked=float64.unchecked remarks=all_remarks"
     ),
-    Aligned: "same unshared unlike weights_taken float64=comparison stdout printing_ranks files",
+    Aligned: (
+        "same unshared=drawn.unshared unlike=drawn.unlike weights_taken=drawn.taken float64=comparison "
+        "stdout printing_ranks files"
+    ),
     Comparison: (
         "same identical steps rank_steps stepped compared=parts identical_steps identical_buffers rows rank_rows "
         "largest first also ranks_that_agree noisy=so_far worst natural_noise=noise_at_end series"

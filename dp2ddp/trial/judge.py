@@ -144,7 +144,7 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
             random_only=verdict.random_only if aligned else not_tried,
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
-            other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
+            other_draw=aligned is not None and aligned.drawn.taken > 0 and not aligned.drawn.unlike,
             edits=_edits(subject),
         )
     )
@@ -158,8 +158,7 @@ def aligned_pair(subject: Subject, pair: Pair, server: Server, scratch: Path) ->
     outside = Outside(stdout=seen.stdout, printing_ranks=seen.printing_ranks, files=seen.files)
     evidence = Evidence(len(ranks), reference, ranks, pair.compared, outside, random_only=False)
     drawn = own_draws(Path(str(pair.reference.stage.aligned)))
-    causes = diagnose(evidence)
-    return Aligned(pair.compared, drawn.unshared, causes, drawn.unlike, drawn.taken, **vars(outside))
+    return Aligned(pair.compared, drawn, diagnose(evidence), **vars(outside))
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:

@@ -61,7 +61,6 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     keys = FileDifference("best.pt", "has other keys")
     told = Aligned(
         GOOD,
-        (),
         stdout=TextComparison(7, UnlikeLine(2, "acc 0.5", "acc 0.25")),
         files=FilesComparison(1, (keys,)),
     )
@@ -73,7 +72,7 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     bad = [fact.words for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert "with them, too, line 2 is 'acc 0.25', under DataParallel 'acc 0.5'" in bad
     assert "with them, too, best.pt has other keys" in bad
-    agreed = replace(verdict, aligned=Aligned(GOOD, (), stdout=SAME.stdout, files=SAME.files))
+    agreed = replace(verdict, aligned=Aligned(GOOD, stdout=SAME.stdout, files=SAME.files))
     assert headline(report(agreed)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
     unjudged = replace(verdict, only_gradients=True)
     assert headline(report(unjudged)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
@@ -83,7 +82,7 @@ def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
     """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
     order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9, ())
     later = replace(HALF, step=3, name="head.bias")
-    told = Aligned(replace(PARTED, first=later), ())
+    told = Aligned(replace(PARTED, first=later))
     verdict = replace(SAME, float64=PARTED, causes=(order,), aligned=told)
     assert headline(report(verdict)) == (
         "DIFFERENT train.py parts from DataParallel with the same random numbers, too, at step 3: "

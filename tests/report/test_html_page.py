@@ -175,7 +175,7 @@ def test_a_script_whose_gradients_are_of_no_parameter_has_a_page() -> None:
 
 
 def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:
-    verdict = replace(different(), aligned=Aligned(same().float64, ()))
+    verdict = replace(different(), aligned=Aligned(same().float64))
     text = page(report(verdict))
     assert 'class="line aligned64"' in text
     assert 'class="line aligned64"' not in page(report(different()))

@@ -151,7 +151,7 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
         Cause(code, "", ("figures",), "", weight, ())
         for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
     ]
-    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside))]
+    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, causes=outside))]
     assert codes == ["other-seed", "every-rank-writes", "doubled-files", "batch-size"]
 
 
@@ -162,12 +162,12 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     apart = compare(reference, ranks, FLOAT64, port=True)
     order = Cause("other-order", "", ("figures",), "", 0.9, ())
     guess = Cause("other-computation", "", ("same rows",), "", 0.6, ())
-    told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
+    told = with_aligned((order, guess), Aligned(apart, causes=(guess,)))
     assert [cause.code for cause in told] == ["other-order", "other-computation"]
     seen = "seen with DataParallel's random numbers, where"
     assert told[1].evidence[0] == f"{seen} step 0 is the first that differs"
     average = replace(apart, first=Difference("unstepped parameter", 1.0, 1, 0, "ema.weight"))
-    told = with_aligned((order, guess), Aligned(average, (), (guess,)))
+    told = with_aligned((order, guess), Aligned(average, causes=(guess,)))
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
 
 
