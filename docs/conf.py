@@ -19,8 +19,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 from dp2ddp.codemod.document import pages_of_rules
-from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.comparison.causes.catalogue import page as page_of_causes
+from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue
 from dp2ddp.review.check_rule import described_rules
 
 project = "dp2ddp"
@@ -50,6 +49,10 @@ SOURCES = {
     DOCS.parent / "dp2ddp/comparison/causes/entries": "causes",
     DOCS.parent / "tests/corpus": "idioms",
 }
+_TITLES = (  # of the families of causes
+    *("DataParallel's own faults", "The start", "Batches", "The model", "Gradients"),
+    *("Steps", "What no optimizer steps", "The computation", "Outside"),
+)
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
 _CODE = re.compile(r"\bDDP\d{3}\b|(?<=\[)[a-z]+(?:-[a-z]+)*(?=\])")
@@ -70,6 +73,22 @@ def make_pages(app: Sphinx) -> None:
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def page_of_causes() -> str:
+    lines = [
+        "# Causes",
+        "",
+        "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in",
+        "figures; the report shows them, and what to change. W is the number of devices.",
+    ]
+    for family, title in zip(FAMILIES, _TITLES, strict=True):
+        lines += ["", f"## {title}", ""]
+        for entry in (entry for entry in catalogue().values() if entry.family == family):
+            lines += [f"### {entry.code}", "", entry.title, ""]
+            lines += [f"- Signature: {entry.signature}", f"- What to change: {entry.advice}"]
+            lines += [f"- In a conversion of ours: {', '.join(entry.rules)}"] * bool(entry.rules) + [""]
+    return "\n".join(lines).replace("{W}", "W").rstrip() + "\n"
 
 
 def page_of_idioms() -> str:

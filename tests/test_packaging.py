@@ -222,9 +222,9 @@ def test_an_installed_dp2ddp_writes_reports(installed: Path, tmp_path: Path) -> 
         "from dp2ddp.report.comparison import Report; from dp2ddp.report.report_files import write_report;"
         "from pathlib import Path;"
         "write_report(Report('train.py', (), 'torchrun', 1.0, failure='hangs'), Path('out.html'));"
-        "from dp2ddp.report.json_types import VerifyDocument, schema; print(schema(VerifyDocument)['$ref'])"
+        "from dp2ddp.report.json_form import Report, schema; print(schema(Report)['$ref'])"
     )
-    assert run(installed, "-c", code, cwd=tmp_path) == "#/$defs/VerifyDocument\n"
+    assert run(installed, "-c", code, cwd=tmp_path) == "#/$defs/Document\n"
     assert (tmp_path / "out.html").read_text().count("<script>") == 1
 
 

@@ -67,13 +67,10 @@ def _stdin() -> str:
 
 
 def _writer(form: Form) -> Callable[[CheckResult], str]:
-    if form.format == "text":
-        from dp2ddp.report.check_text import check_text
-
-        return partial(check_text, each=form.all)
     from dp2ddp.report import check_formats
 
-    writers = {
+    writers: dict[str, Callable[[CheckResult], str]] = {
+        "text": partial(check_formats.check_text, each=form.all),
         "json": check_formats.check_json,
         "sarif": check_formats.check_sarif,
         "github": check_formats.check_github,

@@ -104,8 +104,7 @@ def _print(conversion: Conversion, notebook: bool) -> None:
 
 def _print_report(report: ConversionReport, show_diff: bool, as_json: bool, to_stdout: bool) -> None:
     """Results go to stdout, remarks to stderr: with --diff, or a script on stdout, the report is a remark."""
-    from dp2ddp.report.conversion_json import conversion_json
-    from dp2ddp.report.conversion_report import conversion_document
+    from dp2ddp.report.conversion_report import conversion_document, conversion_json
     from dp2ddp.report.text_form import print_document
 
     if show_diff:

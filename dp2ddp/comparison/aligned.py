@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.trace.aligned_orders import (
@@ -27,25 +27,6 @@ from dp2ddp.trace.aligned_orders import (
 )
 from dp2ddp.words import names_text
 
-
-@dataclass(frozen=True)
-class Aligned(Outside):
-    """The comparison with the same random numbers on both sides."""
-
-    comparison: Comparison
-    unshared: tuple[str, ...]  # where the ranks' own orders do not share out an epoch, one sentence each
-    causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
-    unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
-    weights_taken: int = (
-        0  # tensors that ranks began with as DataParallel did, and would not have by themselves
-    )
-
-    @property
-    def same(self) -> bool:
-        """Whether nothing differs but the random numbers that the port draws."""
-        return self.comparison.same and not self.unshared and not self.unlike
-
-
 _FEW = 30  # numbers, of which any two sets may go together
 _SURPRISE = 5.0  # standard errors: two draws of one distribution are not further apart
 
@@ -54,14 +35,17 @@ _SURPRISE = 5.0  # standard errors: two draws of one distribution are not furthe
 class OwnDraws:
     """What the ranks of aligned runs would have drawn by themselves."""
 
-    unshared: tuple[str, ...] = ()  # as in Aligned
-    unlike: tuple[str, ...] = ()
-    taken: int = 0
+    unshared: tuple[str, ...] = ()  # where their own orders do not share out an epoch, one sentence each
+    unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
+    taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What aligned runs show to nobody."""
-        return (*self.unshared, *[unlike_text(self.unlike)] * bool(self.unlike))
+        """What aligned runs show to nobody, a sentence each."""
+        unlike = (
+            f"initial weights are no other draw of DataParallel's distribution: {names_text(self.unlike)}"
+        )
+        return (*self.unshared, *[unlike] * bool(self.unlike))
 
 
 def own_draws(folder: Path) -> OwnDraws:
@@ -70,6 +54,20 @@ def own_draws(folder: Path) -> OwnDraws:
     return OwnDraws(
         unshared(folder), tuple(each.name for each in taken if not is_other_draw(each)), len(taken)
     )
+
+
+@dataclass(frozen=True)
+class Aligned(Outside):
+    """The comparison with the same random numbers on both sides."""
+
+    comparison: Comparison
+    drawn: OwnDraws = OwnDraws()
+    causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs but the random numbers that the port draws."""
+        return self.comparison.same and not self.drawn.faults
 
 
 def is_other_draw(weights: Weights) -> bool:
@@ -86,11 +84,6 @@ def is_other_draw(weights: Weights) -> bool:
     size, shape = (_SURPRISE * math.sqrt(2 * spread / weights.count) for spread in (2.0, 24.0))
     alone = weights.count < _FEW or abs(weights.correlation) <= _SURPRISE / math.sqrt(weights.count)
     return alone and abs(math.log(a / b)) <= size and abs(a4 / a**2 - b4 / b**2) <= shape
-
-
-def unlike_text(names: Sequence[str]) -> str:
-    """The sentence on initial weights that are of another distribution than DataParallel's."""
-    return f"initial weights are no other draw of DataParallel's distribution: {names_text(names)}"
 
 
 def unshared(folder: Path) -> tuple[str, ...]:

@@ -13,13 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2ddp.comparison.differences import Difference, array_difference, named_difference
-from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
+from dp2ddp.comparison.differences import (
+    Difference,
+    array_difference,
+    ending_differences,
+    named_difference,
+    rank_differences,
+    without_partner,
+)
 from dp2ddp.comparison.matching import Matching, OptimizerStart, match, matched_steps, plain_name, starts
-from dp2ddp.comparison.noise import Findings, Noise
+from dp2ddp.comparison.noise import AT_END, Findings, Noise, NoiseAtEnd
 from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
-from dp2ddp.comparison.step_table import SoFar, StepRow, StepTable, StepTensors
+from dp2ddp.comparison.step_table import SoFar, StepTable, StepTensors
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
 from dp2ddp.trace.records import FinalKind, Trace
 from dp2ddp.trace.unchecked import Unchecked
@@ -68,6 +74,16 @@ class Comparison:
         return int(blurred[0]) if blurred.size else None
 
     @property
+    def noise_at_end(self) -> NoiseAtEnd | None:
+        """The natural noise behind the last step, and what it hides; None where it was not measured."""
+        if self.natural is None:
+            return None
+        gradients, parameters, losses = (
+            self.natural.of(kind, AT_END) for kind in ("gradient", "parameter", "loss")
+        )
+        return NoiseAtEnd(gradients, parameters, losses, self.noise_ratio, FACTOR, self.hides_from)
+
+    @property
     def same(self) -> bool:
         """Whether no difference is larger than what is allowed."""
         return self.first is None
@@ -96,11 +112,23 @@ def compare(
     Pure: reads records, and nothing else. Raises TraceError where a record is missing or torn.
     """
     natural = Noise.between(reference, nudged, tolerance.epsilon) if nudged is not None else None
-    findings = Findings(tolerance, natural or Noise(tolerance.epsilon))
+    findings = Findings(tolerance.epsilon, natural or Noise(tolerance.epsilon))
     matchings = [match(reference, rank) for rank in ranks]
     matched = tuple(matching.steps for matching in matchings)
     casts = [each.difference for each in casts_on_one_side(reference, ranks, matched)] if port else []
-    rows = [*_judged_rows(findings, reference, ranks, matched, port, nudged, casts)]
+    begun = [*_initial_differences(starts(reference, ranks, matched))]
+    table, rows = StepTable(tolerance, port, StepTensors(reference.initial)), []
+    moved = nudged.steps() if nudged is not None else iter(())
+    together = zip(*map(matched_steps, ranks, matched), strict=False)
+    for row in table.rows(reference.steps(), together, moved):
+        rows.append(row)
+        findings.natural.add(row)
+        if row.rows and not findings.bad:
+            findings.add(*(start for start in begun if start.step == row.step))
+            if not findings.bad:
+                findings.judge(row)
+            findings.add(*(cast for cast in casts if cast.step == row.step))
+            table.is_over = bool(findings.bad)
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     for rank, count in enumerate(counts):
         if count != len(reference) and not findings.bad:
@@ -108,8 +136,8 @@ def compare(
             findings.bad.append(Difference("steps", np.inf, min(len(reference), count), rank, words))
     if not findings.bad:
         findings.add(*casts)
-    buffers = _compare_buffers(findings, reference, ranks[0], port)
-    ending = _compare_ending(findings, reference, ranks, port)
+    buffers = not findings.bad and _compare_buffers(findings, tolerance, reference, ranks[0], port)
+    ending = not findings.bad and _compare_ending(findings, tolerance, reference, ranks, port)
     causes, end = findings.causes, reference.end
     remarks = [*_remarks(reference, ranks, matchings)]
     if port and len(reference) and not findings.bad:
@@ -139,31 +167,6 @@ def compare(
     )
 
 
-def _judged_rows(
-    findings: Findings,
-    reference: Trace,
-    ranks: Sequence[Trace],
-    matched: Sequence[Sequence[int]],
-    port: bool,
-    nudged: Trace | None,
-    casts: Sequence[Difference],
-) -> Iterator[StepRow]:
-    """The rows of all steps; those up to the first with a difference that is not allowed are judged."""
-    together = zip(*map(matched_steps, ranks, matched), strict=False)
-    moved = nudged.steps() if nudged is not None else iter(())
-    table = StepTable(findings.tolerance, port, StepTensors(reference.initial))
-    begun = [*_initial_differences(starts(reference, ranks, matched))]
-    for row in table.rows(reference.steps(), together, moved):
-        findings.natural.add(row)
-        if row.rows and not findings.bad:
-            findings.add(*(start for start in begun if start.step == row.step))
-            if not findings.bad:
-                findings.judge(row)
-            findings.add(*(cast for cast in casts if cast.step == row.step))
-            table.is_over = bool(findings.bad)
-        yield row
-
-
 def _initial_differences(begun: Iterable[OptimizerStart]) -> Iterator[Difference]:
     """Parameters that are not the same before an optimizer's first step, as differences of that step."""
     for start in begun:
@@ -187,13 +190,13 @@ def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     return tuple(part for part, is_compared in parts.items() if is_compared)
 
 
-def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: bool) -> bool:
+def _compare_buffers(
+    findings: Findings, tolerance: Tolerance, reference: Trace, rank0: Trace, port: bool
+) -> bool:
     """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
     expected, actual = (
         {plain_name(name): values for name, values in trace.buffers().items()} for trace in (reference, rank0)
     )
-    if findings.bad:
-        return False  # they hold what went wrong before
     last = max(len(reference) - 1, 0)
     if port and not _parameter_names(reference) & _parameter_names(rank0):  # it may rename everything
         expected = {name: values for name, values in expected.items() if name in actual}
@@ -202,18 +205,18 @@ def _compare_buffers(findings: Findings, reference: Trace, rank0: Trace, port: b
         name = min(expected.keys() ^ actual.keys())
         findings.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
         return False
-    room = findings.tolerance.room_behind(findings.so_far.noise)  # a running mean follows a noisy bias
+    room = tolerance.room_behind(findings.so_far.noise)  # a running mean follows a noisy bias
     for name in expected:
         size = array_difference(expected[name], actual[name])
         findings.add(Difference("buffer", size, last, 0, name, room=room))
     return all(np.array_equal(expected[name], actual[name]) for name in expected)
 
 
-def _compare_ending(findings: Findings, reference: Trace, ranks: Sequence[Trace], port: bool) -> bool:
+def _compare_ending(
+    findings: Findings, tolerance: Tolerance, reference: Trace, ranks: Sequence[Trace], port: bool
+) -> bool:
     """What comes after the last step; whether it is the same to the last bit."""
-    if findings.bad:
-        return False
-    so_far, tolerance = findings.so_far, findings.tolerance
+    so_far = findings.so_far
     room = tolerance.room_behind(so_far.noise)
     floor = tolerance.with_noise(so_far.noise, so_far.noise_floor).floor
     for rank in ranks:

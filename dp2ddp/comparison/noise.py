@@ -6,16 +6,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from dp2ddp.comparison.differences import KINDS, TINY, Difference, array_difference
-from dp2ddp.comparison.ending import tensor_differences
+from dp2ddp.comparison.differences import KINDS, TINY, Difference, array_difference, tensor_differences
 from dp2ddp.comparison.step_table import SoFar, StepRow
-from dp2ddp.comparison.tolerance import FACTOR, Tolerance
+from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import Trace
 
+AT_END = 1 << 60  # a step behind all others
 _KINDS = ("gradient before clipping", "gradient", "loss", "parameter", "buffer")
 # kinds of differences that have the noise of others
 _LIKE = {
@@ -25,6 +26,17 @@ _LIKE = {
     "final parameter": "parameter",
     "final buffer": "buffer",
 }
+
+
+class NoiseAtEnd(NamedTuple):
+    """How far apart two DataParallel runs came that start an ulp apart, and what of it is allowed."""
+
+    gradients: float
+    parameters: float
+    losses: float
+    ratio: float | None  # difference / noise, where it is largest
+    allowed_ratio: float
+    hides_from: int | None  # the first step at which a fault could hide in it
 
 
 @dataclass
@@ -73,7 +85,7 @@ class Noise:
     @property
     def largest(self) -> float:
         """The largest noise of any kind, at the end."""
-        return max(self.of(kind, 1 << 60) for kind in ("gradient", "parameter", "loss", "buffer"))
+        return max(self.of(kind, AT_END) for kind in ("gradient", "parameter", "loss", "buffer"))
 
     def each_step(self, count: int) -> Doubles:
         """The larger one of gradients and parameters at each step, (count,), for a chart."""
@@ -92,21 +104,20 @@ def _largest(sizes: Sequence[float]) -> float:
 
 @dataclass
 class Findings:
-    """What is collected while the steps go by, up to the first with a difference that is not allowed."""
+    """Differences, judged by their noise, up to the first step with one that is not allowed."""
 
-    tolerance: Tolerance
+    epsilon: float
     natural: Noise
-    largest: Difference | None = None
-    worst: Difference | None = None
+    judged: list[Difference] = field(default_factory=list)
+    evidence: list[Difference] = field(default_factory=list)  # differs, and may
     bad: list[Difference] = field(default_factory=list)  # at the first step that has any
-    evidence: list[Difference] = field(default_factory=list)  # of the step: differs, and may
     identical_steps: int = 0
     so_far: SoFar = SoFar()
     agreeing: tuple[tuple[int, ...], ...] = ()
 
     def judge(self, row: StepRow) -> None:
         """A step, from cause to effect: facts, gradients, parameters, what lies beside them."""
-        self.evidence, self.so_far = [], row.so_far
+        self.so_far = row.so_far
         self.add(*row.facts)
         for kind, measured in row.tensors.items():
             self.add(*measured)
@@ -116,25 +127,26 @@ class Findings:
         self.identical_steps += row.identical and not self.bad
 
     def add(self, *measured: Difference) -> None:
-        """Judge differences by their noise."""
+        """Judge these."""
         for each in measured:
-            noise = self.natural.of(each.kind, each.step)
             allowed = max(self.natural.allowed(each.kind, each.step), each.room)
-            self._judge(
-                dataclasses.replace(each, noise=noise, allowed=allowed, epsilon=self.tolerance.epsilon)
-            )
+            noise = self.natural.of(each.kind, each.step)
+            own = dataclasses.replace(each, noise=noise, allowed=allowed, epsilon=self.epsilon)
+            (self.judged if own.judged else self.evidence).append(own)
+            self.bad += [own] * (own.judged and not own.is_allowed)
 
-    def _judge(self, difference: Difference) -> None:
-        allowed = difference.size <= difference.allowed  # nan is not
-        if not difference.judged:
-            self.evidence += [difference] * (not allowed)
-            return
-        if self.largest is None or difference.size > self.largest.size:
-            self.largest = difference
-        counts = not allowed or difference.size > difference.room or not difference.size
-        if counts and (self.worst is None or difference.noise_ratio > self.worst.noise_ratio):
-            self.worst = difference
-        self.bad += [difference] * (not allowed)
+    @property
+    def largest(self) -> Difference | None:
+        """The largest of all."""
+        return max(self.judged, key=lambda each: each.size, default=None)
+
+    @property
+    def worst(self) -> Difference | None:
+        """The largest in terms of noise; not what is within the room of a gradient of pure rounding."""
+        counted = (
+            each for each in self.judged if not each.is_allowed or each.size > each.room or not each.size
+        )
+        return max(counted, key=lambda each: each.noise_ratio, default=None)
 
     @property
     def causes(self) -> list[Difference]:
@@ -142,7 +154,7 @@ class Findings:
         if not self.bad:
             return []
         first, *others = _sorted(self.bad)
-        beside = [each for each in self.evidence if each.step == first.step]
+        beside = [each for each in self.evidence if each.step == first.step and not each.is_allowed]
         return [first, *_sorted([*others, *beside])]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_redrawn, without_times
 from dp2ddp.comparison.contents import (
@@ -18,11 +19,12 @@ from dp2ddp.comparison.contents import (
     Unlike,
     content_hash,
     have_same_words,
+    is_of_start,
+    library_file,
     notes_processes,
     opened,
 )
 from dp2ddp.comparison.events import event_lines, is_event_file
-from dp2ddp.comparison.libraries_own import is_of_start, library_file
 from dp2ddp.comparison.tolerance import Tolerance
 from dp2ddp.copies.leavings import FilesLeft
 
@@ -37,16 +39,24 @@ TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model", 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 
 
+class UnlikeLine(NamedTuple):
+    """A line that differs: its number from 1, as DataParallel has it, as the other has it."""
+
+    line: int
+    dp: str
+    ddp: str
+
+
 @dataclass(frozen=True)
 class TextComparison:
     """Two texts, line by line."""
 
     lines: int
-    first: tuple[int, str, str] | None  # number from 1, reference's line, the other's line; None: the same
+    first: UnlikeLine | None  # None: the same
     rounded: int = 0  # lines whose numbers differ beyond the digits that count
     masked: int = 0  # lines that say what a clock said
     only_order: bool = False  # the same lines, in another order
-    others: tuple[tuple[int, str, str], ...] = ()  # as `first`: one of each further sort of line that differs
+    others: tuple[UnlikeLine, ...] = ()  # as `first`: one of each further sort of line that differs
 
     @property
     def same(self) -> bool:
@@ -74,8 +84,8 @@ def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextCompar
 
 
 def _different(expected: list[str], actual: list[str], number: int, tolerance: Tolerance) -> TextComparison:
-    pair = [lines[number - 1] if number <= len(lines) else NO_LINE for lines in (expected, actual)]
-    first = number, pair[0], pair[1]
+    pair = (lines[number - 1] if number <= len(lines) else NO_LINE for lines in (expected, actual))
+    first = UnlikeLine(number, *pair)
     if sorted(expected) == sorted(actual):
         return TextComparison(len(expected), first, only_order=True)
     others = tuple(_others(expected, actual, first, tolerance))
@@ -83,14 +93,14 @@ def _different(expected: list[str], actual: list[str], number: int, tolerance: T
 
 
 def _others(
-    expected: list[str], actual: list[str], first: tuple[int, str, str], tolerance: Tolerance
-) -> Iterator[tuple[int, str, str]]:
+    expected: list[str], actual: list[str], first: UnlikeLine, tolerance: Tolerance
+) -> Iterator[UnlikeLine]:
     """Beside the first difference: each further sort of line that differs, once; a sort is what its words are.
 
     Lines are put side by side by their words, so that one line too many does not make all behind it differ.
     """
     a, b = ([_words(line) for line in lines[:_MOST_ALIGNED]] for lines in (expected, actual))
-    seen, columns = {_words(first[1]), _words(first[2])}, Columns()
+    seen, columns = {_words(first.dp), _words(first.ddp)}, Columns()
     for _, i, i_end, j, j_end in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         for x, y in zip_longest(range(i, i_end), range(j, j_end)):
             line = NO_LINE if x is None else expected[x]
@@ -98,7 +108,7 @@ def _others(
             sorts = {_words(line), _words(other)} - {_words(NO_LINE)}
             if not sorts & seen and _how_same(line, other, tolerance, columns) is None:
                 seen |= sorts
-                yield (y if x is None else x) + 1, line, other
+                yield UnlikeLine((y if x is None else x) + 1, line, other)
             columns.see(line)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,19 @@ from dp2ddp.comparison.step_table import StepRow
 from dp2ddp.trace.digests import Doubles as Doubles  # for reports, too
 from dp2ddp.trace.records import Trace
 
-Peak = tuple[float, int]  # the largest difference, and its step
+
+class Peak(NamedTuple):
+    """The largest difference, and its step."""
+
+    size: float
+    step: int
+
+
+class Ends(NamedTuple):
+    """The losses of the first and of the last step: DataParallel, then each rank."""
+
+    first: list[float]
+    last: list[float]
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class Apart:
 
     @property
     def size(self) -> float:
-        return max((peak[0] for peak in (self.gradient, self.parameter) if peak), default=0.0)
+        return max((peak.size for peak in (self.gradient, self.parameter) if peak), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,21 @@ class Series:
     learning_rates: Doubles  # (steps, 2, groups): DataParallel, rank 0; nan: that optimizer has fewer groups
 
     @property
+    def count(self) -> int:
+        """How many steps there are."""
+        return len(self.steps)
+
+    @property
+    def width(self) -> int:
+        """How many parameters there are."""
+        return len(self.names)
+
+    @property
+    def ends(self) -> Ends:
+        """The losses of the first and of the last step; nothing where there is none."""
+        return Ends(*(losses.reshape(-1).tolist() for losses in (self.losses[:1], self.losses[-1:])))
+
+    @property
     def apart(self) -> list[Apart]:
         """The parameters that come apart at all, the furthest first."""
         pairs = zip(self.names, self.gradients.T, self.parameters.T, strict=True)
@@ -52,7 +80,7 @@ class Series:
     def _peak(self, values: Doubles) -> Peak | None:
         known = np.nan_to_num(values, nan=0.0, posinf=np.inf)
         at = int(known.argmax()) if len(known) else 0
-        return (float(known[at]), int(self.steps[at])) if known.any() else None
+        return Peak(float(known[at]), int(self.steps[at])) if known.any() else None
 
     @property
     def furthest(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause
+from dp2ddp.comparison.causes.catalogue import OTHER_RANDOM_NUMBERS, Cause
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.output_comparison import Outside
 
@@ -54,6 +54,11 @@ class Verdict(Outside):
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
 
     @property
+    def all_remarks(self) -> tuple[str, ...]:
+        """Those on the runs, then those on their numbers."""
+        return *self.remarks, *self.float64.remarks
+
+    @property
     def same(self) -> bool:
         """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
         outside = self.prints_the_same and self.files.same and self.codes[0] == self.codes[1]
@@ -73,7 +78,7 @@ class Verdict(Outside):
         single = self.float32
         differences = () if single is None or single.first is None else (single.first, *single.also)
         by_numbers = any(
-            each.step == 0 and each.kind in _NUMBERS and not each.size <= each.allowed for each in differences
+            each.step == 0 and each.kind in _NUMBERS and not each.is_allowed for each in differences
         )
         return self.float64.same and by_numbers
 

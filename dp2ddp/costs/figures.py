@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dp2ddp.costs.readings import Counted, Sent, Timed
 
@@ -21,6 +21,14 @@ class Spread:
     p10: float
     p90: float
     mean: float
+
+
+class Traffic(NamedTuple):
+    """What a step sends, by kind."""
+
+    collectives: dict[str, Sent]
+    copies: dict[str, Sent]
+    parameter_bytes: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,11 @@ class Figures:
     def rate(self) -> float:
         """Samples a second. By the mean: where workers deliver in bursts, the median step is no average one."""
         return self.rows / self.step.mean if self.step.mean else 0.0
+
+    @property
+    def counted(self) -> Traffic | None:
+        """What a step sends; None of a run that was only timed."""
+        return None if self.collectives is None else Traffic(self.collectives, self.copies, self.parameters)
 
     @property
     def sent(self) -> Sent:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -66,5 +67,5 @@ class Benchmark:
     measured: tuple[Measured, ...]
     seconds: float
     remarks: tuple[str, ...] = ()
-    surroundings: tuple[tuple[str, str], ...] = ()
+    surroundings: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""  # why there is nothing about a further number of devices

@@ -16,9 +16,9 @@ _PROOFS = {"same": doc.Judged.GOOD, "different": doc.Judged.BAD, "not verified":
 def bench_document(benchmark: Benchmark) -> doc.Document:
     """All of it."""
     title = benchmark.port or benchmark.script
-    convert = (("convert", benchmark.convert),) if benchmark.convert else ()
-    took = (("launch", benchmark.launch), ("took", f"{benchmark.seconds:.1f} s"))
-    behind = surroundings_facts("Where it was measured", (*convert, *took, *benchmark.surroundings))
+    convert = {"convert": benchmark.convert} if benchmark.convert else {}
+    took = {"launch": benchmark.launch, "took": f"{benchmark.seconds:.1f} s"}
+    behind = surroundings_facts("Where it was measured", {**convert, **took, **benchmark.surroundings})
     notes_of = tuple(doc.Paragraph(note, is_remark=True) for note in notes(benchmark))
     sections = doc.filled(
         *(_section(benchmark, measured) for measured in benchmark.measured),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report import result_document as doc
+from dp2ddp.report.conversion_report import Accepted
 from dp2ddp.report.facts import difference_text, facts, thing_of, when_of
+from dp2ddp.report.failure_text import Failed, Position
 from dp2ddp.report.script_changes import ScriptChange, printed_diff, text_diff
 from dp2ddp.report.surroundings import surroundings_facts
 from dp2ddp.report.text_form import document_text, print_document
@@ -31,10 +32,10 @@ class Report:
     launch: str
     seconds: float
     changes: tuple[ScriptChange, ...] = ()  # what became of the script
-    surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
+    surroundings: Mapping[str, str] = field(default_factory=dict)  # versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
-    failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/failure_text.py)
-    accepted: tuple[Mapping[str, object], ...] = ()  # answered hazards (report/conversion_json.py)
+    failed: Failed | None = None  # the same as data: who waited where
+    accepted: tuple[Accepted, ...] = ()  # answered hazards
     port: str = ""  # a version of the user's own, as the user named it
     convert: str = ""  # the command that writes our conversion, which `launch` starts
 
@@ -78,7 +79,7 @@ def comparison_document(report: Report, whole: bool = True) -> doc.Document:
     sections = doc.filled(
         doc.Fold(
             what_failed,
-            tuple(_failure(report.failure, report.failed or {})),
+            tuple(_failure(report.failure, report.failed)),
             "failed",
             "Ranks" if _hangs(report) else "Failure",
             is_open=True,
@@ -138,7 +139,7 @@ def _card(cause: Cause, is_minor: bool) -> doc.Card:
 
 def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
-    from dp2ddp.report.step_figures import step_figures
+    from dp2ddp.report.charts import step_figures
 
     yield from step_figures(verdict)
     printed = printed_diff(verdict, before=_BEFORE, most=_MOST_LINES)
@@ -157,7 +158,7 @@ def _hangs(report: Report) -> bool:
     return bool(report.failed and report.failed["kind"] == "hang")
 
 
-def _failure(text: str, failed: Mapping[str, Any]) -> Iterator[doc.Block]:
+def _failure(text: str, failed: Failed | None) -> Iterator[doc.Block]:
     """Where each rank stands, and what the run that failed said."""
     if not text:
         return
@@ -165,20 +166,20 @@ def _failure(text: str, failed: Mapping[str, Any]) -> Iterator[doc.Block]:
     yield doc.Paragraph(first)
     if positions:
         yield doc.Items(tuple(position.strip() for position in positions))
-    if failed.get("ranks"):
+    if failed and failed["ranks"]:
         yield doc.Cards(tuple(_rank(position, failed["rank"]) for position in failed["ranks"]), beside=True)
-    if failed.get("output"):
+    if failed and failed["output"]:
         of = "" if failed["rank"] is None else f" (rank {failed['rank']})"
         yield doc.Output(f"What it said on stderr{of}", failed["output"], is_open=failed["kind"] == "crash")
 
 
-def _rank(position: Mapping[str, Any], odd: int | None) -> doc.Card:
+def _rank(position: Position, odd: int | None) -> doc.Card:
     rank = position["rank"]
     title = f"rank {rank}" if rank >= 0 else "the process that starts the ranks"
     return doc.Card("", title, tuple(_doing(position)), position["source"] or "", is_odd=rank == odd)
 
 
-def _doing(position: Mapping[str, Any]) -> Iterator[tuple[str, doc.Words]]:
+def _doing(position: Position) -> Iterator[tuple[str, doc.Words]]:
     if position["ended"]:
         yield "", position["ended"]
     if position["collective"] or position["doing"]:

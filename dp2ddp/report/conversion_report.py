@@ -1,12 +1,15 @@
-"""A conversion in words: how it went, what to look at, what changed and why, what to do next."""
+"""A conversion in words: how it went, what to look at, what changed and why, what to do next; and as JSON."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import TypedDict
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
@@ -26,6 +29,7 @@ OF_MISSING = (
     "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "
     "installed here"
 )
+VERSION = 1  # of the JSON (docs/json.md)
 _MOST_USES = 3  # files, of each other script
 
 
@@ -35,7 +39,7 @@ class ConversionReport:
 
     conversion: Conversion
     written: str | None  # the script to start; None: nothing was written
-    surroundings: tuple[tuple[str, str], ...] = ()  # (label, words)
+    surroundings: Mapping[str, str] = field(default_factory=dict)
     requested: bool = False  # with choices or rules that verify would not take by itself
 
 
@@ -48,7 +52,7 @@ def conversion_report(
         for file in conversion.changed_files
         for each in ((file.before.name, file.before.data), (f"{file.before.name} (converted)", file.data))
     ]
-    return ConversionReport(conversion, written, tuple(surroundings(sys.argv, digests)), requested)
+    return ConversionReport(conversion, written, dict(surroundings(sys.argv, digests)), requested)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:
@@ -265,3 +269,102 @@ def _rules(conversion: Conversion) -> tuple[doc.Block, ...]:
     rows = tuple(doc.Fact(rule.code, rule.summary()) for rule in all_rules() if rule.code in codes)
     caption = "What was at work here; dp2ddp rules CODE says more"
     return (doc.Facts(caption, rows, is_linked=True),) if rows else ()
+
+
+# ---- as JSON
+
+
+def conversion_json(conversion: Conversion, written: str | None) -> str:
+    """The whole report, for eyes too."""
+    return json.dumps(conversion_data(ConversionReport(conversion, written)), indent=2) + "\n"
+
+
+def conversion_data(report: ConversionReport) -> dict[str, object]:
+    """The report as plain data."""
+    conversion, written = report.conversion, report.written
+    return {
+        "version": VERSION,
+        "file": conversion.before.name,
+        "written": written,
+        "changed": conversion.changed,
+        "world": conversion.world,
+        "launch": conversion.launch_of(written) if conversion.changed else None,
+        "style": conversion.style,
+        "differences": list(map(asdict, conversion.differences)),
+        "kept": list(conversion.kept),
+        "helpers": _helpers_as_data(conversion.helpers),
+        "edits": [_as_data(edit) for edit in conversion.edits],
+        "notes": [_as_data(note) for note in conversion.notes],
+        "used_by": [
+            {"file": str(entry.path), "uses": [str(use) for use in entry.uses]}
+            for entry in conversion.used_by
+        ],
+        "missing": list(conversion.missing),
+        "unread": list(conversion.unread),
+        "hazards": [{**_as_data(hazard), "advice": _advice(hazard)} for hazard in conversion.hazards],
+        "accepted": [accepted_data(conversion, answer) for answer in conversion.accepted],
+    }
+
+
+def _helpers_as_data(module: HelperModule | None) -> dict[str, object] | None:
+    if module is None:
+        return None
+    return {
+        "file": module.before.name,
+        "lines": len(module.after.splitlines()),
+        "added": list(module.added),
+        "kept": list(module.kept),
+        "dropped": list(module.dropped),
+    }
+
+
+@lru_cache
+def _names_of_rules() -> dict[str, str]:
+    return {rule.code: rule.name for rule in all_rules()}
+
+
+class _Planned(TypedDict):
+    code: str
+    file: str | None
+    cell: int | None
+    line: int
+    column: int
+    why: str
+    because: str
+
+
+class Accepted(_Planned):
+    """A hazard that a person answered, as data."""
+
+    advice: str
+    by: str  # comment, option
+    reason: str
+    text: str
+
+
+def _as_data(planned: Planned) -> _Planned:
+    return {
+        "code": planned.code,
+        "file": planned.file,
+        "cell": planned.place.cell,
+        "line": planned.place.line,
+        "column": planned.column,
+        "why": planned.why or _names_of_rules()[planned.code],
+        "because": planned.because,
+    }
+
+
+def accepted_data(conversion: Conversion, planned: Planned) -> Accepted:
+    """A hazard with its answer; `text` is all of it in words."""
+    assert planned.acceptance
+    return {
+        **_as_data(planned),
+        "advice": _advice(planned),
+        "by": planned.acceptance.by,
+        "reason": planned.acceptance.reason,
+        "text": accepted_text(conversion, planned),
+    }
+
+
+def _advice(planned: Planned) -> str:
+    return planned.finding.advice if isinstance(planned.finding, Hazard) else ""

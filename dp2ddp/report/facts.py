@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dp2ddp.comparison.aligned import unlike_text
 from dp2ddp.comparison.compare import Comparison, Difference
 from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
 from dp2ddp.comparison.output_comparison import FilesComparison, Outside
@@ -50,7 +49,7 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
     if double.unchecked:
         unchecked = ", ".join(each.value for each in double.unchecked)
         yield Fact("note", f"not checked: {unchecked}", Judged.SHOWN)
-    yield from (Fact("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
+    yield from (Fact("note", remark, Judged.SHOWN) for remark in verdict.all_remarks)
 
 
 def _judged(good: bool) -> Judged:
@@ -76,9 +75,9 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
         return
     aligned = verdict.aligned
     text = _float64(aligned.comparison) if aligned.comparison.steps else "no step to compare"
-    given = "random numbers and initial weights" if aligned.weights_taken else "random numbers"
+    given = "random numbers and initial weights" if aligned.drawn.taken else "random numbers"
     yield Fact("aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same))
-    yield from _more((*aligned.unshared, *[unlike_text(aligned.unlike)] * bool(aligned.unlike)))
+    yield from _more(aligned.drawn.faults)
     if aligned.comparison.same:  # else they show what training makes of them
         still = [_stdout(aligned)] * (not aligned.prints_the_same)
         still += _files(aligned.files) if not aligned.files.same else []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from dp2ddp.runtime.hang.stacks import RankPosition
 from dp2ddp.runtime.process.run import Failure, Run
+from dp2ddp.runtime.stage import Mode
 from dp2ddp.words import counted
 
 _WHAT = {
@@ -62,6 +63,43 @@ class BeforeFailure:
     advice: str = ""
 
 
+class Line(TypedDict):
+    """A line of the script that a rank was at, as data."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Position(TypedDict):
+    """Where a rank stood, as data."""
+
+    rank: int
+    text: str  # all of it in words
+    collective: str | None
+    doing: str
+    source: str
+    frames: list[Line]  # innermost first
+    ended: str
+
+
+class Failed(TypedDict):
+    """A run that hung or failed, as data; a text may be empty."""
+
+    script: str
+    kind: str  # crash, hang, memory
+    mode: Mode
+    dtype: str
+    world: int
+    rank: int | None
+    error: str
+    parting: str
+    before: list[str]
+    advice: str
+    ranks: list[Position]
+    output: str
+
+
 def failure_text(run: Run, original: Original | None = None, before: BeforeFailure = BeforeFailure()) -> str:
     """One line; where there are others, one more for each rank, where they part, what was before, what to do now."""
     assert run.failure is not None
@@ -87,7 +125,7 @@ def _position_text(position: RankPosition, original: Original | None) -> str:
 
 def failure_document(
     run: Run, output: str = "", original: Original | None = None, before: BeforeFailure = BeforeFailure()
-) -> dict[str, Any]:
+) -> Failed:
     """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None
     failure = run.failure
@@ -107,12 +145,18 @@ def failure_document(
     }
 
 
-def _position(position: RankPosition, original: Original | None) -> dict[str, Any]:
-    names = ("rank", "collective", "doing", "source", "ended")
+def _position(position: RankPosition, original: Original | None) -> Position:
     return {
-        **{name: getattr(position, name) for name in names},
+        "rank": position.rank,
         "text": _position_text(position, original),
-        "frames": [{**asdict(frame), "file": Path(frame.file).name} for frame in position.frames],
+        "collective": position.collective,
+        "doing": position.doing,
+        "source": position.source,
+        "frames": [
+            {"file": Path(each.file).name, "line": each.line, "function": each.function}
+            for each in position.frames
+        ],
+        "ended": position.ended,
     }
 
 

@@ -1,26 +1,83 @@
-"""The results of `verify` and of `bench` as JSON; json_types.py says what is in it."""
+"""The results of `verify` and of `bench` as JSON, and its JSON Schema; docs/json.md says what each key means.
+
+`_KEYS` says which keys a value has; their types are those that its class declares. Seconds and bytes. New keys may come
+at any time; none changes its meaning, or goes, without a new number in `schema`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from enum import Enum
-from typing import Any, get_args, get_origin, get_type_hints
+from functools import cache, reduce
+from operator import attrgetter, or_
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Struct
-from msgspec.structs import fields
+import msgspec
 
-from dp2ddp.comparison.compare import Comparison
-from dp2ddp.comparison.series import Series
-from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.series import Apart, Series
+from dp2ddp.comparison.step_table import SoFar
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import Figures
-from dp2ddp.costs.result import Benchmark
+from dp2ddp.costs.result import Benchmark, Measured, Sameness
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.json_types import BenchDocument, VerifyDocument
 
-LAST = 1 << 60  # behind the last step
+_SCHEMAS = {Report: "dp2ddp.verify/2", Benchmark: "dp2ddp.bench/2"}
+# Of each class, or else a key for each of its fields. `key=path`: where it is called otherwise; `key?`: null where the
+# text is empty.
+_KEYS: Mapping[type, str] = {
+    Report: "script same outcome launch convert? seconds failure? failed accepted surroundings verdicts",
+    Verdict: (
+        "world same only_gradients lockstep hidden unshared unsteady aligned float64 float32 stdout printing_ranks "
+        "files codes last_words seconds in_turn memory causes unchecked=float64.unchecked remarks=all_remarks"
+    ),
+    Aligned: (
+        "same unshared=drawn.unshared unlike=drawn.unlike weights_taken=drawn.taken float64=comparison "
+        "stdout printing_ranks files"
+    ),
+    Comparison: (
+        "same identical steps rank_steps stepped compared=parts identical_steps identical_buffers rows rank_rows "
+        "largest first also ranks_that_agree noisy=so_far worst natural_noise=noise_at_end series"
+    ),
+    Difference: "kind name step rank size ratio ulps noise noise_ratio allowed",
+    SoFar: "elements=noisy largest=noise",
+    Series: "steps=count parameters=width losses=ends apart",
+    Apart: "name gradient parameter",
+    TextComparison: "same lines rounded masked first others",
+    FilesComparison: "same count=files different",
+    FileDifference: "path what",
+    Benchmark: "script port? launch convert? setting measured seconds remarks failure? surroundings",
+    Measured: "world speed_up sameness dp ddp",
+    Sameness: "proof steps text?",
+    Figures: (
+        "virtual steps left_out step step_seconds=seconds rows samples_per_second=rate waiting_seconds=waiting "
+        "cpu_seconds=cpu resident_bytes=resident device_bytes=devices counted"
+    ),
+}
+
+
+class _Key(NamedTuple):
+    name: str
+    path: str  # from the value on
+    may_be_empty: bool  # then it is null
+
+
+@cache
+def _keys(kind: type) -> tuple[_Key, ...]:
+    """() for what is no class of ours, but a plain value."""
+    if not (is_dataclass(kind) or hasattr(kind, "_fields")):
+        return ()
+    pairs = (word.partition("=") for word in (_KEYS[kind].split() if kind in _KEYS else get_type_hints(kind)))
+    return tuple(_Key(key.rstrip("?"), path or key.rstrip("?"), key.endswith("?")) for key, _, path in pairs)
+
+
+# ---- a result
 
 
 def as_text(result: Report | Benchmark) -> str:
@@ -29,75 +86,57 @@ def as_text(result: Report | Benchmark) -> str:
 
 
 def as_data(result: Report | Benchmark) -> dict[str, Any]:
-    """The result as plain data (docs/json.md).
-
-    JSON has no infinity: null says that one side is missing, or not a number.
-    """
-    written = json.dumps(_filled(_DOCUMENTS[type(result)], result), default=_as_plain)
-    data: dict[str, Any] = json.loads(written, parse_constant=lambda constant: None)
-    return data
+    """The result as plain data. JSON has no infinity: null says that one side is missing, or not a number."""
+    return {"schema": _SCHEMAS[type(result)], **_plain(result)}
 
 
-_DOCUMENTS: dict[type, type[Struct]] = {Report: VerifyDocument, Benchmark: BenchDocument}
+def _plain(value: Any) -> Any:
+    kind: Any = type(value)
+    if keys := _keys(kind):
+        pairs = ((key, attrgetter(key.path)(value)) for key in keys)
+        return {key.name: None if key.may_be_empty and not own else _plain(own) for key, own in pairs}
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    plain = value.item() if hasattr(value, "item") else value.value if isinstance(value, Enum) else value
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
-def _as_plain(value: Any) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return value.value if isinstance(value, Enum) else value.item()  # of numpy
+# ---- its schema
 
 
-def _filled(kind: type[Struct], source: object, more: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """All keys of `kind`: of what `source` has under their names, of what is made of it below, and of `more`."""
-    types, made = get_type_hints(kind), _MADE.get(type(source), lambda source: {})(source)
-    own = {**made, **(more or {})}
-    values = {name: own[name] if name in own else getattr(source, name) for name in types}
-    return {each.encode_name: _part(types[each.name], values[each.name]) for each in fields(kind)}
+def schema(of: type[Report] | type[Benchmark]) -> dict[str, Any]:
+    """The JSON Schema of such a result."""
+    document = msgspec.defstruct("Document", [("schema", Literal[_SCHEMAS[of]]), *_fields(of)])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(document)}
 
 
-def _part(kind: Any, value: Any) -> Any:
-    """What has keys of its own is filled likewise; a text that may be null is null where it is empty."""
-    if get_origin(kind) is Mapping:
-        return {key: _part(get_args(kind)[1], each) for key, each in dict(value).items()}
-    of = next((each for each in (kind, *get_args(kind)) if isinstance(each, type(Struct))), None)
-    if of is None or value is None or isinstance(value, Mapping):
-        return None if value == "" and type(None) in get_args(kind) else value
-    if get_origin(kind) is list:
-        return [_part(of, each) for each in value]
-    return (
-        dict(zip(get_type_hints(of), value, strict=True)) if isinstance(value, tuple) else _filled(of, value)
-    )
+def _fields(kind: type) -> Iterator[tuple[str, Any]]:
+    for key in _keys(kind):
+        declared: Any = kind
+        for name in key.path.split("."):
+            own = getattr(declared, name, None)
+            made = own.fget if isinstance(own, property) else None
+            declared = get_type_hints(made)["return"] if made else get_type_hints(declared)[name]
+        yield key.name, _type(declared) | None if key.may_be_empty else _type(declared)
 
 
-# ---- keys that are made of more than one value
+@cache
+def _struct(kind: type) -> type:
+    return msgspec.defstruct(kind.__name__, list(_fields(kind)))
 
 
-_NOISES = {"gradients": "gradient", "parameters": "parameter", "losses": "loss"}
-
-
-def _of_comparison(comparison: Comparison) -> Mapping[str, object]:
-    natural = comparison.natural
-    if natural is None:
-        return {"natural_noise": None}
-    at_end = {key: natural.of(kind, LAST) for key, kind in _NOISES.items()}
-    ratios = {"ratio": comparison.noise_ratio, "allowed_ratio": FACTOR, "hides_from": comparison.hides_from}
-    return {"natural_noise": {**at_end, **ratios}}
-
-
-def _of_series(series: Series) -> Mapping[str, object]:
-    """What charts draw, in short."""
-    ends = (losses.reshape(-1).tolist() for losses in (series.losses[:1], series.losses[-1:]))
-    return {"steps": len(series.steps), "parameters": len(series.names), "losses": tuple(ends)}
-
-
-_MADE: dict[type, Callable[[Any], Mapping[str, object]]] = {
-    Report: lambda report: {"schema": "dp2ddp.verify/2"},
-    Benchmark: lambda benchmark: {"schema": "dp2ddp.bench/2"},
-    Verdict: lambda verdict: {
-        "unchecked": verdict.float64.unchecked,
-        "remarks": [*verdict.remarks, *verdict.float64.remarks],
-    },
-    Comparison: _of_comparison,
-    Series: _of_series,
-    Figures: lambda figures: {"counted": figures if figures.collectives is not None else None},
-}
+def _type(declared: Any) -> Any:
+    """As JSON has it."""
+    if declared is float:
+        return float | None
+    origin, of = get_origin(declared), get_args(declared)
+    if origin is Literal or not of:
+        return _struct(declared) if _keys(declared) else declared
+    types = [_type(each) for each in of if each is not Ellipsis]
+    if origin in (Union, UnionType):
+        return reduce(or_, types)
+    if origin is tuple and Ellipsis not in of:
+        return tuple[tuple(types)]  # type: ignore[misc]
+    return dict[types[0], types[1]] if len(types) == 2 else list[types[0]]  # type: ignore[valid-type]

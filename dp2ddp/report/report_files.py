@@ -27,7 +27,7 @@ _HEAD = 4096  # bytes of a page, in which that stands
 _MAKERS = {
     "ConversionReport": (
         ("conversion_report", "conversion_document"),
-        ("conversion_json", "conversion_data"),
+        ("conversion_report", "conversion_data"),
     ),
     "Report": (("comparison", "comparison_document"), ("json_form", "as_data")),
     "Benchmark": (("bench_report", "bench_document"), ("json_form", "as_data")),

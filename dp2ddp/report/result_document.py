@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
+    from dp2ddp.report.charts import Chart
     from dp2ddp.report.script_changes import DiffLine, ScriptChange
 
 
@@ -197,28 +196,6 @@ class Fold(Section):
 def filled(*sections: Section) -> tuple[Section, ...]:
     """Those that hold something."""
     return tuple(section for section in sections if section.blocks)
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A word beside an axis; `place` in per cent from the top or the left."""
-
-    place: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Everything that a page says about one chart."""
-
-    key: str
-    title: str
-    note: str
-    svg: Markup
-    heights: tuple[Tick, ...]
-    steps: tuple[Tick, ...]
-    legend: tuple[tuple[str, str], ...]  # (style, words)
-    points: dict[str, Any]  # what page.js shows of the column pointed at
 
 
 Block: TypeAlias = (

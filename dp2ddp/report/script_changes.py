@@ -96,7 +96,7 @@ def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ..
     same."""
     if verdict.stdout.first is None:
         return ()
-    skipped = max(verdict.stdout.first[0] - 1 - before, 0)
+    skipped = max(verdict.stdout.first.line - 1 - before, 0)
     texts = (text.splitlines()[skipped : skipped + most] for text in verdict.printed)
     a, b = ("\n".join(line[:_WIDE] for line in lines) for lines in texts)
     return tuple(

@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from dp2ddp.report.result_document import Block, Fact, Facts
 _PACKAGES = ("torch", "numpy")
 
 
-def surroundings_facts(caption: str, rows: Sequence[tuple[str, str]]) -> tuple[Block, ...]:
+def surroundings_facts(caption: str, rows: Mapping[str, str]) -> tuple[Block, ...]:
     """As a document shows them; none where there are none."""
-    facts = tuple(Fact(label, words) for label, words in rows)
+    facts = tuple(Fact(label, words) for label, words in rows.items())
     return (Facts(caption, facts),) if facts else ()
 
 

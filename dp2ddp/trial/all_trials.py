@@ -6,13 +6,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.options import VerifyOptions
 from dp2ddp.progress import Within
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.conversion_json import accepted_data
+from dp2ddp.report.conversion_report import Accepted, accepted_data
+from dp2ddp.report.failure_text import Failed
 from dp2ddp.report.script_changes import ScriptChange, changes_of
 from dp2ddp.report.surroundings import surroundings
 from dp2ddp.runtime.process.scratch import remove_folder, scratch_folder
@@ -95,18 +97,23 @@ def report_on(
         accepted=_accepted(subject),
         surroundings=surroundings_of(subject),
         failure=str(failure or ""),
-        failed=failure.details if failure else None,
+        failed=cast("Failed | None", failure.details) if failure else None,
     )
 
 
-def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
-    """Where and how it was verified, as (name, value); with the hazards that were accepted."""
-    files = [(subject.name, subject.script.read_bytes()), (subject.version.name, subject.version.data)]
-    accepted = "; ".join(str(answer["text"]) for answer in _accepted(subject))
-    return *surroundings(sys.argv, files, SEED), *((("accepted hazards", accepted),) if accepted else ())
+def surroundings_of(subject: Subject) -> Mapping[str, str]:
+    """Where and how it was verified; with the hazards that were accepted."""
+    name = subject.version.name  # in a project both have the script's
+    files = [
+        (subject.name, subject.script.read_bytes()),
+        (f"{name} (converted)" if name == subject.name else name, subject.version.data),
+    ]
+    accepted = "; ".join(answer["text"] for answer in _accepted(subject))
+    known = dict(surroundings(sys.argv, files, SEED))
+    return {**known, "accepted hazards": accepted} if accepted else known
 
 
-def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:
+def _accepted(subject: Subject) -> tuple[Accepted, ...]:
     """The hazards of our conversion that a person has answered."""
     made = subject.version.conversion
     return tuple(accepted_data(made, answer) for answer in made.accepted) if made else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.aligned import Aligned, OwnDraws, own_draws
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference
@@ -19,8 +19,7 @@ from dp2ddp.runtime.hang.collectives import read_calls
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.run_folder import unseeded_places
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.file_writers import written_outside
-from dp2ddp.trial.outside import PairOutside
+from dp2ddp.trial.outside import PairOutside, written_outside
 from dp2ddp.trial.pair import GROSS, Pair
 from dp2ddp.trial.subject import Subject
 from dp2ddp.words import counted, names_text
@@ -145,7 +144,7 @@ def _causes(subject: Subject, pair: Pair, verdict: Verdict) -> tuple[Cause, ...]
             random_only=verdict.random_only if aligned else not_tried,
             unsteady=difference_text(verdict.unsteady) if verdict.unsteady else "",
             by_hashes=verdict.by_hashes,
-            other_draw=aligned is not None and aligned.weights_taken > 0 and not aligned.unlike,
+            other_draw=aligned is not None and aligned.drawn.taken > 0 and not aligned.drawn.unlike,
             edits=_edits(subject),
         )
     )
@@ -159,8 +158,7 @@ def aligned_pair(subject: Subject, pair: Pair, server: Server, scratch: Path) ->
     outside = Outside(stdout=seen.stdout, printing_ranks=seen.printing_ranks, files=seen.files)
     evidence = Evidence(len(ranks), reference, ranks, pair.compared, outside, random_only=False)
     drawn = own_draws(Path(str(pair.reference.stage.aligned)))
-    causes = diagnose(evidence)
-    return Aligned(pair.compared, drawn.unshared, causes, drawn.unlike, drawn.taken, **vars(outside))
+    return Aligned(pair.compared, drawn, diagnose(evidence), **vars(outside))
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:

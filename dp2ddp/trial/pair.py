@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -120,10 +120,6 @@ class Pair:
         """Where DataParallel parts from itself, by more than a race between its threads rounds."""
         first = Pair(self.left, again, self.tolerance).compared.first
         return None if first is None or first.size <= HIDING else first
-
-    def beside(self, nudged: Run) -> Pair:
-        """The same pair with DataParallel's second run, from which natural noise is measured."""
-        return replace(self, nudged=nudged)
 
 
 def _trace(run: Run, rank: int) -> Trace:

@@ -18,8 +18,7 @@ from dp2ddp.progress import Progress
 from dp2ddp.runtime.process.room import read_room
 from dp2ddp.runtime.process.run import Look, Run
 from dp2ddp.runtime.process.server import Server
-from dp2ddp.trial.memory import empty_need, how_many_at_once, room_text
-from dp2ddp.trial.memory_watch import MemoryWatch
+from dp2ddp.trial.memory import MemoryWatch, empty_need, how_many_at_once, room_text
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, show, start
 from dp2ddp.trial.subject import Subject

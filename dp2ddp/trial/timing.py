@@ -32,7 +32,7 @@ from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.all_trials import how_it_ended, surroundings_of
 from dp2ddp.trial.launches import try_with_launch
-from dp2ddp.trial.memory_watch import MemoryWatch
+from dp2ddp.trial.memory import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind, full_disk_is_said, originals_kept, prepare
 from dp2ddp.trial.runs import (
     environment,
@@ -68,7 +68,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
                 failure = error
                 break
             measured.append(figures_of_world)
-    known = dict(surroundings_of(subject))
+    known = {**surroundings_of(subject)}
     if measured and not all(each.dp.virtual for each in measured):
         known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
     found_all = Benchmark(
@@ -80,7 +80,7 @@ def bench(options: BenchOptions) -> tuple[Benchmark, RunError | None]:
         measured=tuple(measured),
         seconds=time.monotonic() - started,
         remarks=remarks,
-        surroundings=tuple(known.items()),
+        surroundings=known,
         failure=str(failure or ""),
     )
     return found_all, failure

@@ -92,7 +92,7 @@ def _beside_noise(rounds: Rounds, pairs: Sequence[Pair]) -> list[Pair]:
     unsure = [pair for pair in pairs if pair.may_be_rounding and not known]
     runs = rounds.run(*(replace(pair.left[0].kind, nudged=True) for pair in unsure))
     noise = {id(pair): run for pair, (_, run) in zip(unsure, runs, strict=True)}
-    return [pair.beside(noise[id(pair)]) if id(pair) in noise else pair for pair in pairs]
+    return [replace(pair, nudged=noise[id(pair)]) if id(pair) in noise else pair for pair in pairs]
 
 
 def _parting_of_original(rounds: Rounds, pair: Pair) -> Difference | None:

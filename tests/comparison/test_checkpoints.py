@@ -191,6 +191,33 @@ def test_the_momentum_of_rounding_is_rounding(tmp_path: Path) -> None:
     assert difference(*paths, 1e-10, floor=1e-15) == ""
 
 
+def test_optimizers_state_is_judged_by_kinds_as_steps_are(tmp_path: Path) -> None:
+    """RMSprop divides the rounding of a bias in front of a normalisation by its eps: 1e-10 beside a momentum of 1."""
+
+    def kept(bias: float, weight: float = 1.0, kind: str = "momentum_buffer") -> dict[str, Any]:
+        tensors = [{kind: torch.tensor([value], dtype=torch.float64)} for value in (weight, bias)]
+        return {"state": dict(enumerate(tensors)), "param_groups": [{"lr": 0.1}]}
+
+    def whole(bias: float) -> torch.optim.Optimizer:
+        made = torch.optim.SGD([nn.Parameter(torch.ones(1)) for _ in range(2)], 0.1, momentum=0.5)
+        for parameter, value in zip(made.param_groups[0]["params"], (1.0, bias), strict=True):
+            made.state[parameter]["momentum_buffer"] = torch.tensor([value], dtype=torch.float64)
+        return made
+
+    def told(a: Any, b: Any) -> str:
+        paths = [saved(tmp_path / name, {"opt": each}, "torch") for name, each in (("a", a), ("b", b))]
+        return difference(*paths, 1e-10)
+
+    assert told(kept(3e-11), kept(-2e-11)) == ""
+    assert "['opt']['state'][1]['momentum_buffer'] differs by 5.0e-10" in told(kept(3e-10), kept(-2e-10))
+    assert "['opt']['state'][0]['momentum_buffer'] differs by" in told(kept(3e-11), kept(3e-11, weight=1.1))
+    assert told(whole(3e-11), whole(-2e-11)) == ""
+    assert "differs by" in told(whole(3e-10), whole(-2e-10))
+    assert told({"state": [1.0], "param_groups": 3}, {"state": [2.0], "param_groups": 3}) != ""
+    other = kept(3e-11)["state"]  # no optimizer's: each tensor by itself
+    assert "differs by" in told(other, kept(-2e-11)["state"])
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("exploded"),))

@@ -11,7 +11,7 @@ import pytest
 from dp2ddp.comparison.causes.diagnose import diagnose
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Comparison, compare
-from dp2ddp.comparison.ending import tensor_differences
+from dp2ddp.comparison.differences import tensor_differences
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import End, Final, FinalKind, Trace, read_trace
 from dp2ddp.trace.writer import Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dp2ddp.comparison.libraries_own import is_of_start, library_file
+from dp2ddp.comparison.contents import is_of_start, library_file
 from tests.comparison.unlike import difference
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.aligned import Aligned
@@ -82,7 +82,7 @@ class Suite:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
         pair = Pair(self.reference(change.base), other, FLOAT64, port=True)
         if pair.may_be_rounding:
-            pair = pair.beside(self.reference(change.base, nudged=True)[1])
+            pair = replace(pair, nudged=self.reference(change.base, nudged=True)[1])
         subject = subject_of(change)
         verdict = judge(subject, TrialRuns(pair), self._server, room)
         if verdict.float64.same or _is_clear(verdict):

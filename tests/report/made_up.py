@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison, Difference
-from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison, UnlikeLine
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report
@@ -101,7 +101,7 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
         same(world, steps, parameters),
         float64=comparison(found, first),
         float32=comparison(single),
-        stdout=TextComparison(30, (21, lines[20], theirs[20])),
+        stdout=TextComparison(30, UnlikeLine(21, lines[20], theirs[20])),
         files=FilesComparison(2, (FileDifference("best.pth", "net.fc.weight: 1.2e-03 apart"), LOG)),
         printed=("\n".join(lines), "\n".join(theirs)),
         causes=(
@@ -132,7 +132,7 @@ CHANGE = ScriptChange(
         ReasonOfLine(4, "line 4", "DDP201", "a rank runs its rows on its own device; gradients: reducer"),
     ),
 )
-SURROUNDINGS = (("command", "dp2ddp verify train.py -n 2"), ("torch", "2.9.0"), ("seed", "20"))
+SURROUNDINGS = {"command": "dp2ddp verify train.py -n 2", "torch": "2.9.0", "seed": "20"}
 
 
 def report(
@@ -179,11 +179,11 @@ def evil() -> Report:
     verdict = dataclasses.replace(
         verdict,
         float64=comparison(renamed, first),
-        stdout=TextComparison(1, (1, EVIL, EVIL + "2")),
+        stdout=TextComparison(1, UnlikeLine(1, EVIL, EVIL + "2")),
         printed=(EVIL, EVIL + "2"),
         files=FilesComparison(1, (FileDifference(EVIL, EVIL, ("a", EVIL)),)),
         causes=(Cause(EVIL, EVIL, (EVIL,), EVIL, 1.0, (EVIL,)),),
         remarks=(EVIL,),
     )
     change = ScriptChange(EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (ReasonOfLine(1, "line 1", EVIL, EVIL),))
-    return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL, failed("crash", EVIL).failed)
+    return Report(EVIL, (verdict,), EVIL, 1.0, (change,), {EVIL: EVIL}, EVIL, failed("crash", EVIL).failed)

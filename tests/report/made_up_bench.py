@@ -29,5 +29,5 @@ def benchmark(*found: Measured, script: str = "train.py", failure: str = "") -> 
     return Benchmark(
         script=script, port="", launch=f"torchrun {script}", convert=f"dp2ddp convert {script}",
         setting=Setting(5, 25, 2, 2), measured=found, seconds=61.5, remarks=("the machine was busy",),
-        surroundings=(("torch", "2.9"),), failure=failure,
+        surroundings={"torch": "2.9"}, failure=failure,
     )  # fmt: skip

@@ -60,4 +60,4 @@ def report(name: str, written: str | None = "train_ddp.py") -> ConversionReport:
     conversion = convert(project, options)
     made = conversion_report(conversion, written if conversion.changed else None)
     # the command is pytest's
-    return replace(made, surroundings=(("command", "dp2ddp convert train.py"), *made.surroundings[1:]))
+    return replace(made, surroundings={**made.surroundings, "command": "dp2ddp convert train.py"})

@@ -7,9 +7,10 @@ from typing import Any
 
 import jsonschema
 
-from dp2ddp.report.json_types import VerifyDocument, schema
+from dp2ddp.report.comparison import Report
+from dp2ddp.report.json_form import schema
 
-SCHEMA: dict[str, Any] = schema(VerifyDocument)
+SCHEMA: dict[str, Any] = schema(Report)
 
 
 def validate(document: str, by: Any = SCHEMA) -> None:

@@ -12,15 +12,14 @@ import pytest
 
 from dp2ddp.costs.result import Benchmark, Sameness
 from dp2ddp.report.bench_report import bench_document
-from dp2ddp.report.json_form import as_text
-from dp2ddp.report.json_types import BenchDocument, schema
+from dp2ddp.report.json_form import as_text, schema
 from dp2ddp.report.text_form import document_text
 from dp2ddp.words import duration, size
 from tests.report.forms import markdown, page
 from tests.report.made_up_bench import benchmark, measured
 from tests.report.schema import keys, validate
 
-SCHEMA: dict[str, Any] = schema(BenchDocument)
+SCHEMA: dict[str, Any] = schema(Benchmark)
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 EVIL = "<script>alert(1)</script>|`x`.py"
 

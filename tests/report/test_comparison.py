@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison, Difference
-from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison, UnlikeLine
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report, headline, report_text
 from dp2ddp.report.facts import facts, rows_text
@@ -60,7 +60,9 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     """Other random numbers explain other lines and files, and must not cover up a rank's own accuracy or other keys."""
     keys = FileDifference("best.pt", "has other keys")
     told = Aligned(
-        GOOD, (), stdout=TextComparison(7, (2, "acc 0.5", "acc 0.25")), files=FilesComparison(1, (keys,))
+        GOOD,
+        stdout=TextComparison(7, UnlikeLine(2, "acc 0.5", "acc 0.25")),
+        files=FilesComparison(1, (keys,)),
     )
     verdict = replace(SAME, float64=PARTED, aligned=told)
     same_ones = "draws other random numbers than DataParallel, and trains the same with the same ones"
@@ -70,7 +72,7 @@ def test_what_a_port_prints_and_saves_is_judged_with_dataparallels_random_number
     bad = [fact.words for fact in facts(verdict) if fact.judged is Judged.BAD]
     assert "with them, too, line 2 is 'acc 0.25', under DataParallel 'acc 0.5'" in bad
     assert "with them, too, best.pt has other keys" in bad
-    agreed = replace(verdict, aligned=Aligned(GOOD, (), stdout=SAME.stdout, files=SAME.files))
+    agreed = replace(verdict, aligned=Aligned(GOOD, stdout=SAME.stdout, files=SAME.files))
     assert headline(report(agreed)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
     unjudged = replace(verdict, only_gradients=True)
     assert headline(report(unjudged)) == f"DIFFERENT train.py {same_ones}, on 2 devices"
@@ -80,7 +82,7 @@ def test_a_fault_behind_other_random_numbers_is_in_the_headline() -> None:
     """The likeliest cause is another shuffle; the aligned runs disprove that it is the only one."""
     order = Cause("other-order", "The batches hold other samples.", ("figures",), "advice", 0.9, ())
     later = replace(HALF, step=3, name="head.bias")
-    told = Aligned(replace(PARTED, first=later), ())
+    told = Aligned(replace(PARTED, first=later))
     verdict = replace(SAME, float64=PARTED, causes=(order,), aligned=told)
     assert headline(report(verdict)) == (
         "DIFFERENT train.py parts from DataParallel with the same random numbers, too, at step 3: "
@@ -185,7 +187,11 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
 @pytest.mark.parametrize(
     ("change", "label", "words"),
     [
-        ({"stdout": TextComparison(2, (2, "a", "b"))}, "stdout", "line 2 is 'b', under DataParallel 'a'"),
+        (
+            {"stdout": TextComparison(2, UnlikeLine(2, "a", "b"))},
+            "stdout",
+            "line 2 is 'b', under DataParallel 'a'",
+        ),
         ({"printing_ranks": (1,)}, "stdout", "rank 1 prints as well"),
         (
             {"files": FilesComparison(1, (FileDifference("x", "is written by DDP only"),))},

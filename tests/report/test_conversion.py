@@ -10,8 +10,7 @@ import pytest
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.report.conversion_json import conversion_json
-from dp2ddp.report.conversion_report import conversion_text, verdict
+from dp2ddp.report.conversion_report import conversion_json, conversion_text, verdict
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project, read_project
 from tests.codemod.scripts import converted

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.report.conversion_json import conversion_json
-from dp2ddp.report.conversion_report import next_steps
+from dp2ddp.report.conversion_report import conversion_json, next_steps
 from dp2ddp.report.html_form import coloured
 from dp2ddp.report.report_files import write_report
 from tests.codemod.scripts import converted

@@ -14,7 +14,7 @@ import pytest
 
 from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.errors import SourceError
-from dp2ddp.report.charts import Curve, Plot, chart, linear
+from dp2ddp.report.charts import Chart, Curve, linear
 from dp2ddp.report.report_files import check_target, write_report
 from dp2ddp.report.script_changes import diff_lines
 from tests.report.forms import markdown, page
@@ -95,17 +95,15 @@ def test_no_peak_is_lost_between_columns() -> None:
     values = np.zeros(2000)
     values[1234] = 1.0
     drawn = [
-        chart(
-            Plot(
-                "key",
-                "",
-                "",
-                "",
-                np.arange(steps),
-                [Curve("difference", "float64", values[:steps])],
-                linear(0, 1),
-                "{:.1e}",
-            )
+        Chart(
+            "key",
+            "",
+            "",
+            "",
+            np.arange(steps),
+            [Curve("difference", "float64", values[:steps])],
+            linear(0, 1),
+            "{:.1e}",
         )
         for steps in (2000, 3)
     ]
@@ -177,7 +175,7 @@ def test_a_script_whose_gradients_are_of_no_parameter_has_a_page() -> None:
 
 
 def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:
-    verdict = replace(different(), aligned=Aligned(same().float64, ()))
+    verdict = replace(different(), aligned=Aligned(same().float64))
     text = page(report(verdict))
     assert 'class="line aligned64"' in text
     assert 'class="line aligned64"' not in page(report(different()))

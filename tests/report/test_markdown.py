@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dp2ddp.comparison.output_comparison import UnlikeLine
 from dp2ddp.report.facts import facts
 from dp2ddp.report.markdown_form import plain
 from tests.report.forms import markdown
@@ -72,7 +73,7 @@ def test_texts_of_scripts_stay_texts() -> None:
 
 def test_a_fence_is_longer_than_any_within() -> None:
     verdict = different()
-    stdout = replace(verdict.stdout, first=(1, "a", "b"))
+    stdout = replace(verdict.stdout, first=UnlikeLine(1, "a", "b"))
     text = markdown(report(replace(verdict, stdout=stdout, printed=("`" * 5, EVIL))))
     assert "``````diff" in text
 
@@ -80,7 +81,7 @@ def test_a_fence_is_longer_than_any_within() -> None:
 def test_a_long_difference_fits_in_a_comment() -> None:
     verdict = different()
     printed = "\n".join(f"line {number} " + "x" * 500 for number in range(5000))
-    stdout = replace(verdict.stdout, first=(1, "a", "b"))
+    stdout = replace(verdict.stdout, first=UnlikeLine(1, "a", "b"))
     change = replace(report().changes[0], after="\n".join(f"new {n}" * 20 for n in range(5000)))
     long = replace(verdict, stdout=stdout, printed=(printed, printed.replace("x", "y")))
     assert len(markdown(report(long, changes=(change,)))) < 65_536

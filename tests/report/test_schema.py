@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.aligned import Aligned, OwnDraws
 from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.noise import Noise
 from dp2ddp.report.comparison import Report
@@ -35,7 +35,7 @@ def doubles_alone() -> Report:
 
 
 def aligned() -> Report:
-    verdict = replace(different(), aligned=Aligned(same().float64, ("rank 1 takes other samples",)))
+    verdict = replace(different(), aligned=Aligned(same().float64, OwnDraws(("rank 1 takes other samples",))))
     return report(verdict, replace(same(3), lockstep=True))
 
 

@@ -24,7 +24,7 @@ def test_no_form_of_a_report_has_them() -> None:
         (),
         "torchrun",
         1.0,
-        surroundings=tuple(surroundings(COMMAND, (), 0)),
+        surroundings=dict(surroundings(COMMAND, (), 0)),
         failure="train.py: fails",
     )
     for text in (page(report), markdown(report), json.dumps(as_text(report))):

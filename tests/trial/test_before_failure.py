@@ -11,7 +11,7 @@ from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_
 from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.run_folder import Heartbeat, prepare_run_folder
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trial.before_failure import before_failure
+from dp2ddp.trial.runs import before_failure
 
 HANG = Failure(
     "hang", 0, "nothing moved for 8 seconds", parting="collective 3 has been called by rank 0 alone"

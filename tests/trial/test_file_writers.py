@@ -12,7 +12,7 @@ from dp2ddp.copies.linked import copy_by_links
 from dp2ddp.copies.scratch import Copies
 from dp2ddp.runtime.process.writes import Writes
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial.file_writers import written_by_many, written_outside
+from dp2ddp.trial.outside import written_by_many, written_outside
 from dp2ddp.trial.prepare import Prepared, RunKind
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
 from dp2ddp.trace.records import Draw, Step
 from dp2ddp.words import names_text, numbers_text, ranks_text, sum_text

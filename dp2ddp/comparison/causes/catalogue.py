@@ -1,13 +1,14 @@
-"""Every cause that diagnosis knows, read from `entries/`: one Markdown file a cause, named by its code.
+"""What may be wrong with a port: every cause that diagnosis knows, read from `entries/`, one Markdown file a cause.
 
-A file begins with front matter, one `key: value` a line between two lines of `---`, and goes on with two sections of
-prose, `## Signature` and `## What to change`: the fields of a CatalogueEntry. The site has a page of them all.
+It is named by the cause's code, and begins with front matter, one `key: value` a line between two lines of `---`. Two
+sections of prose follow, `## Signature` and `## What to change`. These are the fields of a CatalogueEntry.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Annotated
@@ -16,18 +17,11 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 
 from dp2ddp.errors import SourceError
 
-# from cause to effect; the headings of the page
-FAMILIES: Mapping[str, str] = {
-    "data-parallel": "DataParallel's own faults",
-    "start": "The start",
-    "batches": "Batches",
-    "model": "The model",
-    "gradients": "Gradients",
-    "steps": "Steps",
-    "ending": "What no optimizer steps",
-    "computation": "The computation",
-    "outside": "Outside",
-}
+# from cause to effect
+FAMILIES = (
+    *("data-parallel", "start", "batches", "model", "gradients"),
+    *("steps", "ending", "computation", "outside"),
+)
 Text = Annotated[str, Meta(min_length=1)]
 Family = Annotated[str, Meta(pattern=f"^({'|'.join(FAMILIES)})$")]
 Count = Annotated[int, Meta(ge=0)]
@@ -54,8 +48,7 @@ def catalogue() -> Mapping[str, CatalogueEntry]:
         for file in files("dp2ddp.comparison.causes").joinpath("entries").iterdir()
         if file.name.endswith(".md")
     ]
-    families = list(FAMILIES)
-    entries.sort(key=lambda entry: (families.index(entry.family), entry.order))
+    entries.sort(key=lambda entry: (FAMILIES.index(entry.family), entry.order))
     return {entry.code: entry for entry in entries}
 
 
@@ -74,18 +67,31 @@ def parse_entry(code: str, text: str) -> CatalogueEntry:
         raise SourceError(f"comparison/causes/entries/{code}.md: {error}") from error
 
 
-def page() -> str:
-    """The catalogue as a page of the site (docs/conf.py), Markdown."""
-    lines = [
-        "# Causes",
-        "",
-        "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in",
-        "figures; the report shows them, and what to change. W is the number of devices.",
-    ]
-    for family, title in FAMILIES.items():
-        lines += ["", f"## {title}", ""]
-        for entry in (entry for entry in catalogue().values() if entry.family == family):
-            lines += [f"### {entry.code}", "", entry.title, ""]
-            lines += [f"- Signature: {entry.signature}", f"- What to change: {entry.advice}"]
-            lines += [f"- In a conversion of ours: {', '.join(entry.rules)}"] * bool(entry.rules) + [""]
-    return "\n".join(lines).replace("{W}", "W").rstrip() + "\n"
+# of the catalogue: what a port that draws other random numbers shows, and aligned runs take away
+OTHER_RANDOM_NUMBERS = frozenset({"other-seed", "other-order", "other-inputs", "other-random-numbers"})
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One likely cause of what differs."""
+
+    code: Annotated[str, Meta(description="its entry in dp2ddp/comparison/causes/entries")]
+    title: str  # what is wrong, one sentence, in the user's words
+    evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
+    advice: str  # what to change
+    weight: Annotated[float, Meta(description="how well the signature fits", ge=0, le=1)]
+    edits: Annotated[tuple[str, ...], Meta(description="of a conversion of ours: rule and line")]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a family of signatures says: a code of the catalogue, how well it fits, and the figures."""
+
+    code: str
+    weight: float
+    evidence: tuple[str, ...]
+
+
+def finding(code: str, weight: float, *evidence: str) -> Finding:
+    """A finding with its figures, each a short text."""
+    return Finding(code, weight, evidence)

@@ -14,8 +14,7 @@ from dp2ddp.comparison.causes import (
     start_signatures,
     step_signatures,
 )
-from dp2ddp.comparison.causes.catalogue import catalogue
-from dp2ddp.comparison.causes.cause import OTHER_RANDOM_NUMBERS, Cause, Finding, finding
+from dp2ddp.comparison.causes.catalogue import OTHER_RANDOM_NUMBERS, Cause, Finding, catalogue, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.differences import AT_END
 

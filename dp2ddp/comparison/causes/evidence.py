@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dp2ddp.comparison.compare import Comparison
-from dp2ddp.comparison.ending import ending_differences
+from dp2ddp.comparison.differences import ending_differences
 from dp2ddp.comparison.matching import OptimizerStart, in_order_of, matched_steps, starts
 from dp2ddp.comparison.output_comparison import Outside
 from dp2ddp.comparison.script_facts import CastOnOneSide, casts_on_one_side

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import different_batch
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.trace.digests import Doubles

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
-from dp2ddp.comparison.differences import distances_by_sketch
-from dp2ddp.comparison.ending import is_batchnorms
+from dp2ddp.comparison.differences import distances_by_sketch, is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import SCALED, Vector

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
@@ -29,8 +29,8 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
 
 def _printing(evidence: Evidence, weight: float) -> Finding:
     first = evidence.outside.stdout.first
-    if first is not None and first[2] == NO_LINE:
-        silent = f"rank 0 has no line {first[0]}"
+    if first is not None and first.ddp == NO_LINE:
+        silent = f"rank 0 has no line {first.line}"
         return finding(
             "another-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed; {silent}"
         )

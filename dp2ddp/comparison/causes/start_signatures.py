@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.comparison.causes.catalogue import CatalogueEntry, catalogue
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import CatalogueEntry, Finding, catalogue, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
 from dp2ddp.comparison.matching import plain_name
 from dp2ddp.trace.records import Layout, Vector

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
-from dp2ddp.comparison.differences import AT_END, Difference
-from dp2ddp.comparison.ending import is_batchnorms
+from dp2ddp.comparison.differences import AT_END, Difference, is_batchnorms
 from dp2ddp.trace.records import Step
 from dp2ddp.words import names_text, numbers_text
 

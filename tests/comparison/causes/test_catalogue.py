@@ -1,4 +1,4 @@
-"""The catalogue, its files and its page, and what may go by its codes."""
+"""The catalogue, its files, and what may go by its codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue, page, parse_entry
+from dp2ddp.comparison.causes.catalogue import FAMILIES, catalogue, parse_entry
 from dp2ddp.errors import SourceError
 from dp2ddp.review.check_rule import described_rules
 
@@ -32,10 +32,6 @@ by a factor of W.
 
 Look at len(loader).
 """
-
-
-def test_every_cause_is_on_the_page() -> None:
-    assert [code for code in catalogue() if f"### {code}\n" not in page()] == []
 
 
 def test_every_file_is_a_cause_that_code_can_give_and_every_code_has_its_file() -> None:

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 from dp2ddp.comparison.aligned import Aligned
-from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Difference, compare
 from dp2ddp.comparison.contents import How
-from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, Outside, TextComparison
+from dp2ddp.comparison.output_comparison import (
+    FileDifference,
+    FilesComparison,
+    Outside,
+    TextComparison,
+    UnlikeLine,
+)
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Draw, Forward, Trace
 from tests.comparison.traces import GRADIENT, Taken, record, trace, two_optimizers
@@ -145,7 +151,7 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
         Cause(code, "", ("figures",), "", weight, ())
         for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
     ]
-    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside))]
+    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, causes=outside))]
     assert codes == ["other-seed", "every-rank-writes", "doubled-files", "batch-size"]
 
 
@@ -156,12 +162,12 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     apart = compare(reference, ranks, FLOAT64, port=True)
     order = Cause("other-order", "", ("figures",), "", 0.9, ())
     guess = Cause("other-computation", "", ("same rows",), "", 0.6, ())
-    told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
+    told = with_aligned((order, guess), Aligned(apart, causes=(guess,)))
     assert [cause.code for cause in told] == ["other-order", "other-computation"]
     seen = "seen with DataParallel's random numbers, where"
     assert told[1].evidence[0] == f"{seen} step 0 is the first that differs"
     average = replace(apart, first=Difference("unstepped parameter", 1.0, 1, 0, "ema.weight"))
-    told = with_aligned((order, guess), Aligned(average, (), (guess,)))
+    told = with_aligned((order, guess), Aligned(average, causes=(guess,)))
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
 
 
@@ -310,7 +316,7 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     ranks = tuple(run("ddp", rank, share) for rank, share in enumerate(shares))
     found = compare(reference, ranks, FLOAT64, port=True)
     assert found.same
-    stdout = TextComparison(1, (1, "loss 0.5", "loss 0.25"))
+    stdout = TextComparison(1, UnlikeLine(1, "loss 0.5", "loss 0.25"))
     evidence = Evidence(2, reference, ranks, found, Outside(stdout=stdout))
     assert diagnose(evidence)[0].code == code
 
