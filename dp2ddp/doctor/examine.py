@@ -53,7 +53,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
             return
         yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
         if importlib.util.find_spec("psutil") is None:
-            yield answered(TWO_RANKS, "not tried: that needs psutil", {}, install(["psutil"]))
+            yield answered(TWO_RANKS, "not tried: that needs psutil", install(["psutil"]))
             return
         progress("starting two ranks with torchrun; some seconds")
         yield two_ranks(folder, timeout)
@@ -86,8 +86,7 @@ def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str 
     if end.code == 0:
         seconds = json.loads(ranks[0])
         times = ", ".join(f"{backend} in {value * 1000:.1f} ms" for backend, value in seconds.items())
-        text = f"met by torchrun, and added a megabyte: {times}"
-        return answered(TWO_RANKS, text, {"code": 0, "seconds": seconds})
+        return answered(TWO_RANKS, f"met by torchrun, and added a megabyte: {times}")
     if end.code is None:
         stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(ranks))
         text = f"not done after {timeout:g} s: {stuck}"
@@ -98,7 +97,7 @@ def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str 
     else:
         text = f"failed: {_error_line(end) or agent or f'torchrun ended with {end.code}'}"
         advice = "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
-    return answered(TWO_RANKS, text, {"code": end.code, "ranks": list(ranks)}, advice, "bad")
+    return answered(TWO_RANKS, text, advice, "bad")
 
 
 def _error_line(end: Ended) -> str:
