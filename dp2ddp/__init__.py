@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         write_report,
     )
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.costs.figures import Benchmark
     from dp2ddp.errors import (
         ConversionError,
         Dp2DdpError,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Benchmark": "dp2ddp.costs.result",
+    "Benchmark": "dp2ddp.costs.figures",
     "BenchmarkError": "dp2ddp.api",
     "CheckResult": "dp2ddp.review.checking",
     "Conversion": "dp2ddp.codemod.conversion",

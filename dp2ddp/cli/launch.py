@@ -22,7 +22,7 @@ from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
 from dp2ddp.launch.job import Job, with_port
 from dp2ddp.launch.slurm import time_limit
-from dp2ddp.launch.targets import TARGETS, Given, Start, Target
+from dp2ddp.launch.targets import TARGETS, Given, Starter, Target
 from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _check_place(path: Path, script: Path) -> None:
         raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
-def _become(job: Job, start: Start) -> NoReturn:
+def _become(job: Job, start: Starter) -> NoReturn:
     """Be the launcher of a job: nothing stands between it and the terminal."""
     module = start.package.partition("[")[0]
     if importlib.util.find_spec(module) is None:

@@ -17,7 +17,7 @@ Given = Mapping[str, str | int | None]  # the options that are of one target alo
 
 
 @dataclass(frozen=True)
-class Start:
+class Starter:
     """A process of this machine that starts the ranks."""
 
     words: list[str]
@@ -31,18 +31,18 @@ class Target:
 
     text: Callable[[Job, Given], str]  # the launch file
     started_by: str  # what one types before its name
-    start: Callable[[Job, Given], Start] | None = None  # None: the cluster's own command takes the file
+    start: Callable[[Job, Given], Starter] | None = None  # None: the cluster's own command takes the file
     takes_file: tuple[str, ...] = ()  # that command; it reads from stdin
     options: tuple[str, ...] = ()  # of this target alone
     is_cluster: bool = False  # it gives out GPUs, and must know how many
 
 
-def _torchrun(job: Job, words: list[str]) -> Start:
+def _torchrun(job: Job, words: list[str]) -> Starter:
     own = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
-    return Start(own, command_line(masked(words), job.settings), "torch")
+    return Starter(own, command_line(masked(words), job.settings), "torch")
 
 
-def _agent(job: Job, given: Given) -> Start:
+def _agent(job: Job, given: Given) -> Starter:
     endpoint = _endpoint(given)
     return _torchrun(job, agent_words(job, endpoint) if endpoint else standalone_words(job))
 
@@ -52,9 +52,9 @@ def _endpoint(given: Given) -> str | None:
     return with_port(str(host)) if host else None
 
 
-def _ray(job: Job, given: Given) -> Start:
+def _ray(job: Job, given: Given) -> Starter:
     shown = f"{job.shown} on {job.world} workers of Ray"
-    return Start([sys.executable, "-c", ray_driver(job)], shown, "ray[train]")
+    return Starter([sys.executable, "-c", ray_driver(job)], shown, "ray[train]")
 
 
 TARGETS = {

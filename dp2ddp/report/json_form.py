@@ -15,8 +15,7 @@ from dp2ddp.comparison.compare import Comparison
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import Figures
-from dp2ddp.costs.result import Benchmark
+from dp2ddp.costs.figures import Benchmark, Figures
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.json_types import BenchDocument, VerifyDocument
 

@@ -13,9 +13,7 @@ from msgspec import Meta, Struct, field
 
 from dp2ddp.comparison.causes.cause import Cause
 from dp2ddp.comparison.verdict import HeldMemory
-from dp2ddp.costs.figures import Spread
-from dp2ddp.costs.readings import Sent
-from dp2ddp.costs.result import Setting
+from dp2ddp.costs.figures import Sent, Setting, Spread
 from dp2ddp.runtime.hang.stacks import Frame
 
 
