@@ -58,8 +58,8 @@ def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
         seed_all(stage.seed + rank)
         if streams:
             streams.begin_apart(stage.seed, rank)
-    if stage.sample_streams:
-        install_sample_streams(stage.seed)
+        if stage.sample_streams:
+            install_sample_streams(stage.seed)
     if stage.rank_order:
         add_in_rank_order(Taps())
     if stage.aligned and stage.mode == "dp":
