@@ -41,7 +41,7 @@ class Sent:
     """What one kind of collective or copy weighs in a step."""
 
     calls: float  # a step
-    bytes: Annotated[float, msgspec.Meta(description="the larger of what a rank gives and gets")]  # a step
+    bytes: Annotated[float, Meta(description="the larger of what a rank gives and gets")]  # a step
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Files that run in the words of others: a conversion on the way, without a file of ours in the user's folder.
 
-Whoever imports such a file, or starts it, gets the other text. Its `__file__` is that of the file itself; tracebacks,
-stacks, and whoever asks for the source of a function have the lines that run, of a "train.converted.py" in the run
-folder. The cells of a notebook are compiled one by one, so that tracebacks name them.
+Whoever imports such a file, or starts it, gets the other text. Its `__file__`, and the lines of tracebacks and of
+stacks, are those of the file itself, so that a failure is told in the user's own lines. The cells of a notebook are
+compiled one by one, so that tracebacks name them.
 """
 
 from __future__ import annotations
 import __future__
 
+import ast
+import difflib
 import linecache
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +30,12 @@ class Overlay:
 
     def code(self, path: str) -> CodeType:
         """What `python PATH` runs."""
-        file = dict(self.pairs).get(os.path.realpath(path), os.path.abspath(path))
-        return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+        other = dict(self.pairs).get(os.path.realpath(path))
+        own = os.path.abspath(path)
+        data = Path(path).read_bytes()
+        if other is None:
+            return compile(data, own, "exec", dont_inherit=True)
+        return _compiled(own, data, Path(other).read_bytes())
 
     def codes(self, path: str) -> Sequence[CodeType]:
         """The same, one after the other where it is a notebook."""
@@ -51,12 +57,43 @@ class Overlay:
         Taps().around("get_code", get_code, SourceFileLoader)
 
 
+def _compiled(name: str, before: bytes, after: bytes) -> CodeType:
+    """The code of a text, with the lines of another."""
+    tree = ast.parse(after, name)
+    old, new = before.splitlines(), after.splitlines()
+    origins = line_origins(old, new)
+    lines = enumerate(zip(new, origins[1:], strict=True), 1)
+    moved = {number for number, (line, origin) in lines if line not in old[origin - 1 : origin]}
+    for node in ast.walk(tree):
+        if isinstance(
+            node, (ast.expr, ast.stmt, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+        ):
+            _move(node, origins, moved)
+    return compile(tree, name, "exec", dont_inherit=True)
+
+
+def _move(node: ast.AST, origins: Sequence[int], moved: set[int]) -> None:
+    """Put a node where it comes from; without columns where its own lines are others now."""
+    first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]  # all of these kinds have them
+    if first in moved or last in moved:
+        node.col_offset = node.end_col_offset = -1  # type: ignore[attr-defined]
+    node.lineno, node.end_lineno = origins[first], origins[last]  # type: ignore[attr-defined]
+
+
+def line_origins(before: Sequence[bytes], after: Sequence[bytes]) -> list[int]:
+    """For every line number of `after`, the one that it comes from."""
+    origins = [0]
+    for _, low, high, start, end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        origins += [min(low + 1 + number, max(high, 1)) for number in range(end - start)]
+    return origins
+
+
 def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tuple[str, str], ...]:
     """Keep the texts in a folder; returns the pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
     pairs = []
     for number, (own, data) in enumerate(files):
-        other = folder / f"{number}" / f"{own.stem}.converted.py"
-        other.parent.mkdir(parents=True)
+        other = folder / f"{number}.py"
         other.write_bytes(data)
         pairs.append((os.path.realpath(own), str(other)))
     return tuple(pairs)

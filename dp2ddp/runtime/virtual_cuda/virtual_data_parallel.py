@@ -89,59 +89,26 @@ def scatter(
 
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
+        """The tensors one behind the other; the result has the first one's dtype."""
         place = _get_device_index(destination, allow_cpu=True, optional=True)
-        return gather_at([*map(_as_real, tensors)], dim, HOST if place == -1 else machine.checked(place))
+        if not tensors:
+            raise RuntimeError("Expected at least one tensor to gather from")
+        for index, tensor in enumerate(tensors):
+            if place_of(tensor) in (None, HOST):
+                raise RuntimeError(
+                    f"Expected all input tensors to be CUDA tensors, but tensor at index {index} has device "
+                    f"{tensor.device}"
+                )
+            if tensor.dim() != tensors[0].dim():  # torch.cat lets an empty one pass
+                raise RuntimeError(
+                    "Expected all input tensors to have the same number of dimensions, but tensor at index "
+                    f"{index} has {tensor.dim()} dimensions, (expected {tensors[0].dim()})"
+                )
+        with torch._C.DisableTorchFunction():
+            parts = [_as_real(tensor).to(_as_real(tensors[0]).dtype) for tensor in tensors]
+            return put(torch.cat(parts, dim), HOST if place == -1 else machine.checked(place))
 
     return gather
-
-
-def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
-    """The tensors one behind the other; result has the first one's dtype and a memory format that all
-    share.
-    """
-    size = _gathered_size(tensors, dim)
-    first = tensors[0]
-    channels_last = all(_is_channels_last(tensor) for tensor in tensors)
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
-    result = torch.empty(size, dtype=first.dtype, device=device_at(place), memory_format=memory_format)
-    sizes = [tensor.size(dim) for tensor in tensors]
-    for chunk, tensor in zip(torch.split(result, sizes, dim), tensors, strict=True):
-        chunk.copy_(tensor)
-    return result
-
-
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.dim() == 4
-        and not tensor.is_contiguous()
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
-
-
-def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
-    if not tensors:
-        raise RuntimeError("Expected at least one tensor to gather from")
-    expected = list(tensors[0].shape)
-    if expected:
-        tensors[0].size(dim)  # torch's own error if there is no such dimension
-    dim %= max(len(expected), 1)  # counted from the first one
-    for index, tensor in enumerate(tensors):
-        if place_of(tensor) in (None, HOST):
-            raise RuntimeError(
-                f"Expected all input tensors to be CUDA tensors, but tensor at index {index} has device {tensor.device}"
-            )
-        if tensor.dim() != len(expected):
-            raise RuntimeError(
-                "Expected all input tensors to have the same number of dimensions, but tensor at index "
-                f"{index} has {tensor.dim()} dimensions, (expected {len(expected)})"
-            )
-        expected[dim] = tensor.size(dim)
-        if list(tensor.shape) != expected:
-            raise RuntimeError(
-                f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, but expected {expected}"
-            )
-    expected[dim] = sum(tensor.size(dim) for tensor in tensors)
-    return expected
 
 
 # ---- the turns of the threads
@@ -191,19 +158,12 @@ _WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__fi
 
 # ---- what replicas draw on the host: each of them from streams of its own
 
-# Replicas are threads, and race for the host's streams (torch's default generator, numpy's, Python's): another run may
-# give their numbers to other replicas, so that no order is the right one. Here, and in the helpers of converted scripts
-# (templates/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
-# reaches the script; that goes on as if it had drawn that one number, if replica 0 drew any.
-
-
-# Any throughout: modules, their arguments, and states of generators.
 APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
 
 def let_replicas_draw_apart(taps: Taps) -> None:
-    """DataParallel, data_parallel and parallel_apply run their replicas so."""
+    """DataParallel, data_parallel and parallel_apply run their replicas so. Any: modules and their arguments."""
     taps.around("parallel_apply", _drawing_apart, APPLY, _WRAPPER, torch.nn.parallel)
 
 
@@ -219,7 +179,13 @@ def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any
 
 
 class ReplicaDraws:
-    """The streams of the host around one forward of all replicas."""
+    """The streams of the host around one forward of all replicas.
+
+    Replicas are threads, and race for them (torch's default generator, numpy's, Python's): another run may give their
+    numbers to other replicas, so that no order is the right one. Here, and in the helpers of converted scripts
+    (templates/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
+    reaches the script; that goes on as if it had drawn that one number, if replica 0 drew any.
+    """
 
     observers: ClassVar[list[Callable[[], None]]] = []  # told of forwards in which several replicas draw
 
