@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         write_report,
     )
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.costs.figures import Benchmark
     from dp2ddp.errors import (
         ConversionError,
         Dp2DdpError,
@@ -46,28 +46,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Benchmark": "dp2ddp.costs.result",
-    "BenchmarkError": "dp2ddp.api",
-    "CheckResult": "dp2ddp.review.checking",
-    "Conversion": "dp2ddp.codemod.conversion",
-    "ConversionError": "dp2ddp.errors",
-    "Dp2DdpError": "dp2ddp.errors",
-    "HazardError": "dp2ddp.errors",
-    "MissingError": "dp2ddp.errors",
-    "OptionError": "dp2ddp.errors",
-    "Progress": "dp2ddp.progress",
-    "Report": "dp2ddp.report.comparison",
-    "RunError": "dp2ddp.errors",
-    "RunState": "dp2ddp.progress",
-    "SourceError": "dp2ddp.errors",
-    "UnmatchedAcceptanceError": "dp2ddp.errors",
-    "VerificationError": "dp2ddp.api",
-    "bench": "dp2ddp.api",
-    "check": "dp2ddp.api",
-    "convert": "dp2ddp.api",
-    "verify": "dp2ddp.api",
-    "write_conversion": "dp2ddp.api",
-    "write_report": "dp2ddp.api",
+    "dp2ddp.api": "BenchmarkError VerificationError bench check convert verify write_conversion write_report",
+    "dp2ddp.codemod.conversion": "Conversion",
+    "dp2ddp.costs.figures": "Benchmark",
+    "dp2ddp.errors": "ConversionError Dp2DdpError HazardError MissingError OptionError RunError SourceError "
+    "UnmatchedAcceptanceError",
+    "dp2ddp.progress": "Progress RunState",
+    "dp2ddp.report.comparison": "Report",
+    "dp2ddp.review.checking": "CheckResult",
 }
 
 __all__ = [
@@ -99,11 +85,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Any: whatever the name stands for; type checkers read the imports above."""
-    if name not in _PLACES:
+    place = next((place for place, names in _PLACES.items() if name in names.split()), None)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_PLACES[name]), name)
+    value = getattr(importlib.import_module(place), name)
     globals()[name] = value
     return value
 

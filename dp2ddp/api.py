@@ -12,7 +12,7 @@ from dp2ddp.progress import Within
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.conversion import Conversion
-    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.costs.figures import Benchmark
     from dp2ddp.report.comparison import Report
     from dp2ddp.review.checking import CheckResult
 
@@ -51,7 +51,7 @@ def convert(options: ConvertOptions) -> Conversion:
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.result_files import names_file, refuse_other_files
     from dp2ddp.codemod.rule import UnknownRuleError
-    from dp2ddp.source.entries import other_entries
+    from dp2ddp.source.neighbours import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
     script, output, progress = str(options.script), options.output, options.progress

@@ -17,7 +17,7 @@ from dp2ddp.cli import warn
 from dp2ddp.options import option
 
 if TYPE_CHECKING:
-    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.costs.figures import Benchmark
     from dp2ddp.report.comparison import Report
     from dp2ddp.report.conversion_report import ConversionReport
 

@@ -22,7 +22,7 @@ from dp2ddp.doctor.torch_answers import may_have_gpus
 from dp2ddp.errors import OptionError, RunError, SourceError
 from dp2ddp.launch.job import Job, with_port
 from dp2ddp.launch.slurm import time_limit
-from dp2ddp.launch.targets import TARGETS, Given, Launcher, Target
+from dp2ddp.launch.targets import TARGETS, Given, Starter, Target
 from dp2ddp.options import Arguments, Script, option, refuse_no_name
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions(Arguments, Script):
-    """What to start, and where; the last five are of one place alone. Raises OptionError for what does not fit."""
+    """What to start, and where; the last four are of one place alone. Raises OptionError for what does not fit."""
 
     on: str = option(
         "local",
@@ -72,9 +72,6 @@ class LaunchOptions(Arguments, Script):
     time: str = option("24:00:00", "slurm: the time limit.", metavar="LIMIT")
     cpus: int = option(8, "slurm: CPUs of a rank and its loader's workers.", least=1)
     image: str | None = option(None, "kubernetes: the image, with the script and what it needs in it.")
-    operator: str = option(
-        "v2", "kubernetes: a TrainJob (Kubeflow Trainer) or the older PyTorchJob.", choices=("v2", "v1")
-    )
 
     @property
     def place(self) -> Target:
@@ -125,8 +122,8 @@ def command(options: LaunchOptions) -> None:
     job = _job(options)
     if output:
         _write(place.text(job, given), output, options, Path(job.script))
-    elif place.launcher:
-        _become(job, given, place.launcher)
+    elif place.start:
+        _become(job, place.start(job, given))
     else:
         _hand_over(list(place.takes_file), place.text(job, given))
 
@@ -213,20 +210,21 @@ def _check_place(path: Path, script: Path) -> None:
         raise SourceError(f"{path}: is the script itself; name another file with -o")
 
 
-def _become(job: Job, given: Given, launcher: Launcher) -> NoReturn:
+def _become(job: Job, start: Starter) -> NoReturn:
     """Be the launcher of a job: nothing stands between it and the terminal."""
-    if importlib.util.find_spec(launcher.module) is None:
+    module = start.package.partition("[")[0]
+    if importlib.util.find_spec(module) is None:
+        install = f"pip install {shlex.quote(start.package)}"
         raise RunError(
-            f"{launcher.module} is not installed for {sys.executable}: {launcher.install}; -o writes the launch file"
+            f"{module} is not installed for {sys.executable}: {install}; -o writes the launch file"
         )
     if job.gpus is None and not may_have_gpus():
         raise RunError("no GPU here: -n says how many ranks to start, which then train on the CPU")
-    click.echo(f"starting {launcher.shown(job, given)}", err=True)
+    click.echo(f"starting {start.shown}", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    words = launcher.command(job, given)
     # torchrun's own number of threads, without its four lines about it
-    os.execve(words[0], words, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
+    os.execve(start.words[0], start.words, {"OMP_NUM_THREADS": "1", **os.environ, **job.settings})
 
 
 def _hand_over(words: list[str], text: str) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace
 from dp2ddp.codemod.plans.acceptance import AcceptOption
 from dp2ddp.codemod.plans.planned import Plan, Planned
-from dp2ddp.source.entries import OtherEntry
 from dp2ddp.source.files import Rewrite, SourceFile
+from dp2ddp.source.neighbours import OtherEntry
 from dp2ddp.styles import EXACT
 
 if TYPE_CHECKING:

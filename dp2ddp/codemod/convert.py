@@ -31,9 +31,9 @@ from dp2ddp.codemod.reading import read_program, unread_libraries
 from dp2ddp.codemod.rule import Rule, pick_rules, rules_of_style
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.neighbours import find_mentions
 from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
-from dp2ddp.source.settings_files import find_mentions
 from dp2ddp.styles import EXACT
 
 # Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.

@@ -10,8 +10,8 @@ from dp2ddp.codemod.lift import import_lines
 from dp2ddp.codemod.looks.ours import is_of_dp2ddp
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.errors import SourceError
-from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.helper_module import NAME
+from dp2ddp.source.neighbours import console_script
 from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
 

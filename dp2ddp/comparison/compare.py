@@ -27,8 +27,7 @@ from dp2ddp.comparison.script_facts import casts_on_one_side, number_differences
 from dp2ddp.comparison.series import Series, series_of
 from dp2ddp.comparison.step_table import SoFar, StepTable, StepTensors
 from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
-from dp2ddp.trace.records import FinalKind, Trace
-from dp2ddp.trace.unchecked import Unchecked
+from dp2ddp.trace.records import FinalKind, Trace, Unchecked
 from dp2ddp.words import names_text, ranks_text
 
 __all__ = ["Comparison", "Difference", "compare"]

@@ -14,7 +14,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from dp2ddp.costs.readings import Timed
+from dp2ddp.costs.figures import Timed
 from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps
 

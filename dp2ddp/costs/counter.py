@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import comm
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dp2ddp.costs.readings import Counted, Sent
+from dp2ddp.costs.figures import Counted, Sent
 from dp2ddp.costs.steps import Meter
 from dp2ddp.taps import Inside, Taps, in_all_threads
 
@@ -127,63 +127,51 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 PlaceOf = Callable[[torch.Tensor], int]
 """The index of the device that a tensor is on; negative: the host."""
-# Any throughout: functions of torch.nn.parallel.comm
+_COPIES = {  # functions of torch.nn.parallel.comm: what they copy, and whether from one device to the others or back
+    "broadcast": ("weights", True),
+    "broadcast_coalesced": ("weights", True),
+    "scatter": ("inputs", True),
+    "gather": ("outputs", False),
+    "reduce_add": ("gradients", False),
+    "reduce_add_coalesced": ("gradients", False),
+}
 
 
 class Copies:
-    """Follows torch.nn.parallel.comm, through which DataParallel copies everything."""
+    """Follows torch.nn.parallel.comm, through which DataParallel copies everything. Any: as they are called."""
 
     def __init__(self, tally: Tally, place_of: PlaceOf, made: Callable[[Any], None]) -> None:
         """`made` is told of what each of them returns."""
         self._tally, self._place_of, self._made = tally, place_of, made
         self._inside = Inside()
-        for name, note in (
-            ("broadcast", self._note_weights),
-            ("broadcast_coalesced", self._note_weights),
-            ("scatter", self._note_inputs),
-            ("gather", self._note_outputs),
-            ("reduce_add", self._note_gradients),
-            ("reduce_add_coalesced", self._note_gradients),
-        ):
-            Taps().around(name, partial(self._copying, note), comm)
+        for name, (kind, fans_out) in _COPIES.items():
+            Taps().around(name, partial(self._copying, kind, fans_out), comm)
 
     @property
     def inside(self) -> bool:
         """Whether one of them is under way in this thread."""
         return self._inside.yes
 
-    def _copying(self, note: Callable[[Any, Any], None], original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _copying(self, kind: str, fans_out: bool, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self.inside:  # one of them calls another
             return original(*args, **kwargs)
         with self._inside.entered():
             result = original(*args, **kwargs)
         with contextlib.suppress(Exception):  # the script never fails because of us
-            note((*args, *kwargs.values()), result)
+            given = args[0] if args else next(iter(kwargs.values()))
+            self._note(kind, *((given, result) if fans_out else (result, given)))
             self._made(result)
         return result
 
-    def _note_weights(self, given: Any, result: Any) -> None:
-        home = self._place_of(next(tensors_in(given)))
-        self._add("weights", (each for each in tensors_in(result) if self._place_of(each) != home))
+    def _note(self, kind: str, at_home: Any, others: Any) -> None:
+        """Between the device of `at_home` and those of the others; what is there already is no copy.
 
-    def _note_inputs(self, given: Any, result: Any) -> None:
-        home = self._place_of(given[0])
-        if home >= 0:  # what comes from the host is copied by either version
-            self._add("inputs", (each for each in tensors_in(result) if self._place_of(each) != home))
-
-    def _note_outputs(self, given: Any, result: Any) -> None:
-        home = self._place_of(result)
-        self._add("outputs", (each for each in tensors_in(given[0]) if self._place_of(each) != home))
-
-    def _note_gradients(self, given: Any, result: Any) -> None:
-        """Those of the first device, where they are added up, stay where they are."""
-        others = given[0][1:] if len(given[0]) > 1 else ()
-        self._add("gradients", tensors_in(list(others)))
-
-    def _add(self, kind: str, copied: Iterable[torch.Tensor]) -> None:
-        """What is split or gathered in a backward pass are the gradients of outputs and inputs."""
-        sizes = [bytes_of(each) for each in copied]
-        if sizes:
+        Inputs that come from the host are copied by either version. In a backward pass the gradients of outputs are
+        split, and those of inputs gathered.
+        """
+        home = self._place_of(next(tensors_in(at_home)))
+        sizes = [bytes_of(each) for each in tensors_in(others) if self._place_of(each) != home]
+        if sizes and (home >= 0 or kind != "inputs"):
             kind = "gradients" if torch._C._current_graph_task_id() != -1 else kind
             self._tally.add("copies", kind, sum(sizes))
 

@@ -1,13 +1,78 @@
-"""From readings to figures: what a step takes, sends and holds in one mode on one number of devices."""
+"""What runs cost, as plain data: what one process says of a run, the figures that these make, the result of `bench`.
+
+A *step* is what lies between two steps of the optimizer that stepped first: of a GAN it holds one of each network. No
+torch here.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
-from dp2ddp.costs.readings import Counted, Sent, Timed
+import msgspec
+from msgspec import Meta
+
+RANK = "rank{}.json"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A timed run, of one process: nothing is recorded or counted in it. One entry for each step behind the warm-up."""
+
+    virtual: bool  # on virtual devices
+    steps: int  # optimizer steps that were taken, those of the warm-up included
+    seconds: tuple[float, ...] = ()
+    waiting: tuple[float, ...] = ()  # seconds inside the loader's __next__
+    rows: tuple[int, ...] = ()  # that this process gave to the wrapped model, gradients on
+    evaluated: tuple[bool, ...] = ()  # whether the wrapped model ran without gradients, too
+    cpu: float = 0.0  # seconds of this process and of those below it, in all these steps
+    resident: int = 0  # bytes: the most that this process held in memory in these steps; 0: not known
+    devices: tuple[int, ...] = ()  # bytes: the most that lived on each CUDA device; empty on virtual devices
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one kind of collective or copy weighs in a step."""
+
+    calls: float  # a step
+    bytes: Annotated[float, Meta(description="the larger of what a rank gives and gets")]  # a step
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A counting run, of one process: figures are means of `steps` steps behind a short warm-up."""
+
+    steps: int
+    collectives: dict[str, Sent] = field(default_factory=dict)  # allreduce, broadcast, ...: between ranks
+    # weights, inputs, ...: between DataParallel's devices
+    copies: dict[str, Sent] = field(default_factory=dict)
+    devices: tuple[int, ...] = ()  # bytes: the most that lived on each virtual device
+    parameters: int = 0  # bytes of the parameters that the first optimizer steps
+
+
+Reading = TypeVar("Reading", bound=Timed | Counted)
+
+
+def write(reading: Timed | Counted, folder: Path, rank: int) -> None:
+    """Write what one process measured to `folder`, under its rank; whole, or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / RANK.format(rank)
+    file.with_suffix(".new").write_text(json.dumps(dataclasses.asdict(reading)), encoding="utf-8")
+    os.replace(file.with_suffix(".new"), file)
+
+
+def read(folder: Path, ranks: range, kind: type[Reading]) -> tuple[Reading, ...]:
+    """The readings of a run, of the ranks that left one."""
+    paths = (folder / RANK.format(rank) for rank in ranks)
+    texts = (path.read_text(encoding="utf-8") for path in paths if path.exists())
+    return tuple(msgspec.convert(json.loads(text), kind) for text in texts)
+
 
 Mode = Literal["dp", "ddp"]
 NAMES: dict[Mode, str] = {"dp": "DataParallel", "ddp": "DDP"}
@@ -148,3 +213,64 @@ def _added(each: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 def _highest(each: Iterable[Sequence[int]]) -> tuple[int, ...]:
     return tuple(max(column) for column in zip(*each, strict=True))
+
+
+Proof = Literal["same", "different", "not verified"]
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """Whether both train the same: never looked at in a timed run, but in short runs of their own."""
+
+    proof: Proof
+    steps: int = 0  # that were compared
+    text: str = ""  # what differs; of what trains the same, beside the training: lines, files
+
+    @property
+    def words(self) -> str:
+        """Whether both trained the same, in words."""
+        if self.proof == "not verified":
+            return "not verified"
+        words = f"{self.proof} (verified {self.steps} step{'' if self.steps == 1 else 's'})"
+        return f"{words}: {self.text}" if self.text else words
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Both modes on one number of devices."""
+
+    world: int
+    dp: Figures
+    ddp: Figures
+    sameness: Sameness
+
+    @property
+    def speed_up(self) -> float:
+        """Over DataParallel on the same number of devices."""
+        return self.dp.step.mean / self.ddp.step.mean
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How it was measured."""
+
+    warm_up: Annotated[int, Meta(description="steps dropped at the beginning of each run")]
+    steps: Annotated[int, Meta(description="of a run, warm-up included")]
+    rounds: Annotated[int, Meta(description="timed runs of each version")]
+    processors: int
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Everything that was found about a script."""
+
+    script: str
+    port: str  # a version of the user's own; "" for our conversion
+    launch: str
+    convert: str
+    setting: Setting
+    measured: tuple[Measured, ...]
+    seconds: float
+    remarks: tuple[str, ...] = ()
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    failure: str = ""  # why there is nothing about a further number of devices

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dp2ddp.costs.readings import Counted, Timed, write
+from dp2ddp.costs.figures import Counted, Timed, write
 
 
 class Enough(SystemExit):

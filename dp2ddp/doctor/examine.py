@@ -1,8 +1,7 @@
-"""All questions, in order; those that take long run beside the others, in processes of their own."""
+"""All questions, in order; those that take long in processes of their own."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -10,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,17 +30,13 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
 
     `progress` gets what is waited for.
     """
+    yield from host_answers()
     if importlib.util.find_spec("torch") is None:
-        yield from host_answers()
         yield no_torch()
         return
-    with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as name:
-        folder = Path(name)
-        until = time.monotonic() + timeout
-        with started([str(HERE / "torch_probe.py")]) as probe:
-            yield from host_answers()
-            progress("importing torch")
-            said = wait(probe, until)
+    with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as folder:
+        progress("importing torch")
+        said = ended([str(HERE / "torch_probe.py")], timeout)
         if said.code is None:
             yield broken_torch(
                 f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
@@ -53,18 +47,17 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
             return
         yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
         if importlib.util.find_spec("psutil") is None:
-            yield answered(TWO_RANKS, "not tried: that needs psutil", {}, install(["psutil"]))
+            yield answered(TWO_RANKS, "not tried: that needs psutil", install(["psutil"]))
             return
         progress("starting two ranks with torchrun; some seconds")
-        yield two_ranks(folder, timeout)
+        yield two_ranks(Path(folder), timeout)
 
 
 def two_ranks(folder: Path, timeout: float) -> Answer:
     """Start two ranks as a user does, by torchrun, and let them add numbers."""
     program = str(HERE / "all_reduce_program.py")
     arguments = ["--standalone", "--nproc-per-node", str(RANKS), program, str(folder)]
-    with started([str(AGENT), str(folder), *arguments], starts_others=True) as ranks:
-        end = wait(ranks, time.monotonic() + timeout)
+    end = ended([str(AGENT), str(folder), *arguments], timeout, starts_others=True)
     return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
 
 
@@ -86,8 +79,7 @@ def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str 
     if end.code == 0:
         seconds = json.loads(ranks[0])
         times = ", ".join(f"{backend} in {value * 1000:.1f} ms" for backend, value in seconds.items())
-        text = f"met by torchrun, and added a megabyte: {times}"
-        return answered(TWO_RANKS, text, {"code": 0, "seconds": seconds})
+        return answered(TWO_RANKS, f"met by torchrun, and added a megabyte: {times}")
     if end.code is None:
         stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(ranks))
         text = f"not done after {timeout:g} s: {stuck}"
@@ -98,7 +90,7 @@ def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str 
     else:
         text = f"failed: {_error_line(end) or agent or f'torchrun ended with {end.code}'}"
         advice = "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
-    return answered(TWO_RANKS, text, {"code": end.code, "ranks": list(ranks)}, advice, "bad")
+    return answered(TWO_RANKS, text, advice, "bad")
 
 
 def _error_line(end: Ended) -> str:
@@ -128,11 +120,10 @@ class Ended:
         return lines[-1] if lines else "without a word"
 
 
-@contextlib.contextmanager
-def started(command: Sequence[str], starts_others: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A process of ours; at the end of the block neither it runs, nor what it started."""
+def ended(command: Sequence[str], seconds: float, starts_others: bool = False) -> Ended:
+    """How a process of ours ends; where its time is up neither it stays, nor what it started."""
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, *command],
         env={**environment(), "PYTHONPATH": path, **parent_variable()},
         stdin=subprocess.DEVNULL,
@@ -140,21 +131,14 @@ def started(command: Sequence[str], starts_others: bool = False) -> Iterator[sub
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
-    )
-    with process:
+    ) as process:
         try:
-            yield process
+            said = process.communicate(timeout=seconds)
+            return Ended(process.returncode, *said)
+        except subprocess.TimeoutExpired:
+            return Ended(None)
         finally:
             if process.poll() is None:
                 if starts_others:  # which needs psutil
                     kill_tree(process.pid)
                 process.kill()
-
-
-def wait(process: subprocess.Popen[str], until: float) -> Ended:
-    """Its end, if it comes before this moment (time.monotonic())."""
-    try:
-        said = process.communicate(timeout=max(0.0, until - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return Ended(None)
-    return Ended(process.returncode, *said)

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -33,14 +34,11 @@ class Answer:
     state: State
     text: str  # the facts, in words
     advice: str = ""  # what follows from them, and what to do
-    facts: Mapping[str, object] = field(default_factory=dict)  # the same facts as data; sizes in bytes
 
 
-def answered(
-    name: str, text: str, facts: Mapping[str, object], advice: str = "", state: State | None = None
-) -> Answer:
+def answered(name: str, text: str, advice: str = "", state: State | None = None) -> Answer:
     """Where there is advice it is a remark, unless it is said to be something else."""
-    return Answer(name, state or ("remark" if advice else "good"), text, advice, facts)
+    return Answer(name, state or ("remark" if advice else "good"), text, advice)
 
 
 def size(count: float) -> str:
@@ -66,7 +64,11 @@ def host_answers() -> Iterator[Answer]:
     yield system_answer()
     yield own_answer(missing_for_runs())
     yield processors_answer(cores, os.cpu_count() or 1)
-    yield memory_answer(*memory())
+    if find_spec("psutil"):
+        from dp2ddp.runtime.process.room import read_room
+
+        room = read_room()
+        yield memory_answer(room.limit, room.free)
     yield shared_memory_answer(shared_memory())
     yield open_files_answer(*resource.getrlimit(resource.RLIMIT_NOFILE))
     yield disk_answer(Path(tempfile.gettempdir()), shutil.disk_usage(tempfile.gettempdir()).free)
@@ -78,17 +80,15 @@ def host_answers() -> Iterator[Answer]:
 
 def system_answer() -> Answer:
     text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
-    facts = {"version": platform.python_version(), "system": platform.system(), "executable": sys.executable}
     others = "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
-    return answered("Python", text, facts, "" if sys.platform == "linux" else others)
+    return answered("Python", text, "" if sys.platform == "linux" else others)
 
 
 def own_answer(missing: Sequence[str]) -> Answer:
     """What of dp2ddp can run here; `missing` are packages."""
     what = "for converting and checking" if missing else "with all that verify needs"
     advice = f"verify, bench and run need {', '.join(missing)}: {install(missing)}" if missing else ""
-    facts = {"version": __version__, "missing": list(missing)}
-    return answered("dp2ddp", f"{__version__}, {what}", facts, advice)
+    return answered("dp2ddp", f"{__version__}, {what}", advice)
 
 
 def usable_cores() -> float:
@@ -103,29 +103,13 @@ def usable_cores() -> float:
 
 def processors_answer(usable: float, present: int) -> Answer:
     shown = f"{usable:g} core{'s' if usable != 1 else ''}"
-    text = f"{shown} of {present} may be used here" if usable < present else shown
-    return answered("processors", text, {"usable": usable, "present": present})
-
-
-def memory() -> tuple[int, int]:
-    """(bytes, free bytes) of memory, the machine's or the container's."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total, available = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
-    with contextlib.suppress(OSError):  # Linux: with what caches would give back
-        lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-        available = next((1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:"), available)
-    with contextlib.suppress(OSError, ValueError):  # "max": no limit
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        total, available = min(total, limit), min(available, max(0, limit - used))
-    return total, available
+    return answered("processors", f"{shown} of {present} may be used here" if usable < present else shown)
 
 
 def memory_answer(total: int, available: int) -> Answer:
     each = f"each rank takes about {size(RANK_MEMORY)} before it has a model or data: two of them do not fit"
     advice = each if available < 2 * RANK_MEMORY else ""
-    facts = {"total": total, "available": available}
-    return answered("memory", f"{size(total)}, {size(available)} of it free", facts, advice)
+    return answered("memory", f"{size(total)}, {size(available)} of it free", advice)
 
 
 def shared_memory() -> tuple[int, int] | None:
@@ -139,52 +123,48 @@ def shared_memory() -> tuple[int, int] | None:
 def shared_memory_answer(sizes: tuple[int, int] | None) -> Answer:
     name = "shared memory"
     if sizes is None:
-        return answered(name, "there is no /dev/shm", {}, "loaders may need num_workers=0 here")
+        return answered(name, "there is no /dev/shm", "loaders may need num_workers=0 here")
     total, free = sizes
-    facts = {"total": total, "free": free}
     if total < SMALL_SHM:
         advice = (
             "DataLoader workers hand batches over in it, and die (Bus error) when it is full: start docker with "
             "--shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
         )
-        return answered(name, f"/dev/shm has {size(total)}", facts, advice)
+        return answered(name, f"/dev/shm has {size(total)}", advice)
     if free < SMALL_SHM:
         advice = "others have filled it: `ls -l /dev/shm`; files of processes that are gone may be removed"
-        return answered(name, f"{size(free)} of {size(total)} in /dev/shm are free", facts, advice)
-    return answered(name, f"{size(free)} in /dev/shm", facts)
+        return answered(name, f"{size(free)} of {size(total)} in /dev/shm are free", advice)
+    return answered(name, f"{size(free)} in /dev/shm")
 
 
 def open_files_answer(soft: int, hard: int) -> Answer:
-    facts = {"soft": soft, "hard": hard}
     if soft == resource.RLIM_INFINITY:
-        return answered("open files", "as many as one likes", facts)
+        return answered("open files", "as many as one likes")
     most = "unlimited" if hard == resource.RLIM_INFINITY else str(max(hard, FEW_FILES))
     advice = (
         'batches from loader workers take a file descriptor for each tensor ("Too many open files"): '
         f"`ulimit -n {most}` in the shell that trains"
     )
-    return answered("open files", f"at most {soft}", facts, advice if soft < FEW_FILES else "")
+    return answered("open files", f"at most {soft}", advice if soft < FEW_FILES else "")
 
 
 def disk_answer(folder: Path, free: int) -> Answer:
-    text, facts = f"{size(free)} free in {folder}", {"folder": str(folder), "free": free}
     advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
-    return answered("temporary files", text, facts, advice if free < GB else "")
+    return answered("temporary files", f"{size(free)} free in {folder}", advice if free < GB else "")
 
 
 def threads_answer(variables: Mapping[str, str], cores: float) -> Answer:
     """OMP_NUM_THREADS, and the number of threads of a rank that follows."""
     given = variables.get("OMP_NUM_THREADS", "")
-    facts = {"OMP_NUM_THREADS": given or None, "MKL_NUM_THREADS": variables.get("MKL_NUM_THREADS")}
     half = max(1, int(cores // 2))
     if not given:
         text = "OMP_NUM_THREADS is not set: torchrun gives each rank one thread, and says so at length"
         advice = f"`export OMP_NUM_THREADS={half}` uses all cores with two ranks" if cores >= 4 else ""
-        return answered("threads", text, facts, advice, "good")
+        return answered("threads", text, advice, "good")
     if given.isdigit() and int(given) > half:
         advice = f"for each rank: two ranks have {2 * int(given)} threads on {cores:g} cores, which makes both slower"
-        return answered("threads", f"OMP_NUM_THREADS={given}", facts, advice)
-    return answered("threads", f"OMP_NUM_THREADS={given}, for each rank", facts)
+        return answered("threads", f"OMP_NUM_THREADS={given}", advice)
+    return answered("threads", f"OMP_NUM_THREADS={given}, for each rank")
 
 
 def reaches_itself() -> bool:
@@ -205,16 +185,15 @@ def is_free(port: int) -> bool:
 
 def ports_answer(loopback: bool, usual: bool) -> Answer:
     """`loopback`: whether processes reach each other there; `usual`: whether torch's own port is free."""
-    facts = {"loopback": loopback, str(PORT): usual}
     if not loopback:
         advice = "processes of a run meet there: the sandbox or container must allow it, with its loopback up"
-        return answered("ports", "processes do not reach each other on 127.0.0.1", facts, advice, "bad")
+        return answered("ports", "processes do not reach each other on 127.0.0.1", advice, "bad")
     if not usual:
         advice = (
             "something listens there; with --standalone torchrun takes another, without it a second run fails"
         )
-        return answered("ports", f"{PORT}, torch's own, is taken", facts, advice)
-    return answered("ports", f"{PORT} and others are free", facts)
+        return answered("ports", f"{PORT}, torch's own, is taken", advice)
+    return answered("ports", f"{PORT} and others are free")
 
 
 def looked_up(name: str) -> str | None:
@@ -234,7 +213,7 @@ def looked_up(name: str) -> str | None:
 def host_name_answer(name: str, address: str | None) -> Answer:
     advice = f"ranks that look for this host wait long or fail: a line `127.0.1.1 {name}` in /etc/hosts"
     text = f"{name} is {address}" if address else f"{name} has no address"
-    return answered("host name", text, {"name": name, "address": address}, "" if address else advice)
+    return answered("host name", text, "" if address else advice)
 
 
 def variables_answer(variables: Mapping[str, str]) -> Answer:
@@ -242,10 +221,9 @@ def variables_answer(variables: Mapping[str, str]) -> Answer:
     left = [name for name in SET_BY_TORCHRUN if name in variables]
     names = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "CUDA_VISIBLE_DEVICES")
     shown = [f"{name}={value}" for name, value in sorted(variables.items()) if name.startswith(names)]
-    facts = {"left over": left, "set": shown}
     if "RANK" in left or "WORLD_SIZE" in left:
         advice = (
             f"a script believes that torchrun has started it, and waits for others: `unset {' '.join(left)}`"
         )
-        return answered("variables", f"{', '.join(left)} set in this shell", facts, advice)
-    return answered("variables", ", ".join(shown) or "none that change how ranks meet", facts)
+        return answered("variables", f"{', '.join(left)} set in this shell", advice)
+    return answered("variables", ", ".join(shown) or "none that change how ranks meet")

@@ -19,12 +19,12 @@ GPU_DRIVERS = (NVIDIA_DRIVER, Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA's, A
 
 def no_torch() -> Answer:
     advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
-    return answered("torch", "is not installed for this Python", {"version": None}, advice, "bad")
+    return answered("torch", "is not installed for this Python", advice, "bad")
 
 
 def broken_torch(words: str) -> Answer:
     advice = "install it anew: pip install torch"
-    return answered("torch", f"cannot be imported: {words}", {"version": None}, advice, "bad")
+    return answered("torch", f"cannot be imported: {words}", advice, "bad")
 
 
 def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answer]:
@@ -44,18 +44,17 @@ def libraries_answer(wrapping: Sequence[str]) -> Answer:
     names = ", ".join(wrapping)
     text = f"{names}: their Trainer takes all GPUs into one process, in DataParallel, under python"
     advice = "start its scripts by torchrun; `dp2ddp convert SCRIPT` says what else they need"
-    return answered("libraries", text, {"wrapping": [*wrapping]}, advice, "good")
+    return answered("libraries", text, advice, "good")
 
 
 def torch_answer(version: str, distributed: bool) -> Answer:
-    facts = {"version": version, "distributed": distributed}
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
         advice = "dp2ddp's helpers need 2.4 or newer: pip install -U torch"
-        return answered("torch", version, facts, advice, "bad")
+        return answered("torch", version, advice, "bad")
     if not distributed:
         text = f"{version}, built without torch.distributed"
-        return answered("torch", text, facts, "take another build", "bad")
-    return answered("torch", version, facts)
+        return answered("torch", text, "take another build", "bad")
+    return answered("torch", version)
 
 
 def driver_version() -> str | None:
@@ -74,39 +73,37 @@ def may_have_gpus() -> bool:
 
 def cuda_answer(said: Mapping[str, Any], driver: str | None) -> Answer:
     built = f"CUDA {said['cuda']}" if said["cuda"] else f"ROCm {said['rocm']}" if said["rocm"] else ""
-    facts = {"cuda": said["cuda"], "rocm": said["rocm"], "driver": driver}
     machine = f"NVIDIA driver {driver}" if driver else "no NVIDIA driver"
     if not built:
         advice = "GPUs need a build with CUDA: https://pytorch.org/get-started/locally" if driver else ""
-        return answered("CUDA", f"torch is a build for CPUs only; {machine}", facts, advice)
+        return answered("CUDA", f"torch is a build for CPUs only; {machine}", advice)
     advice = (
         "torch does not reach the driver: it may be older than this CUDA needs, or CUDA_VISIBLE_DEVICES is empty; "
         "`nvidia-smi` shows what the driver has"
     )
     unreached = driver and not said["available"]
-    return answered("CUDA", f"torch is built for {built}; {machine}", facts, advice if unreached else "")
+    return answered("CUDA", f"torch is built for {built}; {machine}", advice if unreached else "")
 
 
 def devices_answer(devices: Sequence[Mapping[str, Any]]) -> Answer:
-    facts = {"devices": list(devices)}
     if not devices:
         advice = "`dp2ddp verify` compares on virtual devices on the CPU; torchrun trains on the CPU here, with gloo"
-        return answered("GPUs", "torch sees none here", facts, advice, "good")
+        return answered("GPUs", "torch sees none here", advice, "good")
     text = _shown(devices)
     broken = [f"{index}: {device['error']}" for index, device in enumerate(devices) if device["error"]]
     if broken:
-        return answered("GPUs", text, facts, f"does not add two numbers: {'; '.join(broken)}", "bad")
+        return answered("GPUs", text, f"does not add two numbers: {'; '.join(broken)}", "bad")
     if len(devices) == 1:
         advice = "one GPU is one rank; `dp2ddp verify -n 2` compares on virtual devices on the CPU"
-        return answered("GPUs", text, facts, advice, "good")
+        return answered("GPUs", text, advice, "good")
     advice = f"`torchrun --standalone --nproc-per-node {len(devices)}` uses all of them"
     if len({device["name"] for device in devices}) > 1:
-        return answered("GPUs", text, facts, f"{advice}; they differ, and the slowest sets the pace")
+        return answered("GPUs", text, f"{advice}; they differ, and the slowest sets the pace")
     busy = [str(index) for index, device in enumerate(devices) if device["free"] < 0.8 * device["memory"]]
     if busy:
         others = f"somebody else's memory is on GPU {', '.join(busy)}: `nvidia-smi` says whose"
-        return answered("GPUs", text, facts, others)
-    return answered("GPUs", text, facts, advice, "good")
+        return answered("GPUs", text, others)
+    return answered("GPUs", text, advice, "good")
 
 
 def _shown(devices: Sequence[Mapping[str, Any]]) -> str:
@@ -135,22 +132,20 @@ def peers_answer(peers: Sequence[Sequence[bool]]) -> Answer:
     apart = [
         f"{i}-{j}" for i in range(count) for j in range(i + 1, count) if not (peers[i][j] and peers[j][i])
     ]
-    facts = {"peers": [list(row) for row in peers]}
     if not apart:
-        return answered("GPU to GPU", "each reads the memory of each other (P2P)", facts)
+        return answered("GPU to GPU", "each reads the memory of each other (P2P)")
     pairs = "no pair" if len(apart) == count * (count - 1) // 2 else f"not {', '.join(apart)}"
     advice = (
         "gradients go through the host's memory there, slower, for DataParallel as for DDP; if ranks hang in their "
         "first collective: NCCL_P2P_DISABLE=1"
     )
-    return answered("GPU to GPU", f"P2P: {pairs}", facts, advice)
+    return answered("GPU to GPU", f"P2P: {pairs}", advice)
 
 
 def backends_answer(gloo: bool, nccl: str | None, devices: int) -> Answer:
     text = f"gloo {'is there' if gloo else 'is missing'}, NCCL {nccl or 'is missing'}"
-    facts = {"gloo": gloo, "nccl": nccl}
     if not gloo:
         advice = "ranks meet and exchange small messages by gloo: take another build of torch"
-        return answered("backends", text, facts, advice, "bad")
+        return answered("backends", text, advice, "bad")
     slow = "without NCCL the GPUs exchange gradients through the host, by gloo: slow"
-    return answered("backends", text, facts, slow if not nccl and devices > 1 else "")
+    return answered("backends", text, slow if not nccl and devices > 1 else "")

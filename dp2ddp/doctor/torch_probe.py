@@ -43,7 +43,6 @@ def device(index: int) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
     facts: dict[str, Any] = {
         "name": properties.name,
-        "capability": f"{properties.major}.{properties.minor}",
         "memory": properties.total_memory,
         "free": None,
         "error": None,

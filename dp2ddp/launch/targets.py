@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dp2ddp.launch.job import Job, agent_words, command_line, standalone_words, with_port
-from dp2ddp.launch.kubernetes import pytorch_job, train_job
+from dp2ddp.launch.kubernetes import train_job
 from dp2ddp.launch.ray import ray_driver
 from dp2ddp.launch.slurm import sbatch_file
 from dp2ddp.launch.torchrun import local_file, nodes_file
@@ -17,13 +17,12 @@ Given = Mapping[str, str | int | None]  # the options that are of one target alo
 
 
 @dataclass(frozen=True)
-class Launcher:
+class Starter:
     """A process of this machine that starts the ranks."""
 
-    command: Callable[[Job, Given], list[str]]
-    shown: Callable[[Job, Given], str]  # the same for a person
-    module: str  # what must be installed
-    install: str
+    words: list[str]
+    shown: str  # the same for a person
+    package: str  # what must be installed
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,20 @@ class Target:
 
     text: Callable[[Job, Given], str]  # the launch file
     started_by: str  # what one types before its name
-    launcher: Launcher | None = None  # None: the cluster's own command takes the file
+    start: Callable[[Job, Given], Starter] | None = None  # None: the cluster's own command takes the file
     takes_file: tuple[str, ...] = ()  # that command; it reads from stdin
     options: tuple[str, ...] = ()  # of this target alone
     is_cluster: bool = False  # it gives out GPUs, and must know how many
 
 
-def _torchrun(words: list[str]) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+def _torchrun(job: Job, words: list[str]) -> Starter:
+    own = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+    return Starter(own, command_line(masked(words), job.settings), "torch")
 
 
-def _agent(job: Job, given: Given) -> list[str]:
+def _agent(job: Job, given: Given) -> Starter:
     endpoint = _endpoint(given)
-    return agent_words(job, endpoint) if endpoint else standalone_words(job)
+    return _torchrun(job, agent_words(job, endpoint) if endpoint else standalone_words(job))
 
 
 def _endpoint(given: Given) -> str | None:
@@ -52,31 +52,21 @@ def _endpoint(given: Given) -> str | None:
     return with_port(str(host)) if host else None
 
 
-def _manifest(job: Job, given: Given) -> str:
-    manifest = pytorch_job if given["operator"] == "v1" else train_job
-    return manifest(job, str(given["image"]))
+def _ray(job: Job, given: Given) -> Starter:
+    shown = f"{job.shown} on {job.world} workers of Ray"
+    return Starter([sys.executable, "-c", ray_driver(job)], shown, "ray[train]")
 
 
 TARGETS = {
     "local": Target(
         text=lambda job, given: local_file(job),
         started_by="bash",
-        launcher=Launcher(
-            command=lambda job, given: _torchrun(standalone_words(job)),
-            shown=lambda job, given: command_line(masked(standalone_words(job)), job.settings),
-            module="torch",
-            install="pip install torch",
-        ),
+        start=lambda job, given: _torchrun(job, standalone_words(job)),
     ),
     "torchrun": Target(
         text=lambda job, given: nodes_file(job, _endpoint(given)),
         started_by="on every node: bash",
-        launcher=Launcher(
-            command=lambda job, given: _torchrun(_agent(job, given)),
-            shown=lambda job, given: command_line(masked(_agent(job, given)), job.settings),
-            module="torch",
-            install="pip install torch",
-        ),
+        start=_agent,
         options=("rendezvous",),
     ),
     "slurm": Target(
@@ -87,21 +77,16 @@ TARGETS = {
         is_cluster=True,
     ),
     "kubernetes": Target(
-        text=_manifest,
+        text=lambda job, given: train_job(job, str(given["image"])),
         started_by="kubectl create -f",
         takes_file=("kubectl", "create", "-f", "-"),
-        options=("image", "operator"),
+        options=("image",),
         is_cluster=True,
     ),
     "ray": Target(
         text=lambda job, given: ray_driver(job),
         started_by="python",
-        launcher=Launcher(
-            command=lambda job, given: [sys.executable, "-c", ray_driver(job)],
-            shown=lambda job, given: f"{job.shown} on {job.world} workers of Ray",
-            module="ray",
-            install="pip install 'ray[train]'",
-        ),
+        start=_ray,
         is_cluster=True,
     ),
 }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dp2ddp.costs.figures import NAMES, Figures
-from dp2ddp.costs.result import Benchmark, Measured
+from dp2ddp.costs.figures import NAMES, Benchmark, Figures, Measured
 from dp2ddp.report import result_document as doc
 from dp2ddp.report.surroundings import surroundings_facts
 from dp2ddp.words import counted, duration, size

@@ -21,7 +21,7 @@ from dp2ddp.report import result_document as doc
 from dp2ddp.report.script_changes import changes_of
 from dp2ddp.report.surroundings import surroundings, surroundings_facts
 from dp2ddp.report.text_form import document_text
-from dp2ddp.source.entries import OtherEntry
+from dp2ddp.source.neighbours import OtherEntry
 from dp2ddp.styles import EXACT
 from dp2ddp.words import counted, names_text
 

@@ -24,8 +24,7 @@ from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison,
 from dp2ddp.comparison.series import Apart, Series
 from dp2ddp.comparison.step_table import SoFar
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import Figures
-from dp2ddp.costs.result import Benchmark, Measured, Sameness
+from dp2ddp.costs.figures import Benchmark, Figures, Measured, Sameness
 from dp2ddp.report.comparison import Report
 
 _SCHEMAS = {Report: "dp2ddp.verify/2", Benchmark: "dp2ddp.bench/2"}

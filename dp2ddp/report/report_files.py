@@ -14,7 +14,7 @@ from dp2ddp.report.markdown_form import markdown
 from dp2ddp.source.writing import write_together
 
 if TYPE_CHECKING:
-    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.costs.figures import Benchmark
     from dp2ddp.report.comparison import Report
 
 PAGES = (".html", ".htm")

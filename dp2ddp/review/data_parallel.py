@@ -18,7 +18,7 @@ from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import acts, read_bytes
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Answer, Level, PlacedProblem
-from dp2ddp.source.entries import import_of
+from dp2ddp.source.neighbours import import_of
 from dp2ddp.source.projects import Project
 from dp2ddp.source.read_source import read_source
 from dp2ddp.words import counted

@@ -63,7 +63,7 @@ def may_matter(path: str) -> bool:
 
 def acts(path: str) -> bool:
     """Whether a file does something when it is run: it may be where a training starts."""
-    from dp2ddp.source.entries import does_something  # asked of few
+    from dp2ddp.source.neighbours import does_something  # asked of few
 
     return path.endswith(".ipynb") or does_something(read_bytes(path))
 

@@ -18,9 +18,9 @@ from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.files import acts, may_matter
 from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Answer, Level, PlacedProblem, Tell, Unread
-from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.git import as_typed
+from dp2ddp.source.neighbours import does_something
 from dp2ddp.source.parsing import forget_trees, garbage_waits
 from dp2ddp.source.projects import Imports, project_of, read_project
 from dp2ddp.source.read_source import read_source

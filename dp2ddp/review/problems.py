@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dp2ddp.source.cells import CellPlace
+from dp2ddp.source.files import CellPlace
 
 
 class Level(str, Enum):

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
 from dp2ddp.source.read_source import read_source
+from dp2ddp.source.said_places import added_roots, dotted, leading_texts
 
 RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -90,15 +91,13 @@ def project_of(entry: SourceFile, as_module: bool = False) -> Project:
     if entry.path is None:
         return Project(entry)
     name = entry_module(entry, as_module)
-    search = _Search(entry.path, tuple(name.split(".")[:-1]))
-    modules = tuple(search.reachable(entry))
-    missing, unread = tuple(sorted(search.missing)), tuple(search.unread)
+    search = _Search(entry.path, name)
     project = Project(
         entry,
-        modules,
-        missing,
-        unread,
-        name,
+        modules=tuple(search.reachable(entry)),
+        missing=tuple(sorted(search.missing)),
+        unread=tuple(search.unread),
+        entry_module=name,
         entry_names=search.entry_names,
         links=search.links,
         added=tuple(search.added),
@@ -106,23 +105,11 @@ def project_of(entry: SourceFile, as_module: bool = False) -> Project:
     return replace(project, helpers=_read_helpers(project.root))
 
 
-def imported_files(path: Path) -> set[Path]:
-    """The local files that one file imports itself, found from its own place as `read_project` finds them."""
-    try:
-        source = read_source(path)
-    except SourceError:
-        return set()
-    package = tuple(entry_module(source).split(".")[:-1])
-    search = _Search(path, package)
-    files = (search._find(name) for name in search._imported(source, package))
-    return {file for file in files if file is not None}
-
-
 class Imports:
     """Which local files import which, each read once."""
 
     def __init__(self) -> None:
-        self.direct: dict[Path, set[Path]] = {}
+        self._direct: dict[Path, set[Path]] = {}
 
     def reached(self, path: Path) -> set[Path]:
         """The local files that a script imports, itself or through others."""
@@ -130,11 +117,21 @@ class Imports:
         pending = [path.resolve()]
         while pending:
             file = pending.pop()
-            if file not in self.direct:
-                self.direct[file] = imported_files(file)
-            pending += self.direct[file] - reached
-            reached |= self.direct[file]
+            if file not in self._direct:
+                self._direct[file] = _imported_by(file)
+            pending += self._direct[file] - reached
+            reached |= self._direct[file]
         return reached
+
+
+def _imported_by(path: Path) -> set[Path]:
+    """The local files that one file imports itself, found from its own place as `read_project` finds them."""
+    try:
+        source = read_source(path)
+    except SourceError:
+        return set()
+    search = _Search(path, entry_module(source))
+    return {file for name in search.imported(source, search.package) if (file := search.find(name))}
 
 
 def module_file(name: str) -> Path:
@@ -183,11 +180,12 @@ def has_relative_imports(source: SourceFile) -> bool:
 class _Search:
     """Follows imports from file to file."""
 
-    def __init__(self, entry: Path, package: tuple[str, ...]) -> None:
+    def __init__(self, entry: Path, module: str) -> None:
+        """`module`: what the script is called, if it is one of a package."""
         self.absolute = entry.is_absolute()
         self.entry = entry = entry.resolve()
-        self.package = package
-        first = entry.parents[len(package)]
+        self.package = tuple(module.split(".")[:-1])
+        first = entry.parents[len(self.package)]
         self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
         self.added: list[Path] = []
         self.late_roots = tuple(_folders_above(entry))
@@ -200,27 +198,24 @@ class _Search:
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
         """Every local module once, with all its names, in the order in which imports reach it."""
         names: dict[Path, list[tuple[str, ...]]] = {self.entry: []}
-        sources: dict[Path, SourceFile] = {}
-        queue = self._imported(entry, self.package)
+        sources: dict[Path, SourceFile | None] = {self.entry: None}  # None: there is nothing to be read in it
+        queue = self.imported(entry, self.package)
         while queue:
             name = queue.pop(0)
-            file = self._find(name)
+            file = self.find(name)
             if file is None:
                 self.unfound.append(name)
             elif name not in names.setdefault(file, []):
                 names[file].append(name)
-                if file == self.entry:
-                    continue
-                source = sources.get(file) or self._read(file)
-                if source is None:
-                    continue
-                sources[file] = source
-                package = name if file.name == "__init__.py" else name[:-1]
-                queue += self._imported(sources[file], package)
+                if file not in sources:
+                    sources[file] = self._read(file)
+                if source := sources[file]:
+                    queue += self.imported(source, name if file.name == "__init__.py" else name[:-1])
         self.entry_names = tuple(".".join(name) for name in names[self.entry])
         for file, source in sources.items():
-            first, *more = (".".join(name) for name in names[file])
-            yield LocalModule(first, source, tuple(more))
+            if source:
+                first, *more = (".".join(name) for name in names[file])
+                yield LocalModule(first, source, tuple(more))
 
     def _read(self, file: Path) -> SourceFile | None:
         """A local module; what is wrong with it is said, though Python will say so too when the script runs."""
@@ -236,7 +231,7 @@ class _Search:
         """A file as the user would type it: from the current folder, unless the script is named from the root."""
         return file if self.absolute else Path(os.path.relpath(file))
 
-    def _imported(self, source: SourceFile, package: tuple[str, ...]) -> list[tuple[str, ...]]:
+    def imported(self, source: SourceFile, package: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The names that a file imports; those that were not found before, once it adds to sys.path."""
         tree = parse_leniently(source.text)
         if tree is None or source.path is None:
@@ -261,7 +256,8 @@ class _Search:
         tops -= KNOWN
         return {top for top in tops if self._home(top) is None and not _is_installed(top)}
 
-    def _find(self, name: tuple[str, ...]) -> Path | None:
+    def find(self, name: tuple[str, ...]) -> Path | None:
+        """The local file of a module."""
         if name not in self._found:
             self._found[name] = self._look_for(name)
         return self._found[name]
@@ -270,7 +266,7 @@ class _Search:
         if not name or "*" in name or name[0] in sys.stdlib_module_names:
             return None
         home = self._home(name[0])
-        place = _module_file(home.joinpath(*name)) if home else None
+        place = _file_of(home.joinpath(*name)) if home else None
         if place is None:
             return None
         file = place.resolve()
@@ -287,11 +283,11 @@ class _Search:
 
     def _loaded_by_name(self, call: ast.Call, home: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
-        if not _dotted(call.func).endswith(("import_module", "__import__")):
+        if not dotted(call.func).endswith(("import_module", "__import__")):
             return
         text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
         package = home if text.startswith(".") else tuple(text.split(".")[:-1])
-        file = self._find(package)
+        file = self.find(package)
         if file and file.name == "__init__.py":
             yield package
             yield from ((*package, path.stem) for path in sorted(file.parent.glob("*.py")) if path != file)
@@ -323,123 +319,22 @@ def repository_of(entry: Path) -> Path:
     return next(marked, entry.parent)
 
 
-def added_roots(
-    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
-) -> Iterator[Path]:
-    """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
-
-    `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
-    has none, the script's own.
-    """
-    if not any(
-        isinstance(node, ast.Attribute) and node.attr == "path" and _dotted(node) == "sys.path"
-        for node in nodes
-    ):
-        return
-    values = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    adders = {"sys.path.insert", "sys.path.append", *_own_adders(tree)}
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args and _dotted(node.func) in adders:
-            folder = _folder_of(node.args[-1], values, file)
-            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)) and entry:
-                folder = entry.parent / folder.relative_to(_runs_in(file))
-            if folder and folder.is_dir():
-                yield folder.resolve()
-
-
-def _own_adders(tree: ast.Module) -> Iterator[str]:
-    """Functions of the file's own that add to sys.path: `add_path(x)`."""
-    for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and any(
-            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in nodes_in(function)
-        ):
-            yield function.name
-
-
-def _dotted(node: ast.expr) -> str:
-    """`a.b.c` as text; of `f(x).c` only what stands behind the call."""
-    names = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    names.append(node.id if isinstance(node, ast.Name) else "")
-    return ".".join(reversed(names))
-
-
-def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
-    """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
-    if depth == 0:
-        return None
-
-    def inner(part: ast.expr) -> Path | None:
-        return _folder_of(part, values, file, depth - 1)
-
-    match node:
-        case ast.Constant(value=str(text)):
-            return _runs_in(file) / text  # which is `text` alone where it begins at the root
-        case ast.Name(id="__file__"):
-            return file
-        case ast.Name(id=name) if name in values:
-            return inner(values[name])
-        case ast.Attribute(value=value, attr="parent"):
-            folder = inner(value)
-            return folder.parent if folder else None
-        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            folder = inner(left)
-            return folder / text if folder else None
-        case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
-            return inner(value)
-        case ast.Call(func=function, args=[first, *rest]):
-            return _called(_dotted(function).rpartition(".")[2], inner(first), rest)
-        case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
-            return Path.cwd()
-    return None
-
-
-def _runs_in(file: Path) -> Path:
-    """The folder in which a script starts: the current one; a notebook's own."""
-    return file.parent if file.suffix == ".ipynb" else Path.cwd()
-
-
-def _called(function: str, folder: Path | None, rest: list[ast.expr]) -> Path | None:
-    """What a function of os.path or pathlib makes of a folder."""
-    parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    if folder is None or len(parts) != len(rest):
-        return None
-    if function == "dirname":
-        return folder.parent
-    if function in ("abspath", "realpath", "Path", "str", "normpath", "expanduser"):
-        return folder
-    return folder.joinpath(*parts) if function == "join" else None
-
-
 def _is_there(place: Path) -> bool:
     """Whether a module or a package stands there; a folder with Python files in it is a package, too."""
-    if place.with_name(place.name + ".py").is_file():
-        return True
-    return place.is_dir() and any(place.glob("*.py")) or place.is_dir() and any(place.glob("*/*.py"))
+    is_module = place.with_name(f"{place.name}.py").is_file()
+    return is_module or any(next(place.glob(each), None) for each in ("*.py", "*/*.py"))
 
 
-def _module_file(base: Path) -> Path | None:
-    for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
+def _file_of(base: Path) -> Path | None:
+    """As Python looks: a package comes before a module of its name."""
+    return next(filter(Path.is_file, (base / "__init__.py", base.with_name(f"{base.name}.py"))), None)
 
 
 def _read_helpers(folder: Path | None) -> SourceFile | None:
     """The module that an earlier conversion has put there, or one of the user's own that has its name."""
     if folder is None:
         return None
-    package = folder / helper_module.NAME / "__init__.py"
-    places = (package, folder / helper_module.FILE)  # as Python looks
-    file = next((path for path in places if path.is_file()), None)
+    file = _file_of(folder / helper_module.NAME)
     return read_source(file) if file else None
 
 
@@ -452,23 +347,6 @@ def _is_installed(name: str, besides: Path | None = None) -> bool:
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
     real = [Path(place) for place in places if place and os.path.isabs(place)]
     return bool(real) and not (besides and any(place.is_relative_to(besides) for place in real))
-
-
-def leading_texts(node: ast.expr) -> Iterator[str]:
-    """The constant text that an expression begins with; a point: the name of the package that it stands in."""
-    match node:
-        case ast.Name(id="__name__" | "__package__"):
-            yield "."
-        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name() as first), *_]):
-            yield from leading_texts(first)
-        case ast.Constant(value=str(text)):
-            yield text
-        case ast.BinOp(left=left):
-            yield from leading_texts(left)
-        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
-            yield text
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            yield text.partition("{")[0]
 
 
 def _imported_names(node: ast.Import | ast.ImportFrom, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -1,15 +1,16 @@
-"""What a script leaves in its models: every parameter and buffer, also those that no optimizer steps."""
+"""What is known when a script ends: what its models hold, and what it asked for that virtual devices leave out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from dp2ddp.trace.keeping import FULL_BYTES
-from dp2ddp.trace.records import Final, FinalKind
+from dp2ddp.trace.records import Final, FinalKind, Unchecked
 from dp2ddp.trace.tensor_names import Table, by_shortest_name, living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
@@ -73,3 +74,23 @@ def _kind_of(tensor: torch.Tensor, hashed: int, stepped: Mapping[int, int]) -> F
     if last is None:
         return FinalKind.UNSTEPPED
     return FinalKind.SETTLED if last == hashed else FinalKind.CHANGED
+
+
+def unchecked_of_optimizer(optimizer: Any) -> Iterator[Unchecked]:
+    """What an optimizer that takes a step asks for."""
+    if any(group.get("fused") for group in optimizer.param_groups):
+        yield Unchecked.FUSED
+
+
+def unchecked_settings() -> Iterator[Unchecked]:
+    """What a script has asked for by settings of torch that are not the usual ones, when it ends."""
+    settings: tuple[tuple[Unchecked, Callable[[], bool]], ...] = (
+        (Unchecked.TF32, lambda: torch.get_float32_matmul_precision() != "highest"),
+        (Unchecked.CUDNN, lambda: torch.backends.cudnn.benchmark or torch.backends.cudnn.deterministic),
+    )
+    for each, is_set in settings:
+        try:
+            if is_set():
+                yield each
+        except RuntimeError:  # torch cannot put into old words what newer settings (fp32_precision) say
+            yield each

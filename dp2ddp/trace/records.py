@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -155,6 +155,20 @@ class Step(Events):
     state: Vector | None = None  # the optimizer's state, just after the step; None: not kept for this step
     buffers: Vector | None = None  # of the models whose parameters these are, just after the step
     source: Source = "step"
+
+
+class Unchecked(Enum):
+    """What a script asks of real GPUs and compilers, and virtual devices leave out: a verdict says nothing about it.
+
+    The value is how it is told.
+    """
+
+    COMPILE = "torch.compile (it ran as plain Python)"
+    AUTOCAST = "the GPU's kernels of autocast"
+    TF32 = "TF32"
+    CUDNN = "cuDNN's choice of kernels"
+    FUSED = "the GPU's fused optimizer"
+    HOST_DRAWS = "which replica draws which number on the host (DataParallel's threads race for them)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.costs.figures import NAMES, Mode, figures, spread, with_rows_of
-from dp2ddp.costs.readings import Counted, Reading, Timed, read
-from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
+from dp2ddp.costs.figures import (
+    NAMES,
+    Benchmark,
+    Counted,
+    Measured,
+    Mode,
+    Reading,
+    Sameness,
+    Setting,
+    Timed,
+    figures,
+    read,
+    spread,
+    with_rows_of,
+)
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions
 from dp2ddp.progress import SILENT, Progress, RunState

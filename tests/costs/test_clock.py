@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.costs.readings import Timed, read
+from dp2ddp.costs.figures import Timed, read
 from dp2ddp.runtime.process.server import Server
 from tests.ranks import run_program
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.costs.readings import Counted, Sent, read
+from dp2ddp.costs.figures import Counted, Sent, read
 from dp2ddp.runtime.process.run import watch
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.runtime.stage import Mode

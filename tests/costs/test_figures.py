@@ -8,9 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.costs.figures import figures, spread, with_rows_of
-from dp2ddp.costs.readings import Counted, Sent, Timed, read, write
-from dp2ddp.costs.result import Measured, Sameness
+from dp2ddp.costs.figures import (
+    Counted,
+    Measured,
+    Sameness,
+    Sent,
+    Timed,
+    figures,
+    read,
+    spread,
+    with_rows_of,
+    write,
+)
 
 PLAIN = Timed(
     virtual=True, steps=7, seconds=(0.1, 0.2, 0.6), waiting=(0.0, 0.1, 0.2), rows=(4, 4, 2),

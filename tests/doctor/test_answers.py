@@ -22,7 +22,7 @@ from dp2ddp.doctor.torch_answers import (
 )
 
 MB, GB = 2**20, 2**30
-GPU = {"name": "A100", "capability": "8.0", "memory": 80 * GB, "free": 79 * GB, "error": None}
+GPU = {"name": "A100", "memory": 80 * GB, "free": 79 * GB, "error": None}
 NONE: dict[str, Any] = {
     "version": "2.9.0", "cuda": "12.8", "rocm": None, "available": False, "distributed": True, "gloo": True,
     "nccl": "2.27.3", "devices": [], "peers": [],

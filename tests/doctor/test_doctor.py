@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -44,12 +46,9 @@ def test_this_machine_can_train(tmp_path: Path) -> None:
     assert document["works"] is True
     answers = {answer["name"]: answer for answer in document["answers"]}
     assert set(NAMES) <= set(answers) <= {*NAMES, "GPU to GPU"}
-    import torch
-
-    assert answers["torch"]["facts"]["version"] == torch.__version__
-    assert len(answers["GPUs"]["facts"]["devices"]) == torch.cuda.device_count()
-    assert answers["memory"]["facts"]["total"] <= psutil.virtual_memory().total
-    assert answers["two ranks"]["facts"]["seconds"]["gloo"] > 0
+    assert answers["torch"]["text"].startswith(version("torch"))
+    assert set(answers["memory"]) == {"name", "state", "text", "advice"}
+    assert re.match(r"met by torchrun, and added a megabyte: gloo in [\d.]+ ms", answers["two ranks"]["text"])
     assert list(tmp_path.iterdir()) == []
 
 

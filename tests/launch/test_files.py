@@ -142,28 +142,19 @@ class TestShells:
 
 
 class TestKubernetes:
-    @pytest.mark.parametrize("operator", ["v2", "v1"])
-    def test_arguments_arrive(self, operator: str) -> None:
+    def test_arguments_arrive(self) -> None:
         """Kubernetes reads $$ as $, and $(NAME) as a variable; strings of JSON are YAML's."""
-        text = written("kubernetes", "--operator", operator, "--", *NASTY)
+        text = written("kubernetes", "--", *NASTY)
         lines = text.split("command:")[1].splitlines()
         items = [json.loads(line.strip()[2:]) for line in lines if line.strip().startswith('- "')]
         assert [item.replace("$$", "$") for item in items] == ["train_ddp.py", *NASTY]
 
     def test_nobody_but_the_operator_says_where_ranks_meet(self) -> None:
         """Trainer refuses a job that sets one of these (torch.go: must not have reserved envs)."""
-        for operator in ("v2", "v1"):
-            text = written("kubernetes", "--operator", operator)
-            code = "\n".join(line.partition("#")[0] for line in text.splitlines())
-            assert "PET_" not in code
-            assert "rdzv" not in code
-
-    def test_a_pytorch_job_of_one_node_has_no_workers(self) -> None:
-        one = launch("--on", "kubernetes", "-n", "2", "--image", "i", "--operator", "v1",
-                     "-o", "-").stdout  # fmt: skip
-        two = written("kubernetes", "--operator", "v1")
-        assert "Worker:" not in one
-        assert "Worker:\n      replicas: 1\n" in two
+        text = written("kubernetes")
+        code = "\n".join(line.partition("#")[0] for line in text.splitlines())
+        assert "PET_" not in code
+        assert "rdzv" not in code
 
 
 def test_the_driver_for_ray_holds_the_arguments() -> None:
@@ -268,10 +259,11 @@ def test_a_secret_is_in_the_command_and_in_no_comment(target: str) -> None:
 def test_what_is_started_is_said_without_secrets() -> None:
     job = Job("train_ddp.py", arguments=("--token", "SECRET"), gpus=2)
     for target in TARGETS.values():
-        if target.launcher:
-            assert "SECRET" in " ".join(target.launcher.command(job, {}))
-            assert target.launcher.shown(job, {}).count("***") == 1
-            assert "SECRET" not in target.launcher.shown(job, {})
+        if target.start:
+            start = target.start(job, {})
+            assert "SECRET" in " ".join(start.words)
+            assert start.shown.count("***") == 1
+            assert "SECRET" not in start.shown
 
 
 def test_the_hint_about_options_of_the_script_has_no_secrets() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.costs.figures import Figures, Mode, spread
-from dp2ddp.costs.readings import Sent
-from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
+from dp2ddp.costs.figures import Benchmark, Figures, Measured, Mode, Sameness, Sent, Setting, spread
 
 SECONDS = {"dp": (0.010, 0.012, 0.011, 0.030), "ddp": (0.005, 0.006, 0.0055, 0.010)}
 

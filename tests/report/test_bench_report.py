@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.costs.result import Benchmark, Sameness
+from dp2ddp.costs.figures import Benchmark, Sameness
 from dp2ddp.report.bench_report import bench_document
 from dp2ddp.report.json_form import as_text, schema
 from dp2ddp.report.text_form import document_text

@@ -16,7 +16,7 @@ from dp2ddp.report.comparison import Report, headline, report_text
 from dp2ddp.report.facts import facts, rows_text
 from dp2ddp.report.json_form import as_text
 from dp2ddp.report.result_document import Fact, Judged
-from dp2ddp.trace.unchecked import Unchecked
+from dp2ddp.trace.records import Unchecked
 from tests.report.forms import markdown, page
 
 GOOD = Comparison(

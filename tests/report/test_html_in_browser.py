@@ -12,7 +12,7 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dp2ddp.costs.result import Sameness
+from dp2ddp.costs.figures import Sameness
 from dp2ddp.report.report_files import write_report
 from tests.report import made_up_conversions
 from tests.report.made_up import different, evil, failed, report, same

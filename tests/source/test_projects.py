@@ -41,6 +41,13 @@ def test_packages_and_relative_imports(tmp_path: Path) -> None:
     assert sorted(names) == ["models.net", "models.parts"]
 
 
+def test_a_package_comes_before_a_module_of_its_name(tmp_path: Path) -> None:
+    names = project(
+        tmp_path, train="import net\n", net="import old\n", net____init__="import new\n", old="", new=""
+    )
+    assert names == ["net", "new"]
+
+
 def test_a_circle_ends(tmp_path: Path) -> None:
     assert project(tmp_path, train="import a\n", a="import b\n", b="import a, train\n") == ["a", "b"]
 

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from dp2ddp.costs.readings import Timed, read, write
-from dp2ddp.costs.result import Sameness
+from dp2ddp.costs.figures import Sameness, Timed, read, write
 from dp2ddp.errors import RunError
 from dp2ddp.options import BenchOptions, VerifyOptions
 from dp2ddp.progress import SILENT

@@ -20,8 +20,8 @@ from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.texts import pieces
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.source.projects import leading_texts
-from dp2ddp.source.settings_files import find_mentions, names_data_parallel
+from dp2ddp.source.neighbours import find_mentions, names_data_parallel
+from dp2ddp.source.said_places import leading_texts
 
 LOOKS_UP = re.compile(
     r"getattr|__dict__|attrgetter|methodcaller|import_module|__import__|sys\.modules|getmembers|__subclasses__|hydra"

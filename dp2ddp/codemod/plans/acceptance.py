@@ -22,7 +22,7 @@ from dp2ddp.codemod.plans.planned import Acceptance, Planned, local_file
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import all_rules
 from dp2ddp.errors import UnmatchedAcceptanceError
-from dp2ddp.source.cells import CellPlace
+from dp2ddp.source.files import CellPlace
 
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
 _OPTION = re.compile(r"(?P<code>[A-Za-z]+\d+):(?:(?P<where>.+?):)?(?P<line>\d+)(?:\s+(?P<reason>.*))?")

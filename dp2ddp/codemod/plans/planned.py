@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.edits import Edit, Finding, TextEdit
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.source.cells import CellPlace
+from dp2ddp.source.files import CellPlace
 
 WRAP_RULE = "DDP201"
 WRAP_RULES = (WRAP_RULE, "DDP204", "DDP702")  # its functions, idiomatic

@@ -74,13 +74,23 @@ class FileOpen(Rule):
         for node, _ in handed_on(module, Does.START_PROGRAM):
             yield hand_on(module, node, "hold_on_rank0", HEARS)
         for node, name in handed_on(module, Does.KEEP_STORE):
-            if (row := what_is(name)) and not re.fullmatch(row.harmless or "(?!)", row.usual or ""):
+            row = what_is(name)
+            if row and (not re.fullmatch(row.harmless or "(?!)", row.usual or "") or _may_write(module, row)):
                 yield Hazard(node, ONE_WRITER.of(name=name))
         for node, name in handed_on(module, Does.OPEN):
             if name == "builtins.open":
                 yield rename(node, "open_on_rank0", BECAUSE)
             else:
                 yield hand_on(module, node, "open_by_on_rank0", BECAUSE)
+
+
+def _may_write(module: Module, row: FunctionRow) -> bool:
+    """Whether something without a name (`OPENERS[kind](path, "w")`) is called as such a store is opened to write."""
+    for home, call in module.program.calls:
+        mode = call.argument(row.position, row.keyword) if call.name is None else None
+        if mode and (_writes(mode) or home.text(mode).endswith("mode")):
+            return True
+    return False
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

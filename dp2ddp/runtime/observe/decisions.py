@@ -43,7 +43,7 @@ def observe_decisions(recorder: Recorder) -> None:
     names = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
     taps.everywhere(torch.nn.utils, {name: partial(_clip, recorder, name) for name in names})
     taps.around("step", partial(_step, recorder), torch.amp.GradScaler)
-    _Schedulers(recorder).watch(taps)
+    _watch_schedulers(recorder, taps)
 
 
 def _clip(
@@ -72,32 +72,28 @@ def _step(recorder: Recorder, original: Function, *args: Any, **kwargs: Any) -> 
     return result
 
 
-class _Schedulers:
-    """Counts what the script asks for, and not what one scheduler asks of another or of itself at its start."""
+def _watch_schedulers(recorder: Recorder, taps: Taps) -> None:
+    """What the script asks for, and not what one scheduler asks of another or of itself at its start."""
+    inside = Inside()
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._inside = Inside()
-
-    def watch(self, taps: Taps) -> None:
-        def watch(kind: Any) -> None:
-            if "step" in vars(kind):
-                taps.around("step", self._step, kind)
-
-        base: Any = lr_scheduler.LRScheduler
-        for kind in [base, *_subclasses(base)]:
-            watch(kind)
-        taps.around("_initial_step", self._within, base)
-        base.__init_subclass__ = classmethod(lambda cls: watch(cls))
-
-    def _step(self, original: Function, *args: Any, **kwargs: Any) -> Any:
-        if not self._inside.yes:
-            self._recorder.add("scheduled")
-        return self._within(original, *args, **kwargs)
-
-    def _within(self, original: Function, *args: Any, **kwargs: Any) -> Any:
-        with self._inside.entered():
+    def within(original: Function, *args: Any, **kwargs: Any) -> Any:
+        with inside.entered():
             return original(*args, **kwargs)
+
+    def step(original: Function, *args: Any, **kwargs: Any) -> Any:
+        if not inside.yes:
+            recorder.add("scheduled")
+        return within(original, *args, **kwargs)
+
+    def watch(kind: Any) -> None:
+        if "step" in vars(kind):
+            taps.around("step", step, kind)
+
+    base: Any = lr_scheduler.LRScheduler
+    for kind in [base, *_subclasses(base)]:
+        watch(kind)
+    taps.around("_initial_step", within, base)
+    base.__init_subclass__ = classmethod(lambda cls: watch(cls))
 
 
 def _subclasses(kind: Any) -> Iterator[Any]:

@@ -38,7 +38,6 @@ class Epochs:
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
-        self.seed = 0  # of the samples' streams, since the last beginning
 
     def begin(self, dataset: Any) -> None:
         self._counts[id(dataset)] = (dataset, self.of(dataset) + 1)
@@ -47,27 +46,21 @@ class Epochs:
         return self._counts.get(id(dataset), (None, 0))[1]
 
 
-def install_sample_streams(base_seed: int | None = None) -> Taps:
+def install_sample_streams(base_seed: int) -> Taps:
     """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their
     own streams.
-
-    base_seed None: the seed that torch's default generator had when the loader's iterator was made.
     """
     taps, epochs = Taps(), Epochs()
     # A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each further epoch.
     made_here: Counter[tuple[int, int]] = Counter()
 
-    def begin(loader: DataLoader[Any]) -> None:
-        epochs.begin(loader.dataset)
-        epochs.seed = torch.initial_seed() if base_seed is None else base_seed
-
     def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
         worker = get_worker_info()
         key = (worker.id, id(dataset)) if worker else (-1, 0)
-        setattr(fetcher, _STREAMS, _Streams(epochs.seed, epochs.of(dataset) + made_here[key]))
+        setattr(fetcher, _STREAMS, _Streams(base_seed, epochs.of(dataset) + made_here[key]))
         made_here[key] += worker is not None
 
-    taps.before("__iter__", begin, DataLoader)
+    taps.before("__iter__", lambda loader: epochs.begin(loader.dataset), DataLoader)
     taps.after("__init__", remember, Fetcher)
     taps.set(Fetcher, "fetch", _fetch)
     for place, owner in enumerate((random, numpy.random)):

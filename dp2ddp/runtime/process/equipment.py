@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
 from dp2ddp.copies.fence import fence
@@ -24,7 +24,6 @@ from dp2ddp.runtime.hang.collectives import CallRing, observe_collectives
 from dp2ddp.runtime.observe.decisions import observe_decisions
 from dp2ddp.runtime.observe.forward_rows import count_rows, observe_forwards
 from dp2ddp.runtime.observe.loader_batches import observe_batches
-from dp2ddp.runtime.on_import import let_their_steps_be_seen, when_imported
 from dp2ddp.runtime.perturb import aligned_runs, lockstep
 from dp2ddp.runtime.perturb.nudge import install_nudge
 from dp2ddp.runtime.perturb.rank_order import add_in_rank_order
@@ -37,8 +36,8 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.runtime.virtual_cuda import virtual_devices
 from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
 from dp2ddp.runtime.virtual_cuda.places import HOST, place_of
-from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
-from dp2ddp.taps import Taps
+from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import ReplicaDraws
+from dp2ddp.taps import Taps, when_imported
 from dp2ddp.trace.recorder import Recorder
 
 
@@ -59,8 +58,8 @@ def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
         seed_all(stage.seed + rank)
         if streams:
             streams.begin_apart(stage.seed, rank)
-    if stage.sample_streams:
-        install_sample_streams(stage.seed)
+        if stage.sample_streams:
+            install_sample_streams(stage.seed)
     if stage.rank_order:
         add_in_rank_order(Taps())
     if stage.aligned and stage.mode == "dp":
@@ -184,10 +183,25 @@ def count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
         else:
             heartbeat.beat()
 
-    register_optimizer_step_post_hook(step)
+    optimizers.register_optimizer_step_post_hook(step)
 
 
 def beat_on_progress(heartbeat: Heartbeat) -> None:
     """A backward, and a batch from a loader, are progress as well."""
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
         Taps().before(name, lambda *args, **kwargs: heartbeat.beat(), owner)
+
+
+def let_their_steps_be_seen() -> None:
+    """Whoever has hooks for every step of torch's optimizers hears of fastai's own, too."""
+    when_imported("fastai.optimizer", lambda module: Taps().around("step", _telling, module.Optimizer))
+
+
+def _telling(step: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    """As torch's Optimizer.profile_hook_step; Any: as it is called."""
+    for hook in optimizers._global_optimizer_pre_hooks.values():
+        hook(optimizer, args, kwargs)
+    result = step(optimizer, *args, **kwargs)
+    for hook in optimizers._global_optimizer_post_hooks.values():
+        hook(optimizer, args, kwargs)
+    return result

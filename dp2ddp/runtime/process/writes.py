@@ -12,6 +12,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -134,11 +135,10 @@ def _database(name: Any) -> Iterator[str]:
     if not path.startswith("file:"):
         yield path
         return
-    from urllib.parse import parse_qs, unquote, urlsplit
+    from urllib.parse import unquote, urlsplit
 
     url = urlsplit(path)
-    query = parse_qs(url.query)
-    if query.get("mode", ["rwc"])[0] not in ("ro", "memory") and "1" not in query.get("immutable", ()):
+    if not re.search(r"\b(mode=(ro|memory)|immutable=1)\b", url.query):
         yield unquote(url.path)
 
 

@@ -17,20 +17,23 @@ _PRIORITIES = (0, -5)  # lowest, highest, of today's devices
 
 
 class VirtualEvent:
-    """torch.Event; all work is done when `record` returns, so the clock is the host's."""
+    """torch.Event(device), torch.cuda.Event(enable_timing); all work is done when `record` returns, so the clock is the
+    host's.
+    """
 
     _streams: CudaStreams  # set by the subclasses that CudaStreams makes
 
-    def __init__(self, device: Any = None, *, enable_timing: bool = False, **flags: Any) -> None:
+    def __init__(self, first: Any = None, *rest: Any, enable_timing: bool = False, **flags: Any) -> None:
+        device = flags.get("device") if first is None or isinstance(first, bool) else first
         self.device: torch.device | None = None if device is None else self._streams.device(device)
-        self._timed = enable_timing
+        self._timed = enable_timing or first is True
         self._recorded_at: float | None = None
-        self.event_id = 0  # of an event that was never recorded
+        self.event_id = self.cuda_event = 0  # of an event that was never recorded
 
     def record(self, stream: Any = None) -> None:
         stream = self._streams.current() if stream is None else stream
         self.device = self.device or stream.device
-        self.event_id = self.event_id or id(self)
+        self.event_id = self.cuda_event = id(self)
         self._recorded_at = time.perf_counter()
 
     def query(self) -> bool:
@@ -47,19 +50,6 @@ class VirtualEvent:
         if self._recorded_at is None or end_event._recorded_at is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._recorded_at - self._recorded_at) * 1000
-
-
-class VirtualCudaEvent(VirtualEvent):
-    """torch.cuda.Event."""
-
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **flags: Any
-    ) -> None:
-        super().__init__(enable_timing=enable_timing)
-
-    @property
-    def cuda_event(self) -> int:
-        return self.event_id
 
 
 class VirtualStream:
@@ -138,9 +128,7 @@ class CudaStreams:
         self.machine = machine
         self.Stream: type[VirtualStream] = self._own(VirtualStream, "Stream")
         self.AnyEvent: type[VirtualEvent] = self._own(VirtualEvent, "Event", "torch")
-        self.Event: type[VirtualCudaEvent] = type(
-            "Event", (VirtualCudaEvent, self.AnyEvent), {"__module__": "torch.cuda"}
-        )
+        self.Event: type[VirtualEvent] = type("Event", (self.AnyEvent,), {"__module__": "torch.cuda"})
         self.default: list[VirtualStream] = [
             self.Stream(index, stream_id=0) for index in range(machine.count)
         ]

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from dp2ddp.runtime.call_arguments import group_of, tensors_in
-from dp2ddp.runtime.collective_names import OF_OBJECTS, OF_TENSORS
+from dp2ddp.runtime.hang.collectives import OF_OBJECTS, OF_TENSORS
 from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, place_of
 from dp2ddp.taps import Inside, Taps
 

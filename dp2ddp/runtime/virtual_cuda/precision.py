@@ -16,10 +16,9 @@ import torch
 from torch.amp.autocast_mode import autocast
 from torch.overrides import TorchFunctionMode
 
-from dp2ddp.runtime.on_import import when_imported
 from dp2ddp.runtime.virtual_cuda.function_mode import placeless_functions
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES
-from dp2ddp.taps import Function, Taps
+from dp2ddp.taps import Function, Taps, when_imported
 
 # Any throughout: arguments and results of whatever torch function was called.
 HALF = frozenset({torch.float16, torch.bfloat16})

@@ -1,5 +1,5 @@
 """torch's own nn.DataParallel on virtual devices: only the copies between devices, which torch has in C++ for
-CUDA alone, and the turns of the threads are ours.
+CUDA alone, the turns of the threads, and what they draw on the host are ours.
 
 The functions have the names and contracts of torch.nn.parallel.comm; sources: torch/csrc/cuda/comm.cpp.
 """
@@ -10,18 +10,26 @@ import multiprocessing.synchronize
 import queue
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+import torch.nn.parallel.parallel_apply
 from torch._utils import _get_device_index
 from torch._utils import _handle_complex as _real_view
 from torch.nn.parallel import _functions, comm
 
 from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, device_at, place_of, put
-from dp2ddp.runtime.virtual_cuda.replica_draws import APPLY, let_replicas_draw_apart
+from dp2ddp.runtime.virtual_cuda.random_streams import (
+    HostStates,
+    default_generator_lock,
+    host_states,
+    seed_host,
+    set_host_states,
+)
 from dp2ddp.taps import Taps
 
 
@@ -81,59 +89,26 @@ def scatter(
 
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None) -> torch.Tensor:
+        """The tensors one behind the other; the result has the first one's dtype."""
         place = _get_device_index(destination, allow_cpu=True, optional=True)
-        return gather_at([*map(_as_real, tensors)], dim, HOST if place == -1 else machine.checked(place))
+        if not tensors:
+            raise RuntimeError("Expected at least one tensor to gather from")
+        for index, tensor in enumerate(tensors):
+            if place_of(tensor) in (None, HOST):
+                raise RuntimeError(
+                    f"Expected all input tensors to be CUDA tensors, but tensor at index {index} has device "
+                    f"{tensor.device}"
+                )
+            if tensor.dim() != tensors[0].dim():  # torch.cat lets an empty one pass
+                raise RuntimeError(
+                    "Expected all input tensors to have the same number of dimensions, but tensor at index "
+                    f"{index} has {tensor.dim()} dimensions, (expected {tensors[0].dim()})"
+                )
+        with torch._C.DisableTorchFunction():
+            parts = [_as_real(tensor).to(_as_real(tensors[0]).dtype) for tensor in tensors]
+            return put(torch.cat(parts, dim), HOST if place == -1 else machine.checked(place))
 
     return gather
-
-
-def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
-    """The tensors one behind the other; result has the first one's dtype and a memory format that all
-    share.
-    """
-    size = _gathered_size(tensors, dim)
-    first = tensors[0]
-    channels_last = all(_is_channels_last(tensor) for tensor in tensors)
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
-    result = torch.empty(size, dtype=first.dtype, device=device_at(place), memory_format=memory_format)
-    sizes = [tensor.size(dim) for tensor in tensors]
-    for chunk, tensor in zip(torch.split(result, sizes, dim), tensors, strict=True):
-        chunk.copy_(tensor)
-    return result
-
-
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.dim() == 4
-        and not tensor.is_contiguous()
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
-
-
-def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
-    if not tensors:
-        raise RuntimeError("Expected at least one tensor to gather from")
-    expected = list(tensors[0].shape)
-    if expected:
-        tensors[0].size(dim)  # torch's own error if there is no such dimension
-    dim %= max(len(expected), 1)  # counted from the first one
-    for index, tensor in enumerate(tensors):
-        if place_of(tensor) in (None, HOST):
-            raise RuntimeError(
-                f"Expected all input tensors to be CUDA tensors, but tensor at index {index} has device {tensor.device}"
-            )
-        if tensor.dim() != len(expected):
-            raise RuntimeError(
-                "Expected all input tensors to have the same number of dimensions, but tensor at index "
-                f"{index} has {tensor.dim()} dimensions, (expected {len(expected)})"
-            )
-        expected[dim] = tensor.size(dim)
-        if list(tensor.shape) != expected:
-            raise RuntimeError(
-                f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, but expected {expected}"
-            )
-    expected[dim] = sum(tensor.size(dim) for tensor in tensors)
-    return expected
 
 
 # ---- the turns of the threads
@@ -179,3 +154,84 @@ _AT_WORK = (b"R", b"D")
 _LOOK = 0.05  # seconds between two looks at a replica that has not ended
 _LOOKS = 20  # after so many in which it slept it is taken to wait: locks and sleeping loops leave no frame of their own
 _WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__file__)
+
+
+# ---- what replicas draw on the host: each of them from streams of its own
+
+APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
+_WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
+
+
+def let_replicas_draw_apart(taps: Taps) -> None:
+    """DataParallel, data_parallel and parallel_apply run their replicas so. Any: modules and their arguments."""
+    taps.around("parallel_apply", _drawing_apart, APPLY, _WRAPPER, torch.nn.parallel)
+
+
+def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    draws = ReplicaDraws()
+    try:
+        outputs = apply([draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs)
+    except BaseException:
+        draws.end(failed=True)
+        raise
+    draws.end()
+    return outputs
+
+
+class ReplicaDraws:
+    """The streams of the host around one forward of all replicas.
+
+    Replicas are threads, and race for them (torch's default generator, numpy's, Python's): another run may give their
+    numbers to other replicas, so that no order is the right one. Here, and in the helpers of converted scripts
+    (templates/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
+    reaches the script; that goes on as if it had drawn that one number, if replica 0 drew any.
+    """
+
+    observers: ClassVar[list[Callable[[], None]]] = []  # told of forwards in which several replicas draw
+
+    def __init__(self) -> None:
+        generator = torch.default_generator
+        self._script = host_states()
+        self._seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
+        self._after = generator.get_state()
+        self._drew: set[int] = set()  # replicas that did
+        self._begun = [self._script]  # where they began
+
+    def of(self, replica: int, module: Callable[..., Any]) -> Callable[..., Any]:
+        """A replica's call, with its own streams."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._streams(replica):
+                return module(*args, **kwargs)
+
+        return call
+
+    @contextmanager
+    def _streams(self, replica: int) -> Iterator[None]:
+        with default_generator_lock:  # another replica that has given its turn away may draw on its device
+            before = host_states()
+            seed_host(self._seed + replica)
+            self._begun.append(host_states())
+        try:
+            yield
+        finally:
+            with default_generator_lock:
+                now = host_states()  # another replica's, where one waits for the other
+                if not any(_same(begun, now) for begun in self._begun):
+                    self._drew.add(replica)
+                set_host_states(before)
+
+    def end(self, *, failed: bool = False) -> None:
+        """The script goes on."""
+        set_host_states(self._script)
+        if len(self._drew) > 1:
+            for observe in self.observers:
+                observe()
+        if 0 in self._drew and not failed:
+            torch.default_generator.set_state(self._after)
+
+
+def _same(before: HostStates, after: HostStates) -> bool:
+    (of_python, of_torch, (_, numbers, *place)), (python, host, (_, others, *there)) = before, after
+    same_numpy = place == there and bool((numbers == others).all())
+    return of_python == python and torch.equal(of_torch, host) and same_numpy

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.source.cells import Aside
+from dp2ddp.source.files import Aside
 from dp2ddp.source.notebook.magics import AUTOMAGIC, Meaning, assigned, cell_magic, line_magic, shell
 from dp2ddp.source.notebook.notebook_names import NameChange, changes
 from dp2ddp.source.parsing import count_lines, place_in

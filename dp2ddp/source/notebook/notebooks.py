@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.cells import Aside, Cell, Cells
-from dp2ddp.source.files import SourceFile, dominant_newline
+from dp2ddp.source.files import Aside, Cell, Cells, SourceFile, dominant_newline
 from dp2ddp.source.notebook.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
 from dp2ddp.source.notebook.notebook_names import names_of, stand_ins
 from dp2ddp.source.parsing import LINE_END, check_as_one, count_lines, parse

@@ -35,7 +35,7 @@ def streams() -> Iterator[None]:
         numpy.random.get_state(),
     )
     torch.manual_seed(0)
-    taps = install_sample_streams()
+    taps = install_sample_streams(0)
     yield
     taps.undo()
     torch.set_rng_state(torch_state)
@@ -97,7 +97,7 @@ def test_data_sets_that_load_several_at_once() -> None:
 
 def test_undo_takes_it_back() -> None:
     before = DataLoader.__iter__
-    install_sample_streams().undo()
+    install_sample_streams(0).undo()
     assert DataLoader.__iter__ is before
 
 

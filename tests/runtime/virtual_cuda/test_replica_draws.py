@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from dp2ddp.runtime.virtual_cuda.replica_draws import ReplicaDraws
+from dp2ddp.runtime.virtual_cuda.virtual_data_parallel import ReplicaDraws
 
 from .conftest import Install
 
