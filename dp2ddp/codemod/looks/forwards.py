@@ -39,7 +39,8 @@ COPYING = ("__getstate__", "__reduce__")  # by nobody in a forward
 FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", DATA_PARALLEL)  # layers that are not seen here
 BACKWARD = ("backward", "vjp")
-HOOKS = re.compile(r"register_(?!.*step).*hook.*")
+# not those on tensors: of parameters they see the sum, once, and what a forward registers is named there
+HOOKS = re.compile(r"register_(?!hook$|post_acc|.*step).*hook.*")
 FORWARD_HOOKS = re.compile(r"register_(module_)?forward_(pre_)?hook")
 BACKWARD_HOOKS = re.compile(r"register_\w*backward\w*")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
