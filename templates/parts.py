@@ -180,7 +180,8 @@ def by_element(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     is_in_place = "out" in kwargs or any(each is True for each in own)
     if is_in_place or any(each is NotImplemented for each in own):
         return NotImplemented
-    return in_parts(function(*own[: len(args)], **dict(zip(kwargs, own[len(args) :]))), like)
+    answer = function(*own[: len(args)], **dict(zip(kwargs, own[len(args) :])))
+    return in_parts(answer, like) if isinstance(answer, torch.Tensor) else NotImplemented  # where(x): places
 
 
 def own_rows(thing: Any, like: Parts) -> Any:
@@ -296,7 +297,10 @@ def loss(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if target.shape != like.shape and not (of_classes and target.shape == like.shape[:1] + like.shape[2:]):
         return NotImplemented
-    own = {**names, "input": like.rows, "target": target.split(like.counts)[dist.get_rank()]}
+    own = {name: own_rows(each, like) for name, each in names.items()}
+    if any(each is NotImplemented for each in own.values()):
+        return NotImplemented
+    own.update(input=like.rows, target=target.split(like.counts)[dist.get_rank()])
     if names["reduction"] == "none":
         return in_parts(function(**own), like)
     added = over_ranks(function(**{**own, "reduction": "sum"}))

@@ -6,6 +6,7 @@ A name is there; the argument that decides stands where the row says; and what t
 from __future__ import annotations
 
 import contextlib
+import http.server
 import importlib
 import importlib.util
 import inspect
@@ -20,6 +21,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ GONE = {  # from newer versions; old scripts still say so
     "torch.nn.parallel.scatter_kwargs": "no name of torch's: ours for scatter_gather.scatter_kwargs",
 }
 NO_SIGNATURE = {
-    *("sqlite3.connect", "torch.device", "lmdb.open", "netCDF4.Dataset"),
+    *("sqlite3.connect", "torch.device", "torch.from_file", "lmdb.open", "netCDF4.Dataset"),
     *("time.strftime", "time.ctime", "time.asctime", "time.localtime", "time.gmtime"),
 }
 # They take seconds to import, and set environment variables: asked in a process of their own.
@@ -308,6 +310,7 @@ HELD = {*sys.stdlib_module_names, "numpy", "torch", "safetensors"}  # of which e
 NOT_RUN = {
     "torch.onnx.export": "needs onnx",
     "torch.distributed.checkpoint.save_state_dict": "the old name of torch.distributed.checkpoint.save, and warns",
+    **dict.fromkeys(("smtplib.SMTP", "smtplib.SMTP_SSL"), "sends mail by a server"),
     "torch.profiler.tensorboard_trace_handler": "makes a function that writes when a profile is ready",
 }
 
@@ -461,6 +464,11 @@ STORES = {
         (lambda f, p: f(p), lambda f, p: f(p, "r"), lambda f, p: f(p, mmap_mode="c").__setitem__(0, 9)),
         lambda f, p: f(p, mmap_mode="r+").__setitem__(0, 9),
     ),
+    "torch.from_file": Store(
+        lambda p: p.write_bytes(bytes(8)),
+        (lambda f, p: f(str(p), size=2).add_(1), lambda f, p: f(str(p), False, 2).add_(1)),
+        lambda f, p: f(str(p), shared=True, size=2).add_(1),
+    ),
     "shelve.open": Store(
         _shelf, (lambda f, p: f(str(p), "r").close(),), lambda f, p: f(str(p)).__setitem__("b", 1)
     ),
@@ -581,7 +589,31 @@ ASKED: dict[str, Callable[[Any], object]] = {
     "sys.stdin.readline": lambda f: sys.stdin.readline(),
     "sys.stdin.readlines": lambda f: sys.stdin.readlines(1),
     "getpass.getpass": lambda f: f(stream=io.StringIO()),
+    "requests.request": lambda f: counted(lambda url: f("POST", url)),
+    **{f"requests.{name}": lambda f: counted(f) for name in ("post", "put", "patch", "delete")},
 }
+MESSAGES: list[str] = []
+
+
+class Counts(http.server.BaseHTTPRequestHandler):
+    """Answers a message by how many there were."""
+
+    def do_POST(self) -> None:
+        MESSAGES.append(self.command)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%d" % len(MESSAGES))
+
+    do_PUT = do_PATCH = do_DELETE = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def counted(send: Callable[[str], Any]) -> object:
+    with http.server.HTTPServer(("127.0.0.1", 0), Counts) as server:
+        threading.Thread(target=server.handle_request).start()
+        return pickle.loads(pickle.dumps(send(f"http://127.0.0.1:{server.server_port}"))).text
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -47,6 +47,27 @@ def test_what_is_mentioned_is_followed_through_many_modules() -> None:
     assert "    os.makedirs('b')" in changed.after
 
 
+def test_forwards_that_call_those_of_their_bases_are_asked_once_a_round() -> None:
+    """`super().forward(x)` may be any of them: 40 have more orders than there is time."""
+    layers = "".join(
+        f"class Net{one}(Base):\n    def forward(self, x):\n        return super().forward(x), x\n"
+        for one in range(40)
+    )
+    for first, wrapper in (("[]", "WholeBatchParallel"), ("self.kept", "WholeBatchInTurns")):
+        conversion = converted(f"""
+import torch
+class Base(torch.nn.Module):
+    def forward(self, x):
+        return {first}
+{layers}
+class Last(Net39):
+    def forward(self, x):
+        super().forward(x)[0].append(1)
+        return x
+net = torch.nn.DataParallel(Last())\n""")
+        assert f"net = {wrapper}(Last())" in conversion.after
+
+
 def test_a_module_with_data_parallel_that_is_no_python_stops_the_conversion(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"import lib\n{WRAP}")
     (tmp_path / "lib.py").write_text("import torch\nnet = torch.nn.DataParallel(Net())\nprint 'x'\n")

@@ -235,13 +235,14 @@ def test_each_sort_of_line_that_differs_is_reported_once() -> None:
     assert compare_text("a\nb 1\nc 2\n", "a\nb 1\n", FLOAT64).others == ()
 
 
-def test_links_to_folders_are_compared_by_where_they_lead(tmp_path: Path) -> None:
-    """`latest -> run5`; reading one as a file once ended verify in a traceback."""
+@pytest.mark.parametrize("there", [True, False])
+def test_links_without_a_file_are_compared_by_where_they_lead(tmp_path: Path, there: bool) -> None:
+    """`latest -> run5`, `best -> step_3.pt` that is deleted: reading one as a file once ended verify."""
     left = []
     for name, target in (("dp", "run1"), ("same", "run1"), ("other", "run2")):
         (tmp_path / name / "original").mkdir(parents=True)
         workspace = copy_by_links(tmp_path / name / "original", tmp_path / name / "copy", {}, (), ())
-        for folder in ("run1", "run2"):
+        for folder in ("run1", "run2") if there else ():
             (workspace.folder / folder).mkdir()
         (workspace.folder / "latest").symlink_to(target)
         left.append(workspace.left_behind())

@@ -98,6 +98,9 @@ IN_PARTS: dict[str, Case] = {
     "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, numbers(*IMAGES), beta=0.3),
     "bce": lambda x: F.binary_cross_entropy(torch.sigmoid(x), numbers(*IMAGES)),
     "bce_with_logits": lambda x: nn.BCEWithLogitsLoss(pos_weight=numbers(6))(x, numbers(*IMAGES)),
+    "bce_with_weights_of_rows": lambda x: F.binary_cross_entropy_with_logits(
+        x, numbers(*IMAGES), pos_weight=numbers(5, 1, 1, 1)
+    ),
     "kl_div": lambda x: F.kl_div(x.log_softmax(1), numbers(*IMAGES), reduction="batchmean"),
     "sum": lambda x: x.sum(),
     "mean": lambda x: torch.mean(x),
@@ -175,6 +178,7 @@ WHOLE: dict[str, Case] = {
     "copy": lambda x: copy.copy(x) + x,
     "hooked": lambda x: (lambda y: (y.register_hook(lambda g: g * 3), y * y)[1])(x * 1),
     "relu_in_place": lambda x: F.relu(x * 1, inplace=True) * 2,
+    "places": lambda x: x * torch.where(x[:, 0, 0, 0] > -9)[0].sum() + torch.stack(torch.where(x > 0)).sum(),
     "smallest": lambda x: x.min() + x.max(),
     "function_of_parts": lambda x: Twice.apply(x.sigmoid()) * x,
     "by_keywords": lambda x: torch.reshape(input=x, shape=(5, -1)) + torch.mean(input=x),

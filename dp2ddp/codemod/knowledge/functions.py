@@ -119,6 +119,7 @@ _STORES = {
     "numpy.memmap": FunctionRow(Does.KEEP_STORE, 2, "mode", usual="r+", harmless="r|c|readonly|copyonwrite"),
     "numpy.lib.format.open_memmap": FunctionRow(Does.KEEP_STORE, 1, "mode", usual="r+", harmless="r|c"),
     "numpy.load": FunctionRow(Does.KEEP_STORE, 1, "mmap_mode", usual="None", harmless="None|r|c"),
+    "torch.from_file": FunctionRow(Does.KEEP_STORE, 1, "shared", usual="None", harmless="None|False"),
     "shelve.open": FunctionRow(Does.KEEP_STORE, 1, "flag", usual="c", harmless="r"),
     **_all(Does.KEEP_STORE, _of("dbm", "open dumb.open gnu.open ndbm.open"), position=1, usual="r", harmless="r"),
     "sqlite3.connect": FunctionRow(Does.KEEP_STORE, 0, "database", harmless=r":memory:|.*mode=(ro|memory)\b.*", changed_by=SQL_CHANGES),
@@ -142,6 +143,7 @@ _OUTSIDE = {
         "os.system", *_of("subprocess", "run call check_call check_output getoutput getstatusoutput"),
         *_of("tempfile", "mkdtemp mktemp"), *_of("builtins", "input"), *_of("getpass", "getpass"), *_of("sys.stdin", "read readline readlines"),
         *_of("os", "urandom getrandom"), *_of("uuid", "uuid1 uuid4"), *_of("secrets", "token_hex token_bytes token_urlsafe randbelow randbits choice"),
+        *_of("requests", "request post put patch delete"),  # messages that somebody gets
     ]),
     **_all(Does.DIFFER, [
         *_of("os", "getpid getppid getloadavg statvfs times"), *_of("shutil", "disk_usage"), *_of("resource", "getrusage"),
@@ -158,7 +160,7 @@ _OUTSIDE = {
         *_of("torch.utils.tensorboard", "SummaryWriter FileWriter"), *_of("tensorboardX", "SummaryWriter"), *_of("visdom", "Visdom"),
         *_of("cv2", "VideoWriter"), *_of("imageio", "get_writer"), *_of("pandas", "ExcelWriter"), *_of("pyarrow.parquet", "ParquetWriter"),
         *_of("matplotlib.backends.backend_pdf", "PdfPages"), *_of("torch", "package.PackageExporter profiler.tensorboard_trace_handler"),
-        *_of("loguru.logger", "configure"),
+        *_of("loguru.logger", "configure"), *_of("smtplib", "SMTP SMTP_SSL"),
     ]),
     "loguru.logger.add": FunctionRow(Does.TRACK, 0, "sink", harmless=r"sys\.(stdout|stderr)"),
     **_all(Does.HANDLE_LOG, ["logging.FileHandler", *_of("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler")]),

@@ -38,14 +38,16 @@ class Sharing:
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
         self._returned_by: dict[ast.AST, list[ast.expr]] = {}
         self._levels: dict[ast.AST, Level] = {}
-        self._followed: set[object] = set()  # names and functions being followed: no circle twice
+        self._followed: set[object] = set()  # names being followed: no circle twice
+        self._asked: set[ast.AST] = set()  # functions, in this round
+        self._answers: dict[ast.AST, Level] = {}  # at least so far is what they return
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
         return self.level(module, node) is Level.SHARED
 
     def level(self, module: Module, node: ast.AST | None) -> Level:
         """How far an expression is from what outlives the forward."""
-        if node is None or self._followed:  # in a circle, what is found is not the whole answer
+        if node is None or self._followed or self._asked:  # in a circle, this is not the whole answer
             return self._find_level(module, node)
         if node not in self._levels:
             self._levels[node] = self._find_level(module, node)
@@ -54,6 +56,7 @@ class Sharing:
     def look_again(self) -> None:
         """More may be shared now."""
         self._levels.clear()
+        self._answers.clear()
 
     def _find_level(self, module: Module, node: ast.AST | None) -> Level:
         match node:
@@ -156,12 +159,24 @@ class Sharing:
         return self._part(module, given) if is_computed or name.startswith(HANDING_ON) else Level.NEW
 
     def _returned(self, module: Module, function: Function) -> Level:
-        if function in self._followed:
-            return Level.NEW
-        self._followed.add(function)
+        """What a function returns. Functions may call each other, so all are asked until no answer changes."""
+        if function in self._asked:
+            return self._answers[function]
+        if self._asked:
+            return self._ask(module, function)
+        before: dict[ast.AST, Level] | None = None
+        while before != self._answers:
+            before = dict(self._answers)
+            self._ask(module, function)
+            self._asked.clear()
+        return self._answers[function]
+
+    def _ask(self, module: Module, function: Function) -> Level:
+        self._asked.add(function)
+        self._answers.setdefault(function, Level.NEW)
         level = self._highest(module, self.returned_by(function))
-        self._followed.discard(function)
-        return level
+        self._answers[function] = max(level, self._answers[function])
+        return self._answers[function]
 
     def returned_by(self, function: Function) -> list[ast.expr]:
         if function not in self._returned_by:

@@ -1,1 +1,1 @@
-"""What a project says: names, calls, values, and when a statement runs; `knowledge` tells what a library's name means."""
+"""What a project says: names, calls, values, and when a statement runs; `knowledge` says what libraries mean."""
