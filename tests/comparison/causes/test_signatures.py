@@ -69,6 +69,16 @@ def test_what_a_later_optimizer_begins_with(
     assert causes_of(reference, *ranks)[0].code == code
 
 
+def test_more_groups_of_the_same_rate_are_no_other_rate(tmp_path: Path) -> None:
+    def stepped(folder: str, rates: tuple[float, ...], moved: float, rank: int = 0) -> Trace:
+        taken = Taken(GRADIENT, rates=rates, parameter=-moved * GRADIENT)
+        return record(tmp_path / folder, [taken], rank=rank)
+
+    ranks = [stepped("ddp", (0.1, 0.1), 0.9, rank) for rank in range(2)]
+    codes = [cause.code for cause in causes_of(stepped("dp", (0.1,), 1.0), *ranks)]
+    assert codes == ["optimizer-settings"]
+
+
 def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
     reference, *ranks = (
         trace(tmp_path / name, FIRST, rank=rank) for name, rank in (("dp", 0), ("ddp", 0), ("ddp", 1))
