@@ -7,12 +7,13 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source import helper_module
+from dp2ddp.source.added_folders import added_roots, dotted
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import nodes_in, parse, parse_leniently
 from dp2ddp.source.read_source import read_source
@@ -287,7 +288,7 @@ class _Search:
 
     def _loaded_by_name(self, call: ast.Call, home: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
-        if not _dotted(call.func).endswith(("import_module", "__import__")):
+        if not dotted(call.func).endswith(("import_module", "__import__")):
             return
         text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
         package = home if text.startswith(".") else tuple(text.split(".")[:-1])
@@ -321,102 +322,6 @@ def repository_of(entry: Path) -> Path:
     """The repository's folder, or the script's own."""
     marked = (parent for parent in entry.parents if any((parent / mark).exists() for mark in TOPS))
     return next(marked, entry.parent)
-
-
-def added_roots(
-    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
-) -> Iterator[Path]:
-    """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
-
-    `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
-    has none, the script's own.
-    """
-    if not any(
-        isinstance(node, ast.Attribute) and node.attr == "path" and _dotted(node) == "sys.path"
-        for node in nodes
-    ):
-        return
-    values = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    adders = {"sys.path.insert", "sys.path.append", *_own_adders(tree)}
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args and _dotted(node.func) in adders:
-            folder = _folder_of(node.args[-1], values, file)
-            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)) and entry:
-                folder = entry.parent / folder.relative_to(_runs_in(file))
-            if folder and folder.is_dir():
-                yield folder.resolve()
-
-
-def _own_adders(tree: ast.Module) -> Iterator[str]:
-    """Functions of the file's own that add to sys.path: `add_path(x)`."""
-    for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and any(
-            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in nodes_in(function)
-        ):
-            yield function.name
-
-
-def _dotted(node: ast.expr) -> str:
-    """`a.b.c` as text; of `f(x).c` only what stands behind the call."""
-    names = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    names.append(node.id if isinstance(node, ast.Name) else "")
-    return ".".join(reversed(names))
-
-
-def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
-    """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
-    if depth == 0:
-        return None
-
-    def inner(part: ast.expr) -> Path | None:
-        return _folder_of(part, values, file, depth - 1)
-
-    match node:
-        case ast.Constant(value=str(text)):
-            return _runs_in(file) / text  # which is `text` alone where it begins at the root
-        case ast.Name(id="__file__"):
-            return file
-        case ast.Name(id=name) if name in values:
-            return inner(values[name])
-        case ast.Attribute(value=value, attr="parent"):
-            folder = inner(value)
-            return folder.parent if folder else None
-        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            folder = inner(left)
-            return folder / text if folder else None
-        case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
-            return inner(value)
-        case ast.Call(func=function, args=[first, *rest]):
-            return _called(_dotted(function).rpartition(".")[2], inner(first), rest)
-        case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
-            return Path.cwd()
-    return None
-
-
-def _runs_in(file: Path) -> Path:
-    """The folder in which a script starts: the current one; a notebook's own."""
-    return file.parent if file.suffix == ".ipynb" else Path.cwd()
-
-
-def _called(function: str, folder: Path | None, rest: list[ast.expr]) -> Path | None:
-    """What a function of os.path or pathlib makes of a folder."""
-    parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    if folder is None or len(parts) != len(rest):
-        return None
-    if function == "dirname":
-        return folder.parent
-    if function in ("abspath", "realpath", "Path", "str", "normpath", "expanduser"):
-        return folder
-    return folder.joinpath(*parts) if function == "join" else None
 
 
 def _is_there(place: Path) -> bool:

@@ -1,0 +1,170 @@
+"""The folders that a file adds to sys.path: paths are put together as the file does it, and nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from dp2ddp.source.parsing import nodes_in
+
+LONGEST = 4096  # characters of a path
+PURE = ("dirname", "basename", "join", "split", "normpath", "expanduser")  # of os.path
+OF_TEXT = {"join", "rsplit", "split", "rpartition", "partition", "rstrip", "replace"}
+OF_PATHS = {
+    "parent",
+    "parents",
+    "joinpath",
+    "resolve",
+    "absolute",
+    "as_posix",
+    "__str__",
+    "with_name",
+    "name",
+}
+OPERATORS: dict[type[ast.operator], Callable[[object, object], object]] = {
+    ast.Add: operator.add,
+    ast.Div: operator.truediv,
+}
+
+
+def added_roots(
+    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
+) -> list[Path]:
+    """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
+
+    `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
+    has none, the script's own.
+    """
+    if not any(isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes):
+        return []
+    start = _runs_in(file)
+    folders = []
+    for value in _added(tree, nodes, _Paths(file, start)):
+        folder = start / value  # which is `value` alone where it begins at the root
+        if not folder.is_dir() and folder.is_relative_to(start) and entry:
+            folder = entry.parent / folder.relative_to(start)
+        if folder.is_dir() and folder.resolve() not in folders:
+            folders.append(folder.resolve())
+    return folders
+
+
+def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterator[str | Path]:
+    """What is added to sys.path, line by line; twice, since a function may use what is assigned below it."""
+    adders = {"sys.path.insert", "sys.path.append", "sys.path.extend", *_own_adders(tree)}
+    kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.Call)
+    lines = sorted((node for node in nodes if isinstance(node, kinds)), key=lambda node: node.lineno)
+    for node in lines + lines:
+        match node:
+            case ast.Call(func=function, args=[*_, last]) if dotted(function) in adders:
+                yield from paths.listed(last)
+            case ast.AugAssign(target=target, value=value) | ast.Assign(targets=[target], value=value) if (
+                _is_sys_path(target)
+            ):
+                yield from paths.listed(value)
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.For(target=ast.Name(id=name), iter=value)
+            ):
+                paths.names[name] = paths.value(value)
+
+
+def _is_sys_path(target: ast.expr) -> bool:
+    """Of `sys.path = ...`, `sys.path[:0] = ...`, `sys.path += ...`."""
+    return dotted(target.value if isinstance(target, ast.Subscript) else target) == "sys.path"
+
+
+def _own_adders(tree: ast.Module) -> Iterator[str]:
+    """Functions of the file's own that add to sys.path: `add_path(x)`."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and any(
+            isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes_in(function)
+        ):
+            yield function.name
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as text; of `f(x).c` only what stands behind the call."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    names.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(names))
+
+
+def _runs_in(file: Path) -> Path:
+    """The folder in which a script starts: the current one; a notebook's own."""
+    return file.parent if file.suffix == ".ipynb" else Path.cwd()
+
+
+class _Paths:
+    """What expressions of text, os.path and pathlib are worth; None where that cannot be told."""
+
+    def __init__(self, file: Path, start: Path) -> None:
+        """Of a file, which starts in a folder."""
+        self.names: dict[str, object] = {"__file__": str(file)}
+        self.known: dict[str, object] = {
+            **{name: getattr(os.path, name) for name in PURE},
+            **{name: lambda path: os.path.normpath(start / path) for name in ("abspath", "realpath")},
+            **{
+                "str": str,
+                "fspath": str,
+                "Path": start.joinpath,
+                "getcwd": lambda: str(start),
+                "cwd": lambda: start,
+            },
+            **{
+                "pardir": os.pardir,
+                "curdir": os.curdir,
+                "sep": os.sep,
+                "path": [],
+            },  # sys.path without what it holds
+        }
+
+    def listed(self, node: ast.expr) -> list[str | Path]:
+        """The paths that an expression is, or is a list of."""
+        value = self.value(node)
+        return [
+            part for part in (value if isinstance(value, list) else [value]) if isinstance(part, (str, Path))
+        ]
+
+    def value(self, node: ast.expr) -> object:
+        """What an expression is worth."""
+        try:
+            value = self._worth(node)
+        except (TypeError, ValueError, LookupError, AttributeError, OSError, RuntimeError):
+            return None
+        return value if not isinstance(value, (str, list)) or len(value) < LONGEST else None
+
+    def _worth(self, node: ast.expr) -> object:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self.names[name] if name in self.names else self.known.get(name)
+            case ast.FormattedValue(value=inner):
+                return self.listed(inner)[0]
+            case ast.JoinedStr(values=parts):
+                return "".join(str(self._worth(part)) for part in parts)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return [self.value(part) for part in parts]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return OPERATORS[type(op)](self.value(left), self.value(right))
+            case ast.Subscript(value=owner, slice=index):
+                return operator.getitem(self.value(owner), self.value(index))  # type: ignore[call-overload]
+            case ast.Attribute(value=owner, attr=name):
+                return self._attribute(self.value(owner), name)
+            case ast.Call(func=function, args=arguments):
+                called = self.value(function)
+                return called(*map(self.value, arguments)) if callable(called) else None
+        return None
+
+    def _attribute(self, owner: object, name: str) -> object:
+        """A part of a path or a text, or what a module has under a name; no method that could touch a file."""
+        if isinstance(owner, (str, Path)):
+            return getattr(owner, name) if name in (OF_TEXT if isinstance(owner, str) else OF_PATHS) else None
+        return self.known.get(name)
