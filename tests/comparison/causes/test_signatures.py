@@ -175,6 +175,20 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
 
 
+@pytest.mark.parametrize(("steps", "found"), [(1, True), (2, False)])
+def test_batches_are_counted_where_both_end_at_one_step(tmp_path: Path, steps: int, found: bool) -> None:
+    """After a stop of one of them BatchNorm has counted others."""
+
+    def trained(folder: str, mean: float, steps: int, rank: int = 0) -> Trace:
+        taken = Taken(GRADIENT, buffers={"bn.running_mean": np.full(3, mean)})
+        counted = {"bn.num_batches_tracked": np.array([6 if folder == "dp" else 3])}
+        return record(tmp_path / folder, [taken] * steps, rank=rank, buffers=counted)
+
+    ranks = (trained("ddp", 0.2, 1, rank) for rank in range(2))
+    codes = [cause.code for cause in causes_of(trained("dp", 0.1, steps), *ranks)]
+    assert ("evaluation-mode" in codes) == found
+
+
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
 def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
     tmp_path: Path, mean: float, found: bool
