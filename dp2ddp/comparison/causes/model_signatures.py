@@ -10,7 +10,7 @@ import numpy as np
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
-from dp2ddp.comparison.differences import distances_by_sketch
+from dp2ddp.comparison.differences import agreeing, distances_by_sketch
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
@@ -80,8 +80,12 @@ def _flat(values: Any) -> Doubles:
 
 
 def _counted_batches(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
-    """BatchNorm counts the batches that it was given in training mode; in more, smaller ones it counts more."""
-    if _forward_counts_differ(evidence, here):
+    """BatchNorm counts the batches that it was given in training mode; in more, smaller ones it counts more.
+
+    Where ranks have other weights, one of them may have loaded its count with them.
+    """
+    weights_apart = len(agreeing([rank.parameters for rank in here.ranks])) > 1
+    if weights_apart or _forward_counts_differ(evidence, here):
         return
     for when, buffers in _buffers(evidence, here):
         for name, expected, actual in buffers:

@@ -189,6 +189,16 @@ def test_batches_are_counted_where_both_end_at_one_step(tmp_path: Path, steps: i
     assert ("evaluation-mode" in codes) == found
 
 
+def test_a_count_that_one_rank_loaded_with_its_weights_is_no_mode(tmp_path: Path) -> None:
+    def taken(gradient: np.ndarray, count: int, moved: float = 1.0) -> list[Taken]:
+        counted = {"bn.num_batches_tracked": np.array([float(count)])}
+        return [Taken(gradient, parameter=-moved * gradient, buffers=counted)]
+
+    reference = record(tmp_path / "dp", taken(GRADIENT, 11))
+    ranks = (record(tmp_path / "ddp", taken(OTHER, 6, 1 + rank), rank=rank) for rank in range(2))
+    assert causes_of(reference, *ranks)[0].code == "ranks-part"
+
+
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
 def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
     tmp_path: Path, mean: float, found: bool
