@@ -44,9 +44,10 @@ def added_roots(
     folders = []
     for value in _added(tree, nodes, _Paths(file, start)):
         folder = start / value  # which is `value` alone where it begins at the root
-        if not folder.is_dir() and folder.is_relative_to(start) and entry:
+        if not os.path.isdir(folder) and folder.is_relative_to(start) and entry:
             folder = entry.parent / folder.relative_to(start)
-        if folder.is_dir() and folder.resolve() not in folders:
+        # Path.is_dir raises where we may not look
+        if os.path.isdir(folder) and folder.resolve() not in folders:
             folders.append(folder.resolve())
     return folders
 
@@ -64,9 +65,10 @@ def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterato
                 _is_sys_path(target)
             ):
                 yield from paths.listed(value)
+            case ast.Assign(targets=targets, value=value):
+                paths.names |= {each.id: paths.value(value) for each in targets if isinstance(each, ast.Name)}
             case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
                 | ast.For(target=ast.Name(id=name), iter=value)
             ):
                 paths.names[name] = paths.value(value)
@@ -109,28 +111,20 @@ class _Paths:
         self.names: dict[str, object] = {"__file__": str(file)}
         self.known: dict[str, object] = {
             **{name: getattr(os.path, name) for name in PURE},
-            **{name: lambda path: os.path.normpath(start / path) for name in ("abspath", "realpath")},
-            **{
-                "str": str,
-                "fspath": str,
-                "Path": start.joinpath,
-                "getcwd": lambda: str(start),
-                "cwd": lambda: start,
-            },
-            **{
-                "pardir": os.pardir,
-                "curdir": os.curdir,
-                "sep": os.sep,
-                "path": [],
-            },  # sys.path without what it holds
+            **dict.fromkeys(("abspath", "realpath"), lambda path: os.path.normpath(start / path)),
+            **{name: getattr(os, name) for name in ("pardir", "curdir", "sep")},
+            **dict.fromkeys(("str", "fspath"), str),
+            "Path": start.joinpath,
+            "getcwd": lambda: str(start),
+            "cwd": lambda: start,
+            "path": [],  # sys.path, without what it holds
         }
 
     def listed(self, node: ast.expr) -> list[str | Path]:
         """The paths that an expression is, or is a list of."""
         value = self.value(node)
-        return [
-            part for part in (value if isinstance(value, list) else [value]) if isinstance(part, (str, Path))
-        ]
+        parts = value if isinstance(value, list) else [value]
+        return [part for part in parts if isinstance(part, (str, Path))]
 
     def value(self, node: ast.expr) -> object:
         """What an expression is worth."""

@@ -52,11 +52,8 @@ def _buffers(evidence: Evidence, here: MatchedStep) -> tuple[tuple[str, Buffers]
     """Just after the step, where their values were kept; when the script ended, if buffers differ first: behind the
     last step an evaluation may follow. Where one side ended at another step that says nothing."""
     left: Buffers = ()
-    first, ended = (
-        evidence.comparison.first,
-        {len(each.lines) for each in (evidence.reference, evidence.ranks[0])},
-    )
-    if first is not None and first.kind == "buffer" and len(ended) == 1:
+    first, alike = evidence.comparison.first, len(evidence.reference.lines) == len(evidence.ranks[0].lines)
+    if first is not None and first.kind == "buffer" and alike:
         expected, actual = evidence.reference.buffers(), evidence.ranks[0].buffers()
         left = tuple(
             (name, _flat(expected[name]), _flat(actual[name])) for name in expected if name in actual
