@@ -164,11 +164,11 @@ def scaled(vector: Vector, factor: float) -> Vector:
     return Vector(np.zeros_like(vector.hashes), values, sketch, vector.layout)
 
 
-def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
-    """Ranks in groups whose tensors have the same bits."""
+def agreeing(*kinds: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
+    """Ranks in groups whose tensors, of each of the kinds, have the same bits."""
     groups: dict[bytes, list[int]] = {}
-    for rank, vector in enumerate(vectors):
-        groups.setdefault(vector.hashes.tobytes(), []).append(rank)
+    for rank, vectors in enumerate(zip(*kinds, strict=True)):
+        groups.setdefault(b"".join(each.hashes.tobytes() for each in vectors), []).append(rank)
     return tuple(tuple(group) for group in groups.values())
 
 

@@ -119,10 +119,10 @@ class Findings:
         """A step, from cause to effect: facts, gradients, parameters, what lies beside them."""
         self.so_far = row.so_far
         self.add(*row.facts)
-        for kind, measured in row.tensors.items():
+        for measured in row.tensors.values():
             self.add(*measured)
-            if self.bad:
-                self.agreeing = self.agreeing or row.groups[kind]
+        if self.bad:
+            self.agreeing = self.agreeing or row.groups
         self.add(*row.beside)
         self.identical_steps += row.identical and not self.bad
 

@@ -51,10 +51,17 @@ def number_differences(
 
 def rate_differences(step: Step, other: Step, rank: int, port: bool) -> Iterator[Difference]:
     """The differences of learning rates; the parameter groups of a port are its own."""
-    expected, actual = step.learning_rates, other.learning_rates
-    if port and (len(expected) != len(actual) or step.layout.names != other.layout.names):
-        expected, actual = (tuple(sorted(set(rates))) for rates in (expected, actual))
+    same_groups = (step.learning_rates, other.learning_rates)
+    expected, actual = comparable_rates(step, other) if port else same_groups
     return number_differences("learning rate", expected, actual, step.number, rank, TINY)
+
+
+def comparable_rates(step: Step, other: Step) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The learning rates of both, group by group; those that there are, where parameters are grouped otherwise."""
+    expected, actual = step.learning_rates, other.learning_rates
+    if len(expected) == len(actual) and step.layout.names == other.layout.names:
+        return expected, actual
+    return tuple(sorted(set(expected))), tuple(sorted(set(actual)))
 
 
 def decision_differences(step: Step, other: Step, rank: int) -> Iterator[Difference]:

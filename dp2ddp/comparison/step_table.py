@@ -70,7 +70,7 @@ class StepRow:
     worst: Mapping[str, Doubles | float]  # gradient, parameter: of all ranks; nan: cannot be compared
     facts: tuple[Difference, ...] = ()
     tensors: Mapping[str, tuple[Difference, ...]] = field(default_factory=dict)  # gradient, parameter
-    groups: Mapping[str, Groups] = field(default_factory=dict)
+    groups: Groups = ()  # ranks with the same bits in all of these
     beside: tuple[Difference, ...] = ()  # what parameters do not show yet
     identical: bool = False  # the same bits in every gradient and parameter, on every rank
     natural: Mapping[str, float] | None = None  # kind -> the largest difference of the run moved by an ulp
@@ -123,20 +123,21 @@ class StepTable:
         put_together = self.port and is_put_together(step, others, self.tolerance)
         if not put_together and not self.is_over:
             self._note_noisy(step, others)
-        tensors, worst, groups, identical = {}, {}, {}, not put_together
+        tensors, worst, of_ranks, identical = {}, {}, [], not put_together
         for kind in ("gradient", "parameter"):
             measured, worst[kind] = self._compare_tensors(kind, step, others)
             if kind == "gradient" and put_together:
                 continue
             vectors = [_vector(each, kind) for each in (step, *others)]
-            tensors[kind], groups[kind] = measured, agreeing(vectors[1:])
+            tensors[kind] = measured
+            of_ranks.append(vectors[1:])
             identical &= len(agreeing(vectors)) == 1
         if any(each.kind == "layout" for each in row.facts):
             return dataclasses.replace(row, worst=worst)
         return dataclasses.replace(
             row,
             tensors=tensors,
-            groups=groups,
+            groups=agreeing(*of_ranks),
             beside=tuple(self._beside(step, others[0])),
             identical=identical,
             worst=worst,

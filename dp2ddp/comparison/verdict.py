@@ -15,6 +15,7 @@ from dp2ddp.comparison.output_comparison import Outside
 # Not its losses: each rank of a port has its own. Not its parameters: where a gradient is nothing but rounding, RMSprop
 # makes a full step of it, and one of the other sign of the other rounding.
 _NUMBERS = ("initial state", "gradient")
+_DECIDED = ("learning rate", "decision", "steps")  # by the script, from numbers
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,15 @@ class Verdict(Outside):
 
     @property
     def random_only(self) -> bool:
-        """Whether training differs in nothing but the random numbers that the port draws."""
-        return not self.float64.same and self.aligned is not None and self.aligned.same and not self.by_hashes
+        """Whether training differs in nothing but the random numbers that the port draws.
+
+        Where all steps are the same with its own numbers, too, and one side ends sooner or takes another rate, numbers
+        are not what parts them, though a decision may fall otherwise with other numbers: an early stop.
+        """
+        first = self.float64.first
+        if first is None or first.kind in _DECIDED:
+            return False
+        return self.aligned is not None and self.aligned.same and not self.by_hashes
 
     @property
     def still_parts(self) -> Comparison | None:

@@ -6,6 +6,7 @@ The run opens links up where it writes (unfolding.py). What the tool itself puts
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -129,7 +130,9 @@ class _Making:
     def _copy(self, entry: FolderEntry) -> None:
         try:
             shutil.copy2(entry.path, self.place(entry.path))
-        except PermissionError:  # the run can read no more of it than we
+        except OSError as error:  # the run can read no more of it than we: no rights, a broken disk
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
             self.place(entry.path).unlink(missing_ok=True)
             self._link(entry)
 

@@ -63,13 +63,18 @@ def copy_folders(
     """Copies of folders, with `files` in them in the place of what the user has there, by the user's paths.
 
     room: a new folder below `scratch` for what the run writes. named: local modules, which are found anywhere.
-    Raises RunError if a file lies in none of the folders.
+    Raises RunError if a file lies in none of the folders, or one is the root of all.
     """
     room.mkdir(parents=True)
     shown: dict[Path, Path] = {}  # tree -> the first of the folders in it, which its files are named from
     for folder in folders:
         shown.setdefault(kept_root(folder) or folder, folder)
     trees = [tree for tree in shown if not any(other in tree.parents for other in shown)]  # the outermost
+    if any(tree == tree.parent for tree in trees):
+        raise RunError(
+            "/: a run gets a scratch copy of the script's folder and of the one that it is started in, and this one "
+            "holds everything; start dp2ddp in the project's folder, and put the script into one"
+        )
     _refuse_outside(files, trees)
     if can_mount(tuple(trees), scratch / "trial mount"):
         mounted, holder = mount({shown[tree]: tree for tree in trees}, files, room)

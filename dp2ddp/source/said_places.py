@@ -1,49 +1,94 @@
-"""What a file says of other places, as far as its text tells: folders that it adds to sys.path, modules by name."""
+"""What a file says of other places: folders that it adds to sys.path, modules by name.
+
+Paths are put together as the file does it, and nothing of it is run.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.source.parsing import nodes_in
 
+LONGEST = 4096  # characters of a path
+PURE = ("dirname", "basename", "join", "split", "normpath", "expanduser")  # of os.path
+OF_TEXT = {"join", "rsplit", "split", "rpartition", "partition", "rstrip", "replace"}
+OF_PATHS = {
+    "parent",
+    "parents",
+    "joinpath",
+    "resolve",
+    "absolute",
+    "as_posix",
+    "__str__",
+    "with_name",
+    "name",
+}
+OPERATORS: dict[type[ast.operator], Callable[[object, object], object]] = {
+    ast.Add: operator.add,
+    ast.Div: operator.truediv,
+}
+
 
 def added_roots(
     tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
-) -> Iterator[Path]:
+) -> list[Path]:
     """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
 
     `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
     has none, the script's own.
     """
-    if not any(map(_is_sys_path, nodes)):
-        return
-    values = {
-        target.id: node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    adders = {"sys.path.insert", "sys.path.append", *_own_adders(tree)}
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args and dotted(node.func) in adders:
-            folder = _folder_of(node.args[-1], values, file)
-            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)) and entry:
-                folder = entry.parent / folder.relative_to(_runs_in(file))
-            if folder and folder.is_dir():
-                yield folder.resolve()
+    if not any(isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes):
+        return []
+    start = _runs_in(file)
+    folders = []
+    for value in _added(tree, nodes, _Paths(file, start)):
+        folder = start / value  # which is `value` alone where it begins at the root
+        if not os.path.isdir(folder) and folder.is_relative_to(start) and entry:
+            folder = entry.parent / folder.relative_to(start)
+        # Path.is_dir raises where we may not look
+        if os.path.isdir(folder) and folder.resolve() not in folders:
+            folders.append(folder.resolve())
+    return folders
+
+
+def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterator[str | Path]:
+    """What is added to sys.path, line by line; twice, since a function may use what is assigned below it."""
+    adders = {"sys.path.insert", "sys.path.append", "sys.path.extend", *_own_adders(tree)}
+    kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.Call)
+    lines = sorted((node for node in nodes if isinstance(node, kinds)), key=lambda node: node.lineno)
+    for node in lines + lines:
+        match node:
+            case ast.Call(func=function, args=[*_, last]) if dotted(function) in adders:
+                yield from paths.listed(last)
+            case ast.AugAssign(target=target, value=value) | ast.Assign(targets=[target], value=value) if (
+                _is_sys_path(target)
+            ):
+                yield from paths.listed(value)
+            case ast.Assign(targets=targets, value=value):
+                paths.names |= {each.id: paths.value(value) for each in targets if isinstance(each, ast.Name)}
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.For(target=ast.Name(id=name), iter=value)
+            ):
+                paths.names[name] = paths.value(value)
+
+
+def _is_sys_path(target: ast.expr) -> bool:
+    """Of `sys.path = ...`, `sys.path[:0] = ...`, `sys.path += ...`."""
+    return dotted(target.value if isinstance(target, ast.Subscript) else target) == "sys.path"
 
 
 def _own_adders(tree: ast.Module) -> Iterator[str]:
     """Functions of the file's own that add to sys.path: `add_path(x)`."""
-    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    return (each.name for each in functions if any(map(_is_sys_path, nodes_in(each))))
-
-
-def _is_sys_path(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "path" and dotted(node) == "sys.path"
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and any(
+            isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes_in(function)
+        ):
+            yield function.name
 
 
 def dotted(node: ast.expr) -> str:
@@ -56,51 +101,9 @@ def dotted(node: ast.expr) -> str:
     return ".".join(reversed(names))
 
 
-def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
-    """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
-    if depth == 0:
-        return None
-
-    def inner(part: ast.expr) -> Path | None:
-        return _folder_of(part, values, file, depth - 1)
-
-    match node:
-        case ast.Constant(value=str(text)):
-            return _runs_in(file) / text  # which is `text` alone where it begins at the root
-        case ast.Name(id="__file__"):
-            return file
-        case ast.Name(id=name) if name in values:
-            return inner(values[name])
-        case ast.Attribute(value=value, attr="parent"):
-            folder = inner(value)
-            return folder.parent if folder else None
-        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            folder = inner(left)
-            return folder / text if folder else None
-        case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
-            return inner(value)
-        case ast.Call(func=function, args=[first, *rest]):
-            return _called(dotted(function).rpartition(".")[2], inner(first), rest)
-        case ast.Call(func=function) if dotted(function).endswith("getcwd"):
-            return Path.cwd()
-    return None
-
-
 def _runs_in(file: Path) -> Path:
     """The folder in which a script starts: the current one; a notebook's own."""
     return file.parent if file.suffix == ".ipynb" else Path.cwd()
-
-
-def _called(function: str, folder: Path | None, rest: list[ast.expr]) -> Path | None:
-    """What a function of os.path or pathlib makes of a folder."""
-    parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    if folder is None or len(parts) != len(rest):
-        return None
-    if function == "dirname":
-        return folder.parent
-    if function in ("abspath", "realpath", "Path", "str", "normpath", "expanduser"):
-        return folder
-    return folder.joinpath(*parts) if function == "join" else None
 
 
 def leading_texts(node: ast.expr) -> Iterator[str]:
@@ -118,3 +121,64 @@ def leading_texts(node: ast.expr) -> Iterator[str]:
             yield text
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
             yield text.partition("{")[0]
+
+
+class _Paths:
+    """What expressions of text, os.path and pathlib are worth; None where that cannot be told."""
+
+    def __init__(self, file: Path, start: Path) -> None:
+        """Of a file, which starts in a folder."""
+        self.names: dict[str, object] = {"__file__": str(file)}
+        self.known: dict[str, object] = {
+            **{name: getattr(os.path, name) for name in PURE},
+            **dict.fromkeys(("abspath", "realpath"), lambda path: os.path.normpath(start / path)),
+            **{name: getattr(os, name) for name in ("pardir", "curdir", "sep")},
+            **dict.fromkeys(("str", "fspath"), str),
+            "Path": start.joinpath,
+            "getcwd": lambda: str(start),
+            "cwd": lambda: start,
+            "path": [],  # sys.path, without what it holds
+        }
+
+    def listed(self, node: ast.expr) -> list[str | Path]:
+        """The paths that an expression is, or is a list of."""
+        value = self.value(node)
+        parts = value if isinstance(value, list) else [value]
+        return [part for part in parts if isinstance(part, (str, Path))]
+
+    def value(self, node: ast.expr) -> object:
+        """What an expression is worth."""
+        try:
+            value = self._worth(node)
+        except (TypeError, ValueError, LookupError, AttributeError, OSError, RuntimeError):
+            return None
+        return value if not isinstance(value, (str, list)) or len(value) < LONGEST else None
+
+    def _worth(self, node: ast.expr) -> object:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self.names[name] if name in self.names else self.known.get(name)
+            case ast.FormattedValue(value=inner):
+                return self.listed(inner)[0]
+            case ast.JoinedStr(values=parts):
+                return "".join(str(self._worth(part)) for part in parts)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return [self.value(part) for part in parts]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return OPERATORS[type(op)](self.value(left), self.value(right))
+            case ast.Subscript(value=owner, slice=index):
+                return operator.getitem(self.value(owner), self.value(index))  # type: ignore[call-overload]
+            case ast.Attribute(value=owner, attr=name):
+                return self._attribute(self.value(owner), name)
+            case ast.Call(func=function, args=arguments):
+                called = self.value(function)
+                return called(*map(self.value, arguments)) if callable(called) else None
+        return None
+
+    def _attribute(self, owner: object, name: str) -> object:
+        """A part of a path or a text, or what a module has under a name; no method that could touch a file."""
+        if isinstance(owner, (str, Path)):
+            return getattr(owner, name) if name in (OF_TEXT if isinstance(owner, str) else OF_PATHS) else None
+        return self.known.get(name)

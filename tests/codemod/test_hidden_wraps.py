@@ -35,6 +35,10 @@ HIDDEN = {
     'from lightning.fabric import Fabric\nFabric(devices=2, strategy="dp")': ("Lightning Fabric", 2),
     'import lightning as L\nhow = "dp"\nL.Fabric(strategy=how)': ("Lightning Fabric", 3),
     'import pytorch_lightning as pl\npl.Trainer(gpus=2, accelerator="dp")': ("Lightning", 2),
+    'import pytorch_lightning as pl\nhow = dict(gpus=2, accelerator="dp")\npl.Trainer(**how)': (
+        "Lightning",
+        3,
+    ),
     "import pytorch_lightning as pl\nfrom pytorch_lightning.strategies import DataParallelStrategy\n"
     "pl.Trainer(strategy=DataParallelStrategy())": ("Lightning", 3),
     "import ignite.distributed as idist\nmodel = idist.auto_model(model)": ("ignite", 2),

@@ -158,6 +158,17 @@ def test_a_rank_that_parts_from_the_others_is_named(tmp_path: Path) -> None:
     assert found.ranks_that_agree == ((0, 2), (1,))
 
 
+def test_ranks_with_one_gradient_and_other_parameters_do_not_agree(tmp_path: Path) -> None:
+    reference = trace(tmp_path / "dp", [GRADIENT] * 2)
+    moved = ([-GRADIENT] * 2, [-GRADIENT, -GRADIENT * 2])
+    ranks = [
+        trace(tmp_path / "ddp", [GRADIENT, GRADIENT * 3], parameters=each, rank=rank)
+        for rank, each in enumerate(moved)
+    ]
+    found = compare(reference, ranks, FLOAT64)
+    assert (found.first.kind, found.ranks_that_agree) == ("gradient", ((0,), (1,)))
+
+
 def test_float32_has_an_ulp_of_its_own(tmp_path: Path) -> None:
     reference = trace(tmp_path / "dp", [GRADIENT] * 3)
     rounded = trace(tmp_path / "a", [GRADIENT, GRADIENT * (1 + 3e-6), GRADIENT])

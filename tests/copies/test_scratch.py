@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -260,6 +262,12 @@ assert sorted(os.listdir("images/2")) == ["0.jpg", "2.jpg", "4.jpg", "6.jpg", "8
             pass
 
 
+def test_everything_is_no_folder_to_copy(tmp_path: Path) -> None:
+    """Started in `/`, as containers do, a run would get a copy of /proc and of all disks."""
+    with pytest.raises(RunError, match="^/: a run gets a scratch copy"), copied(Path("/"), tmp_path / "room"):
+        pass
+
+
 def state_but_content(folder: Path) -> dict[str, tuple[int, int, int]]:
     states = ((path, path.lstat()) for path in folder.rglob("*"))
     return {str(path): (each.st_mode, each.st_size, each.st_mtime_ns) for path, each in states}
@@ -284,6 +292,20 @@ class TestLinks:
             run(copies, "open('../sets/x', 'w').write('theirs')")
             assert run(copies, "print(open('../sets/x').read())") == "theirs\n"
         assert (tmp_path / "sets" / "x").read_text() == "mine"
+
+    @pytest.mark.parametrize(("number", "is_linked"), [(errno.EIO, True), (errno.ENOSPC, False)])
+    def test_a_file_that_cannot_be_read_is_left_to_the_run(
+        self, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_linked: bool
+    ) -> None:
+        def fail(source: str, target: str) -> None:
+            raise OSError(number, "cannot")
+
+        monkeypatch.setattr("shutil.copy2", fail)
+        with contextlib.suppress(OSError), copied(project, tmp_path / "room") as copies:
+            assert is_linked
+            assert copies.place(project / "data" / "a.bin").is_symlink()
+            return
+        assert not is_linked
 
     def test_paths_in_settings_lead_into_the_copy(self, project: Path, tmp_path: Path) -> None:
         (project / "conf.yaml").write_text(f"data: {project}/data\nother: {project}2/data\n")

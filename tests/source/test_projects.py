@@ -79,6 +79,40 @@ def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
     assert names == ["_init_paths", "net"]
 
 
+@pytest.mark.parametrize(
+    "adds",
+    [
+        'HERE = pathlib.Path(__file__).resolve().parent\nsys.path.insert(0, str(HERE.parent / "lib"))',
+        'sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))',
+        'here: str = os.path.dirname(__file__)\nsys.path.append(f"{here}/../lib")',
+        'here = root = os.path.dirname(__file__)\nhere = os.path.join(here, "..")\nsys.path.append(here + "/lib")',
+        'sys.path += [os.path.join(os.path.dirname(__file__), os.pardir, "lib")]',
+        'sys.path = [os.path.abspath(__file__).rsplit("/", 2)[0] + "/lib"] + sys.path',
+        'up = os.path.dirname\nfor d in [up(up(__file__)) + "/lib"]:\n    sys.path.append(d)',
+        'def add():\n    sys.path[:0] = [LIB]\nLIB = __file__.rsplit("/", 2)[0] + "/lib"',
+    ],
+)
+def test_ways_to_write_a_folder_that_is_added(tmp_path: Path, adds: str) -> None:
+    files = {"a__train": f"import os, sys, pathlib\n{adds}\nimport net\n", "lib__net": ""}
+
+    assert project(tmp_path / "repository", **files, entry="a/train.py") == ["net"]
+
+
+def test_what_touches_files_is_not_run_to_find_a_folder(tmp_path: Path) -> None:
+    added = 'pathlib.Path(__file__).parent.joinpath("made").mkdir() or pathlib.Path(__file__).unlink()'
+    files = {"train": f"import sys, pathlib\nsys.path.append({added})\nsys.path.append(f'{{unknown}}/lib')\n"}
+
+    assert project(tmp_path, **files) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_a_folder_that_the_system_does_not_look_for_is_passed_over(tmp_path: Path) -> None:
+    """As one of another user's; as root there is only a name that is too long."""
+    assert project(tmp_path, train=f"import sys\nsys.path.append('/{'x' * 300}')\nimport net\n", net="") == [
+        "net"
+    ]
+
+
 def test_a_folder_that_is_added_by_its_name_is_the_scripts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from dp2ddp.codemod.looks.mentions import is_handed_on
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import visible_count
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.model.program import Program
 
 METHODS = {each.method for each in LIBRARIES} - {""}
@@ -112,9 +113,11 @@ def _library_of(module: Module, node: ast.ClassDef) -> WrappingLibrary | None:
 
 
 def _says_dp(module: Module, call: Call, library: WrappingLibrary) -> bool:
-    """`strategy="dp"`, `strategy=DataParallelStrategy()`."""
+    """`strategy="dp"`, `strategy=DataParallelStrategy()`, `**settings` that have the word among what they hold."""
     given = (call.argument(None, name) for name in library.switch)
-    return any(_is_dp(module, each) for each in given if each is not None)
+    handed_on = (module.value(each.value) for each in call.node.keywords if each.arg is None)
+    held = (constant.value for each in handed_on for constant in inside(each, ast.Constant))
+    return any(_is_dp(module, each) for each in given if each is not None) or "dp" in held
 
 
 def _is_dp(module: Module, given: ast.expr) -> bool:

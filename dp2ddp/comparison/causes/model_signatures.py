@@ -10,7 +10,7 @@ import numpy as np
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
-from dp2ddp.comparison.differences import distances_by_sketch, is_batchnorms
+from dp2ddp.comparison.differences import agreeing, distances_by_sketch, is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
 from dp2ddp.trace.records import SCALED, Vector
@@ -48,10 +48,11 @@ Buffers = tuple[tuple[str, Doubles, Doubles], ...]  # name, DataParallel's, rank
 
 
 def _buffers(evidence: Evidence, here: MatchedStep) -> tuple[tuple[str, Buffers], ...]:
-    """Just after the step, where their values were kept; when the script ended, if nothing but buffers differs: behind
-    the last step an evaluation may follow."""
+    """Just after the step, where their values were kept; when the script ended, if buffers differ first: behind the
+    last step an evaluation may follow. Where one side ended at another step that says nothing."""
     left: Buffers = ()
-    if evidence.comparison.first is not None and evidence.comparison.first.kind == "buffer":
+    first, alike = evidence.comparison.first, len(evidence.reference.lines) == len(evidence.ranks[0].lines)
+    if first is not None and first.kind == "buffer" and alike:
         expected, actual = evidence.reference.buffers(), evidence.ranks[0].buffers()
         left = tuple(
             (name, _flat(expected[name]), _flat(actual[name])) for name in expected if name in actual
@@ -75,8 +76,12 @@ def _flat(values: Any) -> Doubles:
 
 
 def _counted_batches(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
-    """BatchNorm counts the batches that it was given in training mode; in more, smaller ones it counts more."""
-    if _forward_counts_differ(evidence, here):
+    """BatchNorm counts the batches that it was given in training mode; in more, smaller ones it counts more.
+
+    Where ranks have other weights, one of them may have loaded its count with them.
+    """
+    weights_apart = len(agreeing([rank.parameters for rank in here.ranks])) > 1
+    if weights_apart or _forward_counts_differ(evidence, here):
         return
     for when, buffers in _buffers(evidence, here):
         for name, expected, actual in buffers:

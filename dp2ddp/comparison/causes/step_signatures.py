@@ -10,6 +10,7 @@ import numpy as np
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.differences import AT_END, Difference, is_batchnorms
+from dp2ddp.comparison.script_facts import comparable_rates
 from dp2ddp.trace.records import Step
 from dp2ddp.words import names_text, numbers_text
 
@@ -81,7 +82,7 @@ def _scaler(here: MatchedStep) -> Iterator[Finding]:
 
 def _rates(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     expected, *actual = (step.learning_rates for step in here.all)
-    if all(_close(expected, each) for each in actual):
+    if all(_close(*comparable_rates(here.reference, step)) for step in here.ranks):
         yield from _shorter(evidence, here)
         return
     where = f"of step {here.number}"
@@ -183,7 +184,7 @@ def _settings(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     target, *gradients = here.gradients
     if not all(fits(distance(target, each)) for each in gradients):
         return
-    if not all(_close(here.reference.learning_rates, step.learning_rates) for step in here.ranks):
+    if not all(_close(*comparable_rates(here.reference, step)) for step in here.ranks):
         return
     first, moved = evidence.comparison.first, [_moved(here, step) for step in here.ranks]
     if all(moved):

@@ -75,6 +75,16 @@ def test_what_a_later_optimizer_begins_with(
     assert causes_of(reference, *ranks)[0].code == code
 
 
+def test_more_groups_of_the_same_rate_are_no_other_rate(tmp_path: Path) -> None:
+    def stepped(folder: str, rates: tuple[float, ...], moved: float, rank: int = 0) -> Trace:
+        taken = Taken(GRADIENT, rates=rates, parameter=-moved * GRADIENT)
+        return record(tmp_path / folder, [taken], rank=rank)
+
+    ranks = [stepped("ddp", (0.1, 0.1), 0.9, rank) for rank in range(2)]
+    codes = [cause.code for cause in causes_of(stepped("dp", (0.1,), 1.0), *ranks)]
+    assert codes == ["optimizer-settings"]
+
+
 def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
     reference, *ranks = (
         trace(tmp_path / name, FIRST, rank=rank) for name, rank in (("dp", 0), ("ddp", 0), ("ddp", 1))
@@ -169,6 +179,30 @@ def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path
     average = replace(apart, first=Difference("unstepped parameter", 1.0, 1, 0, "ema.weight"))
     told = with_aligned((order, guess), Aligned(average, causes=(guess,)))
     assert told[1].evidence[0] == f"{seen} what models hold at the end differs"
+
+
+@pytest.mark.parametrize(("steps", "found"), [(1, True), (2, False)])
+def test_batches_are_counted_where_both_end_at_one_step(tmp_path: Path, steps: int, found: bool) -> None:
+    """After a stop of one of them BatchNorm has counted others."""
+
+    def trained(folder: str, mean: float, steps: int, rank: int = 0) -> Trace:
+        taken = Taken(GRADIENT, buffers={"bn.running_mean": np.full(3, mean)})
+        counted = {"bn.num_batches_tracked": np.array([6 if folder == "dp" else 3])}
+        return record(tmp_path / folder, [taken] * steps, rank=rank, buffers=counted)
+
+    ranks = (trained("ddp", 0.2, 1, rank) for rank in range(2))
+    codes = [cause.code for cause in causes_of(trained("dp", 0.1, steps), *ranks)]
+    assert ("evaluation-mode" in codes) == found
+
+
+def test_a_count_that_one_rank_loaded_with_its_weights_is_no_mode(tmp_path: Path) -> None:
+    def taken(gradient: np.ndarray, count: int, moved: float = 1.0) -> list[Taken]:
+        counted = {"bn.num_batches_tracked": np.array([float(count)])}
+        return [Taken(gradient, parameter=-moved * gradient, buffers=counted)]
+
+    reference = record(tmp_path / "dp", taken(GRADIENT, 11))
+    ranks = (record(tmp_path / "ddp", taken(OTHER, 6, 1 + rank), rank=rank) for rank in range(2))
+    assert causes_of(reference, *ranks)[0].code == "ranks-part"
 
 
 @pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
