@@ -12,7 +12,7 @@ from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
 from dp2ddp.codemod.knowledge.derived import CLASSES
 from dp2ddp.codemod.plans.plan import FilePlan
-from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, Planned, listed
+from dp2ddp.codemod.plans.planned import WRAP_RULE, WRAP_RULES, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.check_rule import Problem
 from dp2ddp.review.files import acts, read_bytes
@@ -84,15 +84,11 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
             assert isinstance(hazard.finding, Hazard)
             problem = Problem(hazard.finding.node, hazard.because, hazard.finding.advice)
             yield replace(problem.placed(each.module, hazard.code, Level.ERROR), file=file)
-        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
+        edits = (edit for edit in each.plan.edits if edit.code in WRAP_RULES and planned.converts)
+        wraps = [edit for edit in edits if not isinstance(edit.finding, DropImport)]  # an import goes with it
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
             problem = Problem(wrap.finding.node, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
             yield replace(problem.placed(each.module, wrap.code, Level.NOTE), file=file)
-
-
-def _is_wrap(edit: Planned) -> bool:
-    """Whether an edit is of a wrap, and not of an import that goes with it."""
-    return edit.code in WRAP_RULES and not isinstance(edit.finding, DropImport)
 
 
 def _convert(entry: str) -> str:

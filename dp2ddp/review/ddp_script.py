@@ -115,15 +115,6 @@ class Loader:
         made = (each for each in self.flow.file.made_by(given) if each.name in SAMPLERS)
         return next((each for each in made if self.flow.may_mean(given, each.node)), None)
 
-    @property
-    def certain_sampler(self) -> Call | None:
-        """The one that it is given in every run: made in its call, or the one value of a name, under no condition."""
-        sampler, given = self.sampler, self.call.argument(3, "sampler")
-        if sampler is None or given is None or sampler.node is given:
-            return sampler
-        is_value = self.flow.module.value(given) is sampler.node
-        return sampler if is_value and not any(self.flow.file.around(sampler.node, ast.If)) else None
-
     @cached_property
     def loops(self) -> list[Loop]:
         return [*self.flow.loops_over(self.call.node)]

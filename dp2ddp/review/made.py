@@ -99,11 +99,6 @@ class OwnNumbers(Made):
         super().__init__(script, begin, {script.file.function_of(loop.node): loop.site})
 
     @cached_property
-    def conditions(self) -> list[ast.If]:
-        """Where they decide."""
-        return [each for each in self.module.all(ast.If) if each.test in self.nodes]
-
-    @cached_property
     def are_joined(self) -> bool:
         """Whether anything may bring them together over the ranks."""
         return any(map(self._joins, self.calls))
@@ -121,7 +116,8 @@ class OwnNumbers(Made):
             return True
         own = [self.file.callee(call.node), *(self.file.definition(each.node.func) for each in makers)]
         bodies = [body for each in own if each for body in self.script.flow.runs(each)]
-        if bodies or self._is_in_loop(call.node):
+        around = {*self.module.around(call.node), self.file.function_of(call.node)}
+        if bodies or not around.isdisjoint(self.flow.runs(self.loop.node)):  # made for each batch
             calls = (each for body in bodies for each in inside(body, ast.Call))
             return any(BRINGS_TOGETHER.search(self.file.text_of(each.func)) for each in calls)
         is_unknown = call.name is None and is_read and owner not in self.nodes
@@ -132,11 +128,6 @@ class OwnNumbers(Made):
         """The mentions of things that get some, and may do anything with them: `logger.add(loss)`."""
         given = (call for call in self.calls if isinstance(self.module.parents[call.node], ast.Expr))
         return {use for call in given for use in self.flow.read(owner_of(call.node), call.node)}
-
-    def _is_in_loop(self, call: ast.AST) -> bool:
-        """Whether a call is made for each batch, with what is made of that."""
-        bodies = set(self.script.flow.runs(self.loop.node))
-        return self.loop.node in self.module.around(call) or self.file.function_of(call) in bodies
 
 
 def own_numbers(script: DDPScript) -> Iterator[OwnNumbers]:

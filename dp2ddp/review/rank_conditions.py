@@ -221,16 +221,13 @@ class RankConditions:
                 value = self._value(inner, rank)
                 return None if value is None else not value
             case ast.BoolOp(op=joins, values=parts):
-                values = [self._value(each, rank) for each in parts]
-                decides = isinstance(joins, ast.Or)
-                if decides:  # `not distributed or rank == 0`: on ranks, what is denied there holds
-                    told = zip(values, parts, strict=True)
-                    values = [
-                        each for each, part in told if each is not None or not isinstance(part, ast.UnaryOp)
-                    ] or values
+                decides, values = isinstance(joins, ast.Or), [self._value(each, rank) for each in parts]
                 if any(each is not None and bool(each) is decides for each in values):
                     return decides
-                return None if None in values else not decides
+                unknown = [part for part, each in zip(parts, values, strict=True) if each is None]
+                are_denied = decides and unknown != parts  # `not distributed or rank == 0`: on ranks, not so
+                are_denied = are_denied and all(isinstance(each, ast.UnaryOp) for each in unknown)
+                return not decides if are_denied or not unknown else None
             case ast.Call(func=named) | (ast.Name() | ast.Attribute() as named) if ONE_RANK.match(
                 last_name(named)
             ):

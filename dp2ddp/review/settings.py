@@ -1,13 +1,4 @@
-"""`[tool.dp2ddp]` in pyproject.toml: what the check looks for, and where it does not.
-
-[tool.dp2ddp]
-select = ["DDP6"]
-ignore = ["DDP605"]
-baseline = "ddp-baseline.json"
-
-[tool.dp2ddp.per-file-ignores]
-"tests/*" = ["DDP604"]
-"""
+"""`[tool.dp2ddp]` in pyproject.toml: what the check looks for, and where it does not (docs/check.md)."""
 
 from __future__ import annotations
 

@@ -50,13 +50,10 @@ class SaveOnEveryRank(CheckRule):
             how = "as convert does, by the helper save_on_rank0(...)"
         for call in script.calls_by_all("torch.save"):
             path = call.argument(1, "f")
-            if path is not None and not script.ranks.may_ask(path) and not _is_in_memory(script, path):
+            if path is None or script.ranks.may_ask(path) or script.flow.is_open_file(path):
+                continue
+            if isinstance(path, ast.Name) or script.file.values(path):  # and no attribute that nobody knows
                 yield self.problem(call.node, how=how)
-
-
-def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:
-    """`io.BytesIO()`, a file that was opened elsewhere, or an attribute that nobody knows."""
-    return script.flow.is_open_file(path) or not (isinstance(path, ast.Name) or script.file.values(path))
 
 
 class PrintOnEveryRank(CheckWarning):
@@ -69,8 +66,7 @@ class PrintOnEveryRank(CheckWarning):
 
     Silent where the file (or a function of another file that sets ranks up) may replace `print`.
 
-    https://github.com/Lightning-AI/pytorch-lightning/issues/901,
-    https://github.com/ashleve/lightning-hydra-template/issues/115.
+    https://github.com/Lightning-AI/pytorch-lightning/issues/901.
     """
 
     code, name = "DDP605", "print-on-every-rank"

@@ -185,7 +185,8 @@ class LocalDecision(CheckRule):
         for numbers in own_numbers(script):
             plateaus = (call.node for call in numbers.calls if _is_plateau(script, call))
             yield from (self.problem(each, what=BY_LOSS, how=ALIKE) for each in plateaus)
-            exits = (each for each in numbers.conditions if _decides(script, each))
+            conditions = (each for each in script.module.all(ast.If) if each.test in numbers.nodes)
+            exits = (each for each in conditions if _decides(script, each))
             yield from (self.problem(each, what=LEAVES, how=ALIKE) for each in exits)
 
 

@@ -204,8 +204,8 @@ class SharesThatOverlap(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         for loader in script.loaders if script.whole_batch_wraps and not script.collectives else ():
-            sampler = loader.certain_sampler
-            if sampler is not None and loader.trains:
+            sampler = loader.sampler
+            if sampler and loader.trains and not _is_chosen(script, sampler, loader.call.node):
                 yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
         loaders = script.loaders if script.trains_on_ranks else ()
         given = (loader.sampler for loader in loaders if loader.sampler and loader.trains)
@@ -227,11 +227,17 @@ def _of_arguments(script: DDPScript, sampler: Call) -> str:
     seeds = script.file.values(sampler.argument(4, "seed"))
     if seeds and all(map(script.ranks.has_rank, seeds)):
         return DIFFERENT
-    if any(isinstance(each, (ast.If, ast.IfExp)) for each in script.module.around(sampler.node)):
+    if _is_chosen(script, sampler, script.module.tree):
         return ""  # one process may train alone
     if literal(sampler.argument(1, "num_replicas")) == 1:
         return WHOLE
     return SAME if isinstance(literal(sampler.argument(2, "rank")), int) else ""
+
+
+def _is_chosen(script: DDPScript, sampler: Call, where: ast.AST) -> bool:
+    """Whether a sampler is made under a condition that another place is not under."""
+    around = {*script.module.around(sampler.node)}.difference(script.module.around(where))
+    return any(isinstance(each, (ast.If, ast.IfExp)) for each in around)
 
 
 def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
