@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dp2ddp.comparison.causes.catalogue import Cause
 from dp2ddp.comparison.compare import Comparison
@@ -40,7 +41,7 @@ class Report:
     convert: str = ""  # the command that writes our conversion, which `launch` starts
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> Literal["same", "different", "nothing compared", "failed"]:
         """In one word or two, for programs."""
         if any(verdict.compared_nothing for verdict in self.verdicts):
             return "nothing compared"

@@ -123,7 +123,7 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _struct(kind: type) -> type:
-    return msgspec.defstruct(kind.__name__, list(_fields(kind)))
+    return msgspec.defstruct(kind.__name__, list(_fields(kind)), namespace={"__doc__": kind.__doc__})
 
 
 def _type(declared: Any) -> Any:
