@@ -1,7 +1,7 @@
 """What an expression of a forward may be: made there, or something that outlives it."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -38,16 +38,15 @@ class Sharing:
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
         self._returned_by: dict[ast.AST, list[ast.expr]] = {}
         self._levels: dict[ast.AST, Level] = {}
-        self._followed: set[object] = set()  # names being followed: no circle twice
-        self._asked: set[ast.AST] = set()  # functions, in this round
-        self._answers: dict[ast.AST, Level] = {}  # at least so far is what they return
+        self._answers: dict[object, Level] = {}  # what names are, and functions return, at least
+        self._open: dict[object, Callable[[], Level]] = {}  # those of them that are to be asked again
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
         return self.level(module, node) is Level.SHARED
 
     def level(self, module: Module, node: ast.AST | None) -> Level:
         """How far an expression is from what outlives the forward."""
-        if node is None or self._followed or self._asked:  # in a circle, this is not the whole answer
+        if node is None or self._open:  # this is not the last answer
             return self._find_level(module, node)
         if node not in self._levels:
             self._levels[node] = self._find_level(module, node)
@@ -159,24 +158,22 @@ class Sharing:
         return self._part(module, given) if is_computed or name.startswith(HANDING_ON) else Level.NEW
 
     def _returned(self, module: Module, function: Function) -> Level:
-        """What a function returns. Functions may call each other, so all are asked until no answer changes."""
-        if function in self._asked:
-            return self._answers[function]
-        if self._asked:
-            return self._ask(module, function)
-        before: dict[ast.AST, Level] | None = None
-        while before != self._answers:
-            before = dict(self._answers)
-            self._ask(module, function)
-            self._asked.clear()
-        return self._answers[function]
+        return self._answer(function, lambda: self._highest(module, self.returned_by(function)))
 
-    def _ask(self, module: Module, function: Function) -> Level:
-        self._asked.add(function)
-        self._answers.setdefault(function, Level.NEW)
-        level = self._highest(module, self.returned_by(function))
-        self._answers[function] = max(level, self._answers[function])
-        return self._answers[function]
+    def _answer(self, key: object, ask: Callable[[], Level]) -> Level:
+        """What a name or a function stands for, which may lead back to itself: asked until no answer changes."""
+        is_first = not self._open
+        if key not in self._answers:
+            self._answers[key], self._open[key] = Level.NEW, ask
+            before: dict[object, Level] = {}
+            while is_first and before != self._answers:
+                before = dict(self._answers)
+                self._answers.update(
+                    {each: max(before[each], again()) for each, again in [*self._open.items()]}
+                )
+            if is_first:
+                self._open.clear()
+        return self._answers[key]
 
     def returned_by(self, function: Function) -> list[ast.expr]:
         if function not in self._returned_by:
@@ -194,15 +191,19 @@ class Sharing:
         scope = module.scope(node)
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
-        bindings, key = _bindings_at(module, node), (id(scope), node.id)
+        bindings = _bindings_at(module, node)
         if scope is module.top or self.is_closure(module, node, scope):
             return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
-        if key in self._followed:
-            return Level.NEW
-        self._followed.add(key)
-        level = max((self._of_binding(module, scope, node.id, each) for each in bindings), default=Level.NEW)
-        self._followed.discard(key)
-        return level
+        known = scope
+
+        def ask() -> Level:
+            return max(
+                (self._of_binding(module, known, node.id, each) for each in bindings), default=Level.NEW
+            )
+
+        return self._answer(
+            (id(scope), node.id, len(bindings)), ask
+        )  # a place may have fewer of its bindings
 
     def is_closure(self, module: Module, node: ast.AST, scope: Scope) -> bool:
         """Whether a name belongs to a function around, which has ended before the forward began."""
