@@ -195,6 +195,21 @@ def test_batches_are_counted_where_both_end_at_one_step(tmp_path: Path, steps: i
     assert ("evaluation-mode" in codes) == found
 
 
+@pytest.mark.parametrize(("rows", "code"), [((3, 4), "buffers-of-another-rank"), ((30, 40), "other-inputs")])
+def test_rows_that_are_shifted_in_front_of_batchnorm_are_other_rows(
+    tmp_path: Path, rows: tuple[int, int], code: str
+) -> None:
+    """Each rank subtracts the mean of its own: BatchNorm takes that away, and keeps another mean."""
+
+    def taken(digests: tuple[int, ...], mean: float) -> list[Taken]:
+        events = {"forwards": (Forward(True, (len(digests),), digests),), "losses": (1.0,)}
+        return [Taken(GRADIENT, events=events, buffers={"bn.running_mean": np.full(3, mean)})]
+
+    reference = record(tmp_path / "dp", taken((4, 3), 0.1))
+    ranks = (record(tmp_path / "ddp", taken((row,), 0.2), rank=rank) for rank, row in enumerate(rows))
+    assert causes_of(reference, *ranks)[0].code == code
+
+
 def test_a_count_that_one_rank_loaded_with_its_weights_is_no_mode(tmp_path: Path) -> None:
     def taken(gradient: np.ndarray, count: int, moved: float = 1.0) -> list[Taken]:
         counted = {"bn.num_batches_tracked": np.array([float(count)])}
