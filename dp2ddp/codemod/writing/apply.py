@@ -7,7 +7,7 @@ import libcst as cst
 
 from dp2ddp.codemod.edits import DropArgument, Guard, Header, PassTo, Replace, SetArgument, TextEdit
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.writing.blocks import Added, Blocks, Guarded
+from dp2ddp.codemod.writing.blocks import Added, Blocks
 from dp2ddp.codemod.writing.rewriter import Rewriter
 from dp2ddp.codemod.writing.tree import deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
@@ -34,14 +34,9 @@ def _edited(script: Module, edits: Sequence[TextEdit], header: Header | None) ->
     wanted: dict[int, list[TextEdit]] = {}
     for edit in edits:
         wanted.setdefault(id(tree.nodes[_node(edit)]), []).append(edit)
-    guarded = [
-        Guarded(id(tree.nodes[edit.node]), id(tree.nodes[edit.last]), edit.test)
-        for edit in edits
-        if isinstance(edit, Guard)
-    ]
     added = _added(tree.module, header, *(id(tree.nodes[node]) for node in behind)) if header else None
     bracketed = [node for node in (*map(_node, edits), *holes) if has_own_brackets(node, script.positions)]
-    blocks = Blocks(wanted, guarded, added)
+    blocks = Blocks(tree, wanted, added)
     rewriter = Rewriter(tree, wanted, blocks, {hole: tree.nodes[hole] for hole in holes}, bracketed)
     with deep_recursion():
         edited = tree.module.visit(rewriter)
