@@ -46,7 +46,7 @@ class Blocks:
 
     def __init__(self, tree: Tree, edits: Mapping[int, Sequence[TextEdit]], added: Added | None) -> None:
         self.edits, self.added = edits, added
-        guards = (each for wanted in edits.values() for each in wanted if isinstance(each, Guard))
+        guards = (each for of_node in edits.values() for each in of_node if isinstance(each, Guard))
         # by the ids of the first and the last statement
         self.guarded = [(id(tree.nodes[each.node]), id(tree.nodes[each.last]), each.test) for each in guards]
         # where a line begins or ends that holds several statements: `a = 1; b = 2`
@@ -55,10 +55,10 @@ class Blocks:
             {last for _, last, _ in self.guarded},
         )
         self._ends |= {added.behind} if added and added.behind is not None else set()
-        for node, wanted in edits.items():
-            is_gone = any(map(takes_out, wanted))
-            self._begins |= {node for each in wanted if is_gone or isinstance(each, InsertBefore)}
-            self._ends |= {node for each in wanted if is_gone or isinstance(each, InsertAfter)}
+        for node, of_node in edits.items():
+            is_gone = any(map(takes_out, of_node))
+            self._begins |= {node for each in of_node if is_gone or isinstance(each, InsertBefore)}
+            self._ends |= {node for each in of_node if is_gone or isinstance(each, InsertAfter)}
 
     def module(self, old: cst.Module, new: cst.Module) -> cst.Module:
         footer = _Line(cst.SimpleStatementLine([], new.footer))
