@@ -173,7 +173,7 @@ class Forwards:
                     self._add_part(module, node)
             for call in module.calls:
                 is_hook = HOOKS.fullmatch(call.method) and call.method not in (*self.methods, *OF_TENSORS)
-                if is_hook or call.name == SAVED:
+                if is_hook and not self._is_of_wrapper(module, call) or call.name == SAVED:
                     for given in call.node.args:
                         self._build(module, given)
                         self._taint(module, given, 0)
@@ -191,6 +191,15 @@ class Forwards:
         for module, binding in self.program.attributes.get("forward", ()):
             if isinstance(binding.node, ast.expr):
                 self._build(module, binding.node)
+
+    def _is_of_wrapper(self, module: Module, call: Call) -> bool:
+        """`net.register_forward_hook(keep)` of DataParallel itself: it runs once, on all rows."""
+        if not isinstance(call.node.func, ast.Attribute) or not FORWARD_HOOKS.fullmatch(call.method):
+            return False
+        value = module.value(call.node.func.value)  # of a name that means nothing else, before the wrap, say
+        while isinstance(value, ast.Call) and getattr(value.func, "attr", "") in ("cuda", "to", "train"):
+            value = value.func.value  # type: ignore[attr-defined]
+        return isinstance(value, ast.Call) and module.name(value.func) in CLASSES
 
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
         for each in node.body:  # `size = Descriptor()`

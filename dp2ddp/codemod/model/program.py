@@ -55,22 +55,22 @@ class Program:
         return path != [] and path[0] not in home.top.bindings and not home.stars
 
     def _home(self, dotted: str) -> tuple[Module, list[str]] | None:
-        """The file that a dotted name begins with, and the rest of it.
+        """The file that a dotted name begins with, and the rest of it."""
+        parts = dotted.split(".")
+        for count in range(len(parts), 0, -1):
+            module = self.by_name.get(".".join(parts[:count]))
+            if module is not None and (count < len(parts) or not self._is_hidden(dotted)):
+                return module, parts[count:]
+        return None
 
-        What a package itself calls by the name of one of its files (`from .resnet import resnet`) comes first.
-        """
+    def _is_hidden(self, dotted: str) -> bool:
+        """Whether a package calls something else by the name of its file: `from .resnet import resnet`."""
         package, _, name = dotted.rpartition(".")
         there = self.by_name.get(package)
         bindings = there.top.bindings.get(name, ()) if there else ()
-        parts = dotted.split(".")
-        is_hidden = any(
+        return any(
             each.how in (Binds.IMPORT, Binds.DEFINITION) and each.dotted != dotted for each in bindings
         )
-        for count in range(len(parts) - is_hidden, 0, -1):
-            module = self.by_name.get(".".join(parts[:count]))
-            if module is not None:
-                return module, parts[count:]
-        return None
 
     def definition(self, dotted: str | None) -> tuple[Module, ast.AST] | None:
         """The function or class of the program that a dotted name means, and its file."""

@@ -7,7 +7,7 @@ import libcst as cst
 
 from dp2ddp.codemod.edits import DropArgument, Guard, Header, PassTo, Replace, SetArgument, TextEdit
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.writing.blocks import Added, Blocks, Guarded
+from dp2ddp.codemod.writing.blocks import Added, Blocks
 from dp2ddp.codemod.writing.rewriter import Rewriter
 from dp2ddp.codemod.writing.tree import deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
@@ -31,18 +31,13 @@ def _edited(script: Module, edits: Sequence[TextEdit], header: Header | None) ->
     lasts = [edit.last for edit in edits if isinstance(edit, Guard)]
     behind = [header.behind] if header and header.behind else []
     tree = read_tree(script, dict.fromkeys([*map(_node, edits), *holes, *lasts, *behind]))
-    wanted: dict[int, list[TextEdit]] = {}
+    by_node: dict[int, list[TextEdit]] = {}
     for edit in edits:
-        wanted.setdefault(id(tree.nodes[_node(edit)]), []).append(edit)
-    guarded = [
-        Guarded(id(tree.nodes[edit.node]), id(tree.nodes[edit.last]), edit.test)
-        for edit in edits
-        if isinstance(edit, Guard)
-    ]
+        by_node.setdefault(id(tree.nodes[_node(edit)]), []).append(edit)
     added = _added(tree.module, header, *(id(tree.nodes[node]) for node in behind)) if header else None
     bracketed = [node for node in (*map(_node, edits), *holes) if has_own_brackets(node, script.positions)]
-    blocks = Blocks(wanted, guarded, added)
-    rewriter = Rewriter(tree, wanted, blocks, {hole: tree.nodes[hole] for hole in holes}, bracketed)
+    blocks = Blocks(tree, by_node, added)
+    rewriter = Rewriter(tree, by_node, blocks, {hole: tree.nodes[hole] for hole in holes}, bracketed)
     with deep_recursion():
         edited = tree.module.visit(rewriter)
     assert isinstance(edited, cst.Module)
@@ -66,10 +61,10 @@ def _refuse_clashes(script: Module, edits: Sequence[TextEdit]) -> None:
     for edit in edits:
         if isinstance(edit, (Replace, PassTo, SetArgument)):
             by_node.setdefault(edit.node, []).append(edit)
-    for node, wanted in by_node.items():
-        replacing = [edit for edit in wanted if isinstance(edit, Replace)]
-        passing = sum(isinstance(edit, PassTo) for edit in wanted)
-        inner = wanted[-1:] if len(replacing) == len(wanted) else []
+    for node, of_node in by_node.items():
+        replacing = [edit for edit in of_node if isinstance(edit, Replace)]
+        passing = sum(isinstance(edit, PassTo) for edit in of_node)
+        inner = of_node[-1:] if len(replacing) == len(of_node) else []
         lost = [edit for edit in replacing if edit not in inner and node not in edit.holes.values()]
         if lost or passing > 1:
             raise ConversionError(

@@ -5,19 +5,11 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from dp2ddp.codemod.edits import DropImport, InsertAfter, InsertBefore, Remove, TextEdit
+from dp2ddp.codemod.edits import DropImport, Guard, InsertAfter, InsertBefore, Remove, TextEdit
+from dp2ddp.codemod.writing.tree import Tree
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 EMPTY = cst.EmptyLine(indent=False)
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """Statements, by the ids of the first and the last, under a condition."""
-
-    first: int
-    last: int
-    test: str
 
 
 @dataclass(frozen=True)
@@ -52,17 +44,21 @@ class _Line:
 class Blocks:
     """The blocks of a module with the statements that edits are about."""
 
-    def __init__(
-        self, edits: Mapping[int, Sequence[TextEdit]], guarded: Sequence[Guarded], added: Added | None
-    ) -> None:
-        self.edits, self.guarded, self.added = edits, guarded, added
+    def __init__(self, tree: Tree, edits: Mapping[int, Sequence[TextEdit]], added: Added | None) -> None:
+        self.edits, self.added = edits, added
+        guards = (each for of_node in edits.values() for each in of_node if isinstance(each, Guard))
+        # by the ids of the first and the last statement
+        self.guarded = [(id(tree.nodes[each.node]), id(tree.nodes[each.last]), each.test) for each in guards]
         # where a line begins or ends that holds several statements: `a = 1; b = 2`
-        self._begins, self._ends = {each.first for each in guarded}, {each.last for each in guarded}
+        self._begins, self._ends = (
+            {first for first, _, _ in self.guarded},
+            {last for _, last, _ in self.guarded},
+        )
         self._ends |= {added.behind} if added and added.behind is not None else set()
-        for node, wanted in edits.items():
-            is_gone = any(map(takes_out, wanted))
-            self._begins |= {node for each in wanted if is_gone or isinstance(each, InsertBefore)}
-            self._ends |= {node for each in wanted if is_gone or isinstance(each, InsertAfter)}
+        for node, of_node in edits.items():
+            is_gone = any(map(takes_out, of_node))
+            self._begins |= {node for each in of_node if is_gone or isinstance(each, InsertBefore)}
+            self._ends |= {node for each in of_node if is_gone or isinstance(each, InsertAfter)}
 
     def module(self, old: cst.Module, new: cst.Module) -> cst.Module:
         footer = _Line(cst.SimpleStatementLine([], new.footer))
@@ -99,11 +95,11 @@ class Blocks:
                 lines += _before(before, line, at_top, is_head=at_top and not lines)
                 for edit in edits:
                     lines += map(_Line, statements(edit.code)) if isinstance(edit, InsertAfter) else ()
-        for node in self.guarded:
-            first = next((place for place, line in enumerate(lines) if node.first in line.ids), None)
-            last = next((place for place, line in enumerate(lines, 1) if node.last in line.ids), None)
+        for begin, end, test in self.guarded:
+            first = next((place for place, line in enumerate(lines) if begin in line.ids), None)
+            last = next((place for place, line in enumerate(lines, 1) if end in line.ids), None)
             if first is not None and last is not None:
-                lines[first:last] = [_under(node.test, lines[first:last])]
+                lines[first:last] = [_under(test, lines[first:last])]
         return lines
 
     def _parts(self, was: cst.BaseStatement, now: cst.BaseStatement) -> Iterator[_Line]:

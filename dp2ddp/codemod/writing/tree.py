@@ -261,7 +261,7 @@ class _Printer(CodegenState):
 
 
 def _starts(lines: list[str], bracket: _Bracket) -> Iterator[tuple[int, _Start]]:
-    """Of the lines behind the first: of comments, empty ones, and the blanks before the next token."""
+    """Where lines behind the first begin: those of comments, empty ones, the blanks before the next token."""
     for number, line in enumerate(lines[1:], start=1):
         blanks = _blanks(line)
         if number < len(lines) - 1 and not line.strip():
