@@ -41,7 +41,7 @@ OF_OTHERS = ("DDP902", "DDP912")
 # Where a library wraps, these say so; and where it trains by DistributedDataParallel on ranks, the wrap and the loader
 # are its own, and these convert what the script does around it.
 OF_LIBRARIES = ("DDP208", "DDP305")
-AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP904 DDP906 DDP910 DDP911 DDP912"))
+AROUND_LIBRARIES = tuple(words("DDP101 DDP102 DDP301 DDP302 DDP5 DDP904 DDP906 DDP911 DDP912"))
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 

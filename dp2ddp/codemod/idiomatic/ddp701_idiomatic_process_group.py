@@ -22,8 +22,7 @@ from dp2ddp.codemod.idiomatic.ddp704_idiomatic_training_loader import loaders_of
 from dp2ddp.codemod.idiomatic.new_names import words_of
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.own_mode import is_guarded
-from dp2ddp.codemod.looks.quiet import LAUNCHER
-from dp2ddp.codemod.looks.start import join_of
+from dp2ddp.codemod.looks.start import LAUNCHER, join_of
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.rule import Rule, diff, flags

@@ -3,7 +3,8 @@
 `threading.Thread(target=load, args=(batches,))` becomes `hold_on_rank0(threading.Thread, ...)`, and so does what
 they meet at: `queue.Queue(8)`, also with workers of a DataLoader. A hazard where these may fill memory that
 processes share (an Array, `share_memory_()`, `mmap`), where a thread changes something of the main flow by another
-way, and for mp.spawn, os.fork, os._exit and os.execv.
+way, and for mp.spawn, os.fork, os._exit and os.execv. A note where a handler of a signal is set, which reaches one
+process of several.
 
 What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks
 share connections; os._exit leaves the others waiting.
@@ -17,7 +18,8 @@ docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.edits import Finding, Hazard, Note
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.looks.mentions import handed_on
 from dp2ddp.codemod.looks.own_mode import is_guarded
 from dp2ddp.codemod.looks.threads import (
@@ -35,7 +37,7 @@ from dp2ddp.codemod.looks.workers import has_workers, is_shared_memory, loads_wi
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, flags, hand_on, notes
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort", "os.execv", "os.execve", "os.execl")
 NAMED = "multiprocessing.shared_memory.SharedMemory"
@@ -60,6 +62,11 @@ FILLED = Reason(
 SAME_NAME = Reason("same-name", "each rank would make this memory, by the same name", "leave its name out")
 CHANGED = Reason(
     "pool-changes", "what runs here changes `{what}`, which the other ranks do not see", HAND_OVER
+)
+SIGNAL = Reason(
+    "signal-handler",
+    "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
+    "a file or a number of epochs instead",
 )
 
 
@@ -87,8 +94,17 @@ class OwnProcesses(Rule):
             threading.Thread(target=fill).start()
             os._exit(0)
         """),
+        notes("""
+            # reaches one rank
+            import signal
+            import torch
+            net = torch.nn.DataParallel(net)
+            signal.signal(signal.SIGUSR1, save_and_stop)
+        """),
         Untouched("""
+            import signal
             import torch.multiprocessing as mp
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             def worker(gpu):
                 net = torch.nn.DataParallel(net)
             if args.distributed:
@@ -113,6 +129,8 @@ class OwnProcesses(Rule):
                 yield Hazard(call.node, WAITS.of(name=call.name))
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
                 yield Hazard(call.node, APART.of(name=call.name))
+            elif does(call.name) is Does.HANDLE_SIGNAL and not _is_of_signal(module, call):
+                yield Note(call.node, SIGNAL)
         for node, name in handed_on(module, names=STARTERS):
             yield Hazard(node, UNFOLLOWED.of(starter=f"{name}()"))
         for node, _ in handed_on(module, names=MEETING_POINTS) if _has_starters(module.program) else ():
@@ -124,6 +142,11 @@ class OwnProcesses(Rule):
 def _why_not_load(module: Module, call: Call) -> Reason | None:
     """Why a thread may not go through a loader: one without workers draws in the thread what data sets draw."""
     return LOADS if goes_through(module, call) and loads_without_workers(module.program) else None
+
+
+def _is_of_signal(module: Module, call: Call) -> bool:
+    """Whether what handles it is no function of the script's: `SIG_DFL`, `SIG_IGN`."""
+    return (module.name(call.argument(1, "handler")) or "").startswith("signal.")
 
 
 def _is_met_at(program: Program, call: Call) -> bool:

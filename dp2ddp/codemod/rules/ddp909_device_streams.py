@@ -1,12 +1,16 @@
-"""Begin the replicas' random numbers anew with the script's.
+"""Seed the random streams of all devices, and keep their states.
 
 `torch.manual_seed(seed)` becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
 `torch.cuda.manual_seed_all(seed)`, unless the script seeds its devices in one place, once.
+`torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state`
+and `set_rng_state` with a device, and `torch.random.fork_rng`.
 
-They seed all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
+A rank has one device, and knows its stream by its seed: the same seed set again begins it anew. A checkpoint holds
+the state of each device.
 
 What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
-may run twice.
+may run twice. `get_rng_state()` without a device is the script's own stream; what a module's methods ask is their
+replica's: both are left alone.
 
 docs/semantics.md#device-streams.
 """
@@ -17,16 +21,28 @@ from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.looks.mentions import replaced
+from dp2ddp.codemod.looks.wrapper import is_in_layer
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
+from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff, rename
 
+STATES = {
+    "torch.cuda.get_rng_state_all": "get_device_states",
+    "torch.cuda.set_rng_state_all": "set_device_states",
+}
+OF_ONE = {  # and where they name the device
+    "torch.cuda.get_rng_state": ("get_device_state", 0),
+    "torch.cuda.set_rng_state": ("set_device_state", 1),
+}
+FORKS = "torch.random.fork_rng"
+BECAUSE = "a device of each rank"
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
 
-class SameSeedAgain(Rule):
-    nodes = ("Call",)
+class DeviceStreams(Rule):
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         diff("""
               import torch
@@ -36,6 +52,14 @@ class SameSeedAgain(Rule):
             +     seed_all_streams(torch.manual_seed, seed)
               for epoch in range(3):
                   set_seed(epoch)
+        """),
+        diff("""
+              import torch
+            - state = torch.cuda.get_rng_state_all()
+            - with torch.random.fork_rng():
+            + state = get_device_states()
+            + with fork_streams():
+                  net(x)
         """),
         Untouched("""
             import random
@@ -50,11 +74,18 @@ class SameSeedAgain(Rule):
                 torch.nn.DataParallel(net)
             if __name__ == "__main__":
                 main()
+                state = torch.cuda.get_rng_state()
         """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
+        yield from replaced(module, STATES, BECAUSE)
         for call in module.calls:
+            helper, place = OF_ONE.get(call.name or "", ("fork_streams", None))
+            names_device = place is not None and call.argument(place, "device") is not None
+            # of a model: replicas run it on each rank, with its own device's stream
+            if (names_device or call.name == FORKS) and not is_in_layer(module, call.node):
+                yield rename(call.node.func, helper, BECAUSE)
             if does(call.name) is Does.SEED and not _is_seeded_once(module.program):
                 yield call_by(call.node, "seed_all_streams", "replicas' streams begin anew, too")
 
