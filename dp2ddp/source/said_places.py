@@ -9,9 +9,7 @@ from pathlib import Path
 from dp2ddp.source.parsing import nodes_in
 
 
-def added_roots(
-    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
-) -> Iterator[Path]:
+def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path) -> Iterator[Path]:
     """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
 
     `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
@@ -30,7 +28,7 @@ def added_roots(
     for node in nodes:
         if isinstance(node, ast.Call) and node.args and dotted(node.func) in adders:
             folder = _folder_of(node.args[-1], values, file)
-            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)) and entry:
+            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)):
                 folder = entry.parent / folder.relative_to(_runs_in(file))
             if folder and folder.is_dir():
                 yield folder.resolve()
