@@ -14,7 +14,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.reach import Lookups
 from dp2ddp.errors import SourceError
 from dp2ddp.source.helper_module import NAME
-from dp2ddp.source.neighbours import console_script
+from dp2ddp.source.neighbours import started_function
 from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
 
@@ -27,8 +27,8 @@ def read_program(project: Project) -> Program:
 
     SourceError for one of them that names DataParallel: half a conversion helps nobody.
     """
-    command = console_script(project.entry.path) if project.entry.path else None
-    starts = frozenset([command.function] if command else [])
+    function = started_function(project.entry.path) if project.entry.path else None
+    starts = frozenset([function] if function else [])
     return Program(_readable(project), canonical, knows, LOOKUPS, starts, read_tree)
 
 
