@@ -11,7 +11,7 @@ from dp2ddp.codemod.looks.ours import is_of_dp2ddp
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.errors import SourceError
 from dp2ddp.source.helper_module import NAME
-from dp2ddp.source.neighbours import console_script
+from dp2ddp.source.neighbours import started_function
 from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import LocalModule, Project
 
@@ -21,9 +21,8 @@ def read_program(project: Project) -> Program:
 
     SourceError for one of them that names DataParallel: half a conversion helps nobody.
     """
-    command = console_script(project.entry.path) if project.entry.path else None
-    starts = frozenset([command.function] if command else [])
-    return Program(_readable(project), starts)
+    function = started_function(project.entry.path) if project.entry.path else None
+    return Program(_readable(project), frozenset([function] if function else []))
 
 
 def _readable(project: Project) -> Project:

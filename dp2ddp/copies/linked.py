@@ -19,7 +19,7 @@ from pathlib import Path
 from dp2ddp.copies.cloning import clone, make_like
 from dp2ddp.copies.disguise import is_stand_in, link
 from dp2ddp.copies.leavings import FilesLeft, Original, changed, is_as_it_was, look_at
-from dp2ddp.copies.links_out import links_out
+from dp2ddp.source.folders import links_out
 from dp2ddp.source.survey import EntryKind, FolderEntry, is_below_left_out, is_left_out, survey
 
 LARGE_COPIED = 8 * 2**20  # bytes of a file above survey.SMALL that is copied all the same

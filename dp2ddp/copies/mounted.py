@@ -18,9 +18,9 @@ from dp2ddp.copies import namespace
 from dp2ddp.copies.cloning import make_like
 from dp2ddp.copies.disguise import is_stand_in
 from dp2ddp.copies.leavings import FilesLeft, Original, changed, is_as_it_was, look_at
-from dp2ddp.copies.links_out import LinksOut, links_out
 from dp2ddp.copies.namespace import READY, Layer
 from dp2ddp.errors import RunError
+from dp2ddp.source.folders import LinksOut, links_out
 from dp2ddp.source.survey import is_left_out
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without

@@ -265,7 +265,7 @@ class Counter(Meter):
         self._devices = devices
         self._tally = Tally()
         self._counted: list[Tally] = []
-        self._place_of = place_of or _real_place
+        self._place_of = place_of or (lambda tensor: tensor.device.index if tensor.is_cuda else HOST)
         self._live = Live()
         self._mode = Operations(self._tally, self._live)
         self._followed = Copies(self._tally, self._place_of, self._mark)
@@ -317,7 +317,3 @@ class Counter(Meter):
             devices=self._live.peaks(self._devices),
             parameters=sum(bytes_of(each) for group in groups for each in group["params"]),
         )
-
-
-def _real_place(tensor: torch.Tensor) -> int:
-    return tensor.device.index if tensor.is_cuda else -1

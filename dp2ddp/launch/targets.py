@@ -6,11 +6,18 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dp2ddp.launch.job import Job, agent_words, command_line, standalone_words, with_port
+from dp2ddp.launch.job import (
+    Job,
+    agent_words,
+    command_line,
+    local_file,
+    nodes_file,
+    standalone_words,
+    with_port,
+)
 from dp2ddp.launch.kubernetes import train_job
 from dp2ddp.launch.ray import ray_driver
 from dp2ddp.launch.slurm import sbatch_file
-from dp2ddp.launch.torchrun import local_file, nodes_file
 from dp2ddp.masks import masked
 
 Given = Mapping[str, str | int | None]  # the options that are of one target alone

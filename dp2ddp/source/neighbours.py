@@ -77,33 +77,22 @@ def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
 
 FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 # train = "package.cli:main", "train=package.cli:main"
-ENTRY = re.compile(
-    r"""^\s*["']?(?P<name>[\w.-]+)["']?\s*=\s*["']?(?P<module>[\w.]+):(?P<function>\w+)""", re.MULTILINE
-)
-IN_LIST = re.compile(r"""["'](?P<name>[\w.-]+)\s*=\s*(?P<module>[\w.]+):(?P<function>\w+)["']""")
+ENTRY = re.compile(r"""^\s*["']?[\w.-]+["']?\s*=\s*["']?(?P<module>[\w.]+):(?P<function>\w+)""", re.MULTILINE)
+IN_LIST = re.compile(r"""["'][\w.-]+\s*=\s*(?P<module>[\w.]+):(?P<function>\w+)["']""")
 
 
-@dataclass(frozen=True)
-class ConsoleScript:
-    """A command, and the function that it starts."""
-
-    name: str
-    function: str
-
-
-def console_script(entry: Path) -> ConsoleScript | None:
-    """The command that starts a function of a file; the nearest of the files above it that say so."""
+def started_function(entry: Path) -> str | None:
+    """The function of a file that a command starts, as the nearest of the files above it say."""
     path = entry.resolve()
     for folder in path.parents[:6]:
         for name in FILES:
-            file = folder / name
             try:
-                text = file.read_text(encoding="utf-8")
+                text = (folder / name).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 continue
             for match in (*ENTRY.finditer(text), *IN_LIST.finditer(text)):
                 if _is_of(match["module"], path, folder):
-                    return ConsoleScript(match["name"], match["function"])
+                    return match["function"]
     return None
 
 
@@ -128,32 +117,21 @@ VALUE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class SettingsMention:
-    """Where a file names DataParallel as a value."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
 def names_data_parallel(text: str) -> int | None:
     """The line on which a text names DataParallel as a value, the first one."""
     match = VALUE.search(text)
     return text.count("\n", 0, match.start()) + 1 if match else None
 
 
-def find_mentions(folder: Path) -> Iterator[SettingsMention]:
-    """In the files of settings in a script's folder, and in the folders there that are called as such."""
+def find_mentions(folder: Path) -> Iterator[str]:
+    """Where a value is DataParallel, "conf/a.yaml:3": beside the script, and in folders with names of settings."""
     for path in sorted(_settings_files(folder))[:MOST_SETTINGS]:
         try:
             text = path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST else ""
         except (OSError, UnicodeDecodeError):
             continue
         if line := names_data_parallel(text):
-            yield SettingsMention(str(path.relative_to(folder)), line)
+            yield f"{path.relative_to(folder)}:{line}"
 
 
 def _settings_files(folder: Path) -> Iterator[Path]:

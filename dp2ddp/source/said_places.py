@@ -33,9 +33,7 @@ OPERATORS: dict[type[ast.operator], Callable[[object, object], object]] = {
 }
 
 
-def added_roots(
-    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
-) -> list[Path]:
+def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path) -> list[Path]:
     """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
 
     `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
@@ -47,7 +45,7 @@ def added_roots(
     folders = []
     for value in _added(tree, nodes, _Paths(file, start)):
         folder = start / value  # which is `value` alone where it begins at the root
-        if not os.path.isdir(folder) and folder.is_relative_to(start) and entry:
+        if not os.path.isdir(folder) and folder.is_relative_to(start):
             folder = entry.parent / folder.relative_to(start)
         # Path.is_dir raises where we may not look
         if os.path.isdir(folder) and folder.resolve() not in folders:

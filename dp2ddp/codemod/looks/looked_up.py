@@ -223,7 +223,7 @@ def _first_mention(program: Program) -> str:
             if isinstance(node.value, str) and _is_value(module, node, node.value):
                 return f"line {node.lineno}" if module is program.entry else f"{module.shown}:{node.lineno}"
     path = program.entry.source.path
-    return next((str(mention) for mention in find_mentions(path.parent)), "") if path else ""
+    return next(find_mentions(path.parent), "") if path else ""
 
 
 def _is_value(module: Module, node: ast.Constant, text: str) -> bool:

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -50,7 +49,8 @@ def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
     """Install what the stage asks for in this process; the script's code is not touched."""
     let_their_steps_be_seen()
     if stage.mode == "ddp" and stage.trace and stage.dtype == "float64":
-        when_imported("ddp_helpers", _keep_all_in_parts)
+        # outputs of a short test, too, stay in parts, as the large ones of a training do (templates/parts.py)
+        when_imported("ddp_helpers", lambda helpers: vars(helpers).update(LARGE=0))
     streams = virtual_devices.install(stage.world, stage.dtype).streams if is_virtual(stage) else None
     if stage.seed is not None:
         seed_the_unseeded(Path(stage.run_folder), Taps())
@@ -69,11 +69,6 @@ def set_stage(stage: Stage, rank: int, writes: Writes) -> None:
         aligned_runs.take_order(Path(stage.aligned), Taps())
     if stage.scratch:
         _keep_writes_in(Path(stage.scratch), stage, writes)
-
-
-def _keep_all_in_parts(helpers: ModuleType) -> None:
-    """Outputs of a short test, too, stay in parts, as the large ones of a training do (templates/parts.py)."""
-    vars(helpers).update(LARGE=0)
 
 
 def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes) -> None:

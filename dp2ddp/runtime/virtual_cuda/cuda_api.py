@@ -186,10 +186,6 @@ def _below_python(machine: Machine) -> Functions:
     }
 
 
-_SAME_NAME = """
-    is_available device_count current_stream set_stream synchronize empty_cache memory_allocated max_memory_allocated
-    memory_reserved max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats
-"""
 _OTHER_NAME = {  # in torch.accelerator -> in torch.cuda
     "current_device_index": "current_device",
     "current_device_idx": "current_device",
@@ -202,15 +198,13 @@ _OTHER_NAME = {  # in torch.accelerator -> in torch.cuda
 
 def _install_accelerator(taps: Taps, machine: Machine, make: Callable[[], Functions]) -> None:
     """What torch.nn.parallel and DataLoader ask (torch >= 2.6)."""
-    cuda = torch.device("cuda")
+    cuda, known = torch.device("cuda"), make().keys()
+    of_cuda = {name: _OTHER_NAME.get(name, name) for name in vars(torch.accelerator)}
     functions: Functions = {
-        **{name: make()[name] for name in _SAME_NAME.split()},
-        **{name: make()[other] for name, other in _OTHER_NAME.items()},
-        "memory_stats": lambda device_index=None, /: torch.cuda.memory_stats(device_index),
+        **{name: make()[other] for name, other in of_cuda.items() if other in known},
         "current_accelerator": lambda check_available=False: cuda,
         "device_index": lambda device, /: machine.at(device),
         "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
     }
-    for name, function in functions.items():
-        if hasattr(torch.accelerator, name):
-            taps.set(torch.accelerator, name, function)
+    for name in functions.keys() & vars(torch.accelerator).keys():
+        taps.set(torch.accelerator, name, functions[name])

@@ -27,7 +27,7 @@ from dp2ddp.runtime.virtual_cuda.places import (
     put,
 )
 from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions, functions_called
-from dp2ddp.taps import Function
+from dp2ddp.taps import Function, Taps
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
@@ -85,10 +85,10 @@ _NO_KEYWORDS: dict[str, Any] = {}
 class VirtualDevices(TorchFunctionMode):
     """Entered in every thread of the process (taps.in_all_threads): the stack of modes is per thread."""
 
-    def __init__(self, machine: Machine, streams: RandomStreams) -> None:
+    def __init__(self, machine: Machine, streams: RandomStreams, taps: Taps) -> None:
+        """`taps`: what was replaced beside it."""
         super().__init__()
-        self.machine = machine
-        self.streams = streams
+        self.machine, self.streams, self.taps = machine, streams, taps
         self._drawing = drawing_functions()
         # torch's own list of functions that make a tensor of no tensor: without `device=`, on the default device
         self._factories = frozenset(torch.utils._device._device_constructors())

@@ -104,7 +104,7 @@ def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
                     "Expected all input tensors to have the same number of dimensions, but tensor at index "
                     f"{index} has {tensor.dim()} dimensions, (expected {tensors[0].dim()})"
                 )
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), torch._C._DisableAutocast():  # which would choose a dtype
             parts = [_as_real(tensor).to(_as_real(tensors[0]).dtype) for tensor in tensors]
             return put(torch.cat(parts, dim), HOST if place == -1 else machine.checked(place))
 

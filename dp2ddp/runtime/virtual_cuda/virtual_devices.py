@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,22 +25,8 @@ from dp2ddp.runtime.virtual_cuda.virtual_files import follow_loading, follow_sav
 from dp2ddp.taps import Taps, in_all_threads
 
 
-@dataclass(frozen=True)
-class Installation:
-    """What `install` made; `undo` takes it back (in the same thread)."""
-
-    machine: Machine
-    streams: RandomStreams
-    mode: VirtualDevices
-    taps: Taps
-
-    def undo(self) -> None:
-        """Take everything away again."""
-        self.taps.undo()
-
-
-def install(count: int, dtype: str = "float32") -> Installation:
-    """Make this process believe that it has `count` CUDA devices, until the process ends or `undo`.
+def install(count: int, dtype: str = "float32") -> VirtualDevices:
+    """Make this process believe that it has `count` CUDA devices, until it ends or, in this thread, `taps.undo()`.
 
     dtype "float64": all floating point numbers of the script are doubles, whatever it asks for.
     """
@@ -49,7 +34,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, taps = Machine(count), Taps()
     streams = RandomStreams(count)
-    mode = VirtualDevices(machine, streams)
+    mode = VirtualDevices(machine, streams, taps)
     add_tensor_methods(mode)
     add_cuda_kernels(mode)
     add_sync_batch_norm(mode)
@@ -67,7 +52,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     keep_modes_in_backward(taps, machine, modes)
     follow_unseen(taps, mode, modes)
     in_all_threads(taps, modes)
-    return Installation(machine, streams, mode, taps)
+    return mode
 
 
 def keep_places_out_of_files(taps: Taps) -> None:

@@ -9,9 +9,10 @@ import pytest
 import torch
 import torch._dynamo  # sets an environment variable; before a test starts, so that no test is blamed
 
-from dp2ddp.runtime.virtual_cuda.virtual_devices import Installation, install
+from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
+from dp2ddp.runtime.virtual_cuda.virtual_devices import install
 
-Install = Callable[..., Installation]
+Install = Callable[..., VirtualDevices]
 
 
 @pytest.fixture
@@ -20,9 +21,9 @@ def virtual() -> Iterator[Install]:
     with ExitStack() as stack:
         stack.callback(torch.set_rng_state, torch.get_rng_state())
 
-        def start(count: int, dtype: str = "float32") -> Installation:
+        def start(count: int, dtype: str = "float32") -> VirtualDevices:
             installation = install(count, dtype)
-            stack.callback(installation.undo)
+            stack.callback(installation.taps.undo)
             return installation
 
         yield start

@@ -120,7 +120,7 @@ def test_grad_scaler_works_in_double(virtual: Install, gradient: float, scale: f
 
 
 def test_undo_brings_float32_back(virtual: Install) -> None:
-    virtual(1, "float64").undo()
+    virtual(1, "float64").taps.undo()
     assert torch.zeros(1).dtype == torch.get_default_dtype() == torch.float32
     assert torch.FloatTensor(1).dtype == torch.float32
 

@@ -164,7 +164,7 @@ def test_marks_stay_out_of_files(virtual: Install) -> None:
     file = io.BytesIO()
     torch.save(model, file)
     text = pickle.dumps(model)
-    installation.undo()
+    installation.taps.undo()
     file.seek(0)
     for loaded in (torch.load(file, weights_only=False), pickle.loads(text)):
         assert [vars(parameter) for parameter in loaded.parameters()] == [{}, {}]
@@ -174,7 +174,7 @@ def test_marks_stay_out_of_files(virtual: Install) -> None:
 def test_undo_leaves_torch_as_it_was(virtual: Install) -> None:
     names = [name for name in dir(torch.cuda) if not name.startswith("__")]
     before = {name: getattr(torch.cuda, name) for name in names}, torch.Generator, torch.load, torch.compile
-    virtual(2).undo()
+    virtual(2).taps.undo()
     after = {name: getattr(torch.cuda, name) for name in names}, torch.Generator, torch.load, torch.compile
     assert before == after
     assert torch._C._len_torch_function_stack() == 0

@@ -63,7 +63,7 @@ def test_functions_and_dictionaries_are_told_where_it_was(virtual: Install) -> N
 def test_files_can_be_read_where_there_is_no_device(virtual: Install) -> None:
     installation = virtual(2)
     file = saved({"weight": nn.Linear(2, 2).cuda(1).weight})
-    installation.undo()
+    installation.taps.undo()
     assert torch.load(file)["weight"].device.type == "cpu"
 
 
