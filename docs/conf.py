@@ -49,10 +49,17 @@ SOURCES = {
     DOCS.parent / "dp2ddp/comparison/causes/entries": "causes",
     DOCS.parent / "tests/corpus": "idioms",
 }
-_TITLES = (  # of the families of causes
-    *("DataParallel's own faults", "The start", "Batches", "The model", "Gradients"),
-    *("Steps", "What no optimizer steps", "The computation", "Outside"),
-)
+_TITLES = {  # of the families of causes
+    "data-parallel": "DataParallel's own faults",
+    "start": "The start",
+    "batches": "Batches",
+    "model": "The model",
+    "gradients": "Gradients",
+    "steps": "Steps",
+    "ending": "What no optimizer steps",
+    "computation": "The computation",
+    "outside": "Outside",
+}
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)#:]+)\)", re.MULTILINE)
 _CODE = re.compile(r"\bDDP\d{3}\b|(?<=\[)[a-z]+(?:-[a-z]+)*(?=\])")
@@ -82,8 +89,8 @@ def page_of_causes() -> str:
         "What `dp2ddp verify` names when two runs differ, in the order of cause and effect. Each has a signature in",
         "figures; the report shows them, and what to change. W is the number of devices.",
     ]
-    for family, title in zip(FAMILIES, _TITLES, strict=True):
-        lines += ["", f"## {title}", ""]
+    for family in FAMILIES:
+        lines += ["", f"## {_TITLES[family]}", ""]
         for entry in (entry for entry in catalogue().values() if entry.family == family):
             lines += [f"### {entry.code}", "", entry.title, ""]
             lines += [f"- Signature: {entry.signature}", f"- What to change: {entry.advice}"]

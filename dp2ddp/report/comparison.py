@@ -140,7 +140,7 @@ def _card(cause: Cause, is_minor: bool) -> doc.Card:
 
 def _behind(verdict: Verdict) -> Iterator[doc.Block]:
     """Charts, all figures, and what differs in texts."""
-    from dp2ddp.report.charts import step_figures
+    from dp2ddp.report.step_figures import step_figures
 
     yield from step_figures(verdict)
     printed = printed_diff(verdict, before=_BEFORE, most=_MOST_LINES)

@@ -19,9 +19,8 @@ from dp2ddp.errors import SourceError
 
 # from cause to effect
 FAMILIES = (
-    *("data-parallel", "start", "batches", "model", "gradients"),
-    *("steps", "ending", "computation", "outside"),
-)
+    "data-parallel", "start", "batches", "model", "gradients", "steps", "ending", "computation", "outside",
+)  # fmt: skip
 Text = Annotated[str, Meta(min_length=1)]
 Family = Annotated[str, Meta(pattern=f"^({'|'.join(FAMILIES)})$")]
 Count = Annotated[int, Meta(ge=0)]
