@@ -193,8 +193,7 @@ class Flow:
     def received(self, value: ast.AST) -> list[Mention]:
         """Where a function of the file, that is called with a value, names its parameter of it."""
         given = self.file.given(self.file.part_of(value))
-        taken = (variable for variable, each in given if each is value)
-        return [use for variable in taken for use in self.file.mentions(variable, ast.Load)]
+        return [use for taken, each in given if each is value for use in self.file.mentions(taken, ast.Load)]
 
     def wholes(self, part: ast.AST | None) -> Iterator[ast.AST]:
         """An expression, and what it is part of: `net` of `net.fc[0]`, and of `p` in `for p in net.parameters()`."""

@@ -100,13 +100,35 @@ class TestOwnersEdits:
 
         assert found_in(text) == set()
 
-    def test_a_distributed_sampler_is_found(self) -> None:
+    @pytest.mark.parametrize(
+        ("made", "given", "is_found"),
+        [
+            pytest.param("", "DistributedSampler(extraset)", True, id="in the call"),
+            pytest.param("sampler = DistributedSampler(extraset)\n", "sampler", True, id="a line above"),
+            pytest.param(
+                "sampler = DistributedSampler(extraset)\nif args.lr:\n    sampler = None\n",
+                "sampler",
+                False,
+                id="taken away",
+            ),
+            pytest.param(
+                "sampler = None\nif args.lr:\n    sampler = DistributedSampler(extraset)\n",
+                "sampler",
+                False,
+                id="in some runs",
+            ),
+            pytest.param("", "DistributedSampler(extraset) if args.lr else None", False, id="or None"),
+        ],
+    )
+    def test_a_distributed_sampler_is_found(self, made: str, given: str, is_found: bool) -> None:
         text = edited(self.CIFAR, diffs("A second loader")[0])
         line = "extraloader = Rank0Loader(extraset, batch_size=20, shuffle=True"
-        sampled = "extraloader = Rank0Loader(extraset, batch_size=20, sampler=DistributedSampler(extraset)"
+        sampled = f"{made}extraloader = Rank0Loader(extraset, batch_size=20, sampler={given}"
         text = replaced(text, re.escape(line), sampled)
 
-        assert "DDP633" in found_in(f"from torch.utils.data import DistributedSampler\n{text}")
+        found = found_in(f"from torch.utils.data import DistributedSampler\n{text}")
+
+        assert ("DDP633" in found) == is_found
 
 
 @pytest.mark.parametrize("path", OWN_RANKS, ids=lambda path: path.stem)

@@ -171,6 +171,7 @@ for epoch in range(3):
     [
         ("# no BatchNorm, no torchvision.models, no resnet here", False),
         ("'''As resnet has it.'''", False),
+        ("from torchvision import transforms\nfrom models import Net", False),
         ("import torchvision.models as models", True),
         ("import torchvision\nnet = torchvision.models.vgg11()", True),
         ("from torchvision.models import vgg11", True),

@@ -133,7 +133,9 @@ def _waits(script: DDPScript, wrap: Wrap, test: ast.expr, run: ast.Call) -> bool
         return script.ranks.asks_now(test)
     if literal(wrap.call.argument(None, "broadcast_buffers")) is False:
         return False
-    has_buffers = script.file.words >= {"torchvision", "models"} or script.file.says(HAS_BUFFERS)
+    names = (*script.file.imports, *map(script.module.name, script.module.by_word.get("models", ())))
+    is_known = any((name or "").startswith("torchvision.models") for name in names)
+    has_buffers = is_known or script.file.says(HAS_BUFFERS)
     return wrap.is_torchs and has_buffers or not script.flow.is_without_gradient(run)
 
 

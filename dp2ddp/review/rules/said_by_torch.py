@@ -8,16 +8,7 @@ from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
 from dp2ddp.codemod.model.nodes import is_main_guard, values_of
-from dp2ddp.review.check_rule import (
-    CheckRule,
-    CheckWarning,
-    DDPScript,
-    Found,
-    Problem,
-    corrected,
-    mended,
-    right,
-)
+from dp2ddp.review.check_rule import CheckRule, CheckWarning, DDPScript, Found, corrected, mended, right
 from dp2ddp.review.own_file import literal
 
 # dir(DistributedDataParallel(...)) without private names, of torch 2.15 (older ones have fewer)
@@ -176,7 +167,7 @@ class RefusedByTorch(CheckRule):
     def find(self, script: DDPScript) -> Found:
         for look, (message, advice) in REFUSED.items():
             for node, said in look(script):
-                yield Problem(node, message.format(**said), advice.format(**said))
+                yield self.problem(node, what=message.format(**said), how=advice.format(**said))
 
 
 TAKES_DOWN = re.compile(r"clean_?up|destroy_(dist|process_group)|shutdown|tear_?down", re.IGNORECASE)

@@ -3,12 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import filterfalse
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import inside, last_name, values_of
+from dp2ddp.codemod.model.nodes import inside, is_main_guard, last_name, values_of
 from dp2ddp.review.check_rule import ON_RANKS, CheckRule, CheckWarning, DDPScript, Found, corrected
-from dp2ddp.review.ddp_script import SAMPLERS
+from dp2ddp.review.ddp_script import SAMPLERS, Loader
 from dp2ddp.review.made import Made, own_numbers
 from dp2ddp.review.own_file import literal
 
@@ -204,9 +205,10 @@ class SharesThatOverlap(CheckRule):
 
     def find(self, script: DDPScript) -> Found:
         for loader in script.loaders if script.whole_batch_wraps and not script.collectives else ():
-            sampler = loader.sampler
-            if sampler and loader.trains and not _is_chosen(script, sampler, loader.call.node):
-                yield self.problem(sampler.node, what=TWICE, how="take it out, and let the loader shuffle")
+            if loader.sampler and loader.trains and _is_certain(script, loader, loader.sampler):
+                yield self.problem(
+                    loader.sampler.node, what=TWICE, how="take it out, and let the loader shuffle"
+                )
         loaders = script.loaders if script.trains_on_ranks else ()
         given = (loader.sampler for loader in loaders if loader.sampler and loader.trains)
         for sampler in {each.node: each for each in given}.values():
@@ -227,17 +229,17 @@ def _of_arguments(script: DDPScript, sampler: Call) -> str:
     seeds = script.file.values(sampler.argument(4, "seed"))
     if seeds and all(map(script.ranks.has_rank, seeds)):
         return DIFFERENT
-    if _is_chosen(script, sampler, script.module.tree):
+    if any(isinstance(each, (ast.If, ast.IfExp)) for each in script.module.around(sampler.node)):
         return ""  # one process may train alone
     if literal(sampler.argument(1, "num_replicas")) == 1:
         return WHOLE
     return SAME if isinstance(literal(sampler.argument(2, "rank")), int) else ""
 
 
-def _is_chosen(script: DDPScript, sampler: Call, where: ast.AST) -> bool:
-    """Whether a sampler is made under a condition that another place is not under."""
-    around = {*script.module.around(sampler.node)}.difference(script.module.around(where))
-    return any(isinstance(each, (ast.If, ast.IfExp)) for each in around)
+def _is_certain(script: DDPScript, loader: Loader, sampler: Call) -> bool:
+    """Whether a loader is given its sampler in every run: no other value, under no condition."""
+    conditions = filterfalse(is_main_guard, script.file.around(sampler.node, ast.If))
+    return len(script.file.values(loader.call.argument(3, "sampler"))) == 1 and not any(conditions)
 
 
 def _is_told_apart(script: DDPScript, call: Call, sampler: Call) -> bool:
