@@ -59,18 +59,17 @@ class Program:
         parts = dotted.split(".")
         for count in range(len(parts), 0, -1):
             module = self.by_name.get(".".join(parts[:count]))
-            if module is not None and (count < len(parts) or not self._is_hidden(dotted)):
+            if module is not None and (count < len(parts) or not self._is_hidden(dotted, module)):
                 return module, parts[count:]
         return None
 
-    def _is_hidden(self, dotted: str) -> bool:
+    def _is_hidden(self, dotted: str, module: Module) -> bool:
         """Whether a package calls something else by the name of its file: `from .resnet import resnet`."""
         package, _, name = dotted.rpartition(".")
         there = self.by_name.get(package)
         bindings = there.top.bindings.get(name, ()) if there else ()
-        return any(
-            each.how in (Binds.IMPORT, Binds.DEFINITION) and each.dotted != dotted for each in bindings
-        )
+        others = (each for each in bindings if self.by_name.get(each.dotted) is not module)
+        return any(each.how in (Binds.IMPORT, Binds.DEFINITION) for each in others)
 
     def definition(self, dotted: str | None) -> tuple[Module, ast.AST] | None:
         """The function or class of the program that a dotted name means, and its file."""

@@ -50,10 +50,8 @@ class Blocks:
         # by the ids of the first and the last statement
         self.guarded = [(id(tree.nodes[each.node]), id(tree.nodes[each.last]), each.test) for each in guards]
         # where a line begins or ends that holds several statements: `a = 1; b = 2`
-        self._begins, self._ends = (
-            {first for first, _, _ in self.guarded},
-            {last for _, last, _ in self.guarded},
-        )
+        self._begins = {first for first, _, _ in self.guarded}
+        self._ends = {last for _, last, _ in self.guarded}
         self._ends |= {added.behind} if added and added.behind is not None else set()
         for node, of_node in edits.items():
             is_gone = any(map(takes_out, of_node))

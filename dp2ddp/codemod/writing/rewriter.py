@@ -60,7 +60,8 @@ class Rewriter(cst.CSTTransformer):
             match node, edit:
                 case cst.Arg(), Replace():
                     return self._replaced_argument(node, edit)
-                case cst.BaseExpression(), Replace():
+                case _, Replace():
+                    assert isinstance(node, cst.BaseExpression)
                     self._edited[number] = node
                     node = self._replaced(node, edit)
                 case cst.Import() | cst.ImportFrom(), DropImport() if not takes_out(edit):
