@@ -83,7 +83,7 @@ def links_out(folder: Path) -> LinksOut:
             if entry.kind is not EntryKind.LINK:
                 continue
             end = Path(os.path.realpath(entry.path))
-            if any(end.is_relative_to(known) for known in (folder, *folders)) or not _may_be_theirs(end):
+            if any(end.is_relative_to(known) for known in (folder, *folders)) or not _is_of_the_user(end):
                 continue
             if end.is_dir():
                 folders = [*(known for known in folders if not known.is_relative_to(end)), end]
@@ -93,6 +93,6 @@ def links_out(folder: Path) -> LinksOut:
     return LinksOut(tuple(folders[:MOST_ELSEWHERE]), files)
 
 
-def _may_be_theirs(path: Path) -> bool:
+def _is_of_the_user(path: Path) -> bool:
     """The system's folders, and those that hold home or all that is temporary, stay as they are."""
     return path.parts[1:2] != () and path.parts[1] not in _OF_THE_SYSTEM and not holds_too_much(path)
