@@ -149,10 +149,10 @@ def _given(module: Module, call: Call, given: ast.AST) -> Answer:
     if own := module.definition(call.node.func):
         home, function = module.program.called(module, call.node.func) or own
         return None if _is_quiet(*own) else _enters(home, function, call.node, given)
-    return _told(module, call, given) if call.method and not call.name else False
+    return _by_method(module, call, given) if call.method and not call.name else False
 
 
-def _told(module: Module, call: Call, given: ast.AST) -> Answer:
+def _by_method(module: Module, call: Call, given: ast.AST) -> Answer:
     """A method: of the program, whatever has one of that name; or of a container."""
     owner: ast.expr = call.node.func.value  # type: ignore[attr-defined]  # it is a method
     methods = module.program.methods_named.get(call.method, [])
