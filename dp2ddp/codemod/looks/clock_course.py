@@ -31,7 +31,15 @@ THROUGH = (
     *COMPREHENSIONS,
 )
 OUT = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)
-LEAVES = (*OUT, *LOOPS, ast.Return, ast.Break, ast.Continue, ast.Delete)  # does more than to pick words
+LEAVES = (
+    *OUT,
+    *LOOPS,
+    *COMPREHENSIONS,
+    ast.Return,
+    ast.Break,
+    ast.Continue,
+    ast.Delete,
+)  # does more than to pick words
 
 
 def decides(module: Module, node: ast.AST) -> bool:
@@ -223,8 +231,8 @@ def _builds(module: Module, call: Call) -> bool:
     """`words.append(x)`, of a list that a function makes for itself."""
     match call.node.func:
         case ast.Attribute(value=ast.Name() as owner, attr="append"):
-            scope = module.scope(owner)
-            return scope is not None and scope is not module.top and _is_holder(module, owner)
+            scope, function = module.scope(owner), module.function_around(owner)
+            return scope is not None and scope.node is function and _is_holder(module, owner)
     return False
 
 

@@ -198,6 +198,8 @@ def set_to(module: Module, node: ast.AST) -> Iterator[ast.expr]:
     statement = module.parents[node]
     if isinstance(statement, ast.Tuple) and getattr(module.parents[statement], "targets", [None])[1:] == []:
         statement = module.parents[statement]
+    if isinstance(statement, ast.NamedExpr):  # has the value, too
+        return
     for target, given in settings(statement):
         if {Binds.VALUE: given.node, Binds.CONTEXT: given.whole}.get(given.how) is node:
             yield target
