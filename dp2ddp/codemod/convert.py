@@ -11,8 +11,7 @@ from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
-from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, may_wrap_hidden
-from dp2ddp.codemod.looks.library_ranks import does_its_own, library_wraps
+from dp2ddp.codemod.looks.hidden_wraps import does_its_own, hidden_wraps, library_wraps, may_wrap_hidden
 from dp2ddp.codemod.looks.looked_up import lookups, may_look_up
 from dp2ddp.codemod.looks.ours import (
     of_the_user,

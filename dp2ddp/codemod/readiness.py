@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.convert import OF_OTHERS, convert
 from dp2ddp.codemod.launch import settings_of
-from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps
-from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.hidden_wraps import hidden_wraps, library_wraps
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import visible_text
 from dp2ddp.codemod.looks.wraps import find_wraps

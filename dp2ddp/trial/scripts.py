@@ -97,8 +97,7 @@ def conversion_of(
 
 def hidden_library(project: Project) -> str:
     """The library that wraps a script's models by itself, and trains them by DDP under torchrun; "" if none."""
-    from dp2ddp.codemod.looks.hidden_wraps import may_wrap_hidden
-    from dp2ddp.codemod.looks.library_ranks import library_wraps
+    from dp2ddp.codemod.looks.hidden_wraps import library_wraps, may_wrap_hidden
     from dp2ddp.codemod.reading import read_program
 
     if not any(map(may_wrap_hidden, project.texts)):

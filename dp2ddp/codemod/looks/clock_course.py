@@ -31,7 +31,15 @@ THROUGH = (
     *COMPREHENSIONS,
 )
 OUT = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)
-LEAVES = (*OUT, *LOOPS, ast.Return, ast.Break, ast.Continue, ast.Delete)  # does more than to pick words
+LEAVES = (
+    *OUT,
+    *LOOPS,
+    *COMPREHENSIONS,
+    ast.Return,
+    ast.Break,
+    ast.Continue,
+    ast.Delete,
+)  # does more than to pick words
 
 
 def decides(module: Module, node: ast.AST) -> bool:
@@ -149,10 +157,10 @@ def _given(module: Module, call: Call, given: ast.AST) -> Answer:
     if own := module.definition(call.node.func):
         home, function = module.program.called(module, call.node.func) or own
         return None if _is_quiet(*own) else _enters(home, function, call.node, given)
-    return _told(module, call, given) if call.method and not call.name else False
+    return _by_method(module, call, given) if call.method and not call.name else False
 
 
-def _told(module: Module, call: Call, given: ast.AST) -> Answer:
+def _by_method(module: Module, call: Call, given: ast.AST) -> Answer:
     """A method: of the program, whatever has one of that name; or of a container."""
     owner: ast.expr = call.node.func.value  # type: ignore[attr-defined]  # it is a method
     methods = module.program.methods_named.get(call.method, [])
@@ -223,8 +231,8 @@ def _builds(module: Module, call: Call) -> bool:
     """`words.append(x)`, of a list that a function makes for itself."""
     match call.node.func:
         case ast.Attribute(value=ast.Name() as owner, attr="append"):
-            scope = module.scope(owner)
-            return scope is not None and scope is not module.top and _is_holder(module, owner)
+            scope, function = module.scope(owner), module.function_around(owner)
+            return scope is not None and scope.node is function and _is_holder(module, owner)
     return False
 
 

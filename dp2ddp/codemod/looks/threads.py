@@ -1,7 +1,8 @@
-"""Threads, processes and pools of a script, and whether rank 0 can have them for all.
+"""Threads, processes and pools of a script, and a DataLoader's workers: whether rank 0 can have them for all.
 
 It can where everything that they hand to the main flow goes through objects that are asked on rank 0: queues, events,
-results. What they change by another way, the other ranks do not see.
+results. What they change by another way, the other ranks do not see; of workers it is what they share with the main
+flow.
 """
 
 import ast
@@ -10,8 +11,11 @@ from functools import lru_cache
 from itertools import chain
 
 from dp2ddp.codemod.knowledge.changing import changed_argument, changes_its_object
+from dp2ddp.codemod.knowledge.derived import LOADER, LOADERS
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.looks.uses import is_foreign
+from dp2ddp.codemod.knowledge.reading_methods import words
+from dp2ddp.codemod.looks.mentions import is_type_test, mentions
+from dp2ddp.codemod.looks.uses import bases_in_libraries, is_foreign
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, handed, inside, places, root_name, stored_names
@@ -52,6 +56,10 @@ WAITS_FOR_MANY = (
 )
 QUEUE_METHODS = {"get", "get_nowait", "put", "put_nowait", "set", "clear", "shutdown", "task_done"}
 RUNS_IN_POOL = {"submit", "map", "imap", "imap_unordered", "apply_async", "map_async", "starmap"}
+NO_WORKERS = ((5, "num_workers", 0),)
+# What makes memory that processes share. A context, or a manager, has some of these as methods.
+SHARING = words("Array RawArray RawValue SharedMemory ShareableList")
+MAPPED = ("torch.from_file", "torch.UntypedStorage.from_file", "mmap.mmap")
 Part = tuple[Module, ast.AST]
 HAND_OVER = "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader"
 UNFOLLOWED = Reason("thread-unfollowed", "{starter} runs what cannot be followed", HAND_OVER)
@@ -86,9 +94,8 @@ def why_not(module: Module, call: Call) -> Reason | None:
     leaks = chain(_leaks(parts, target[1]), _filled_arguments(*target, made=_made_for(call, target)))
     if leak := next(leaks, None):
         return CHANGES.of(starter=starter, what=leak)
-    streams = {stream for part in parts for stream in draws(*part)}
-    shared = streams & {stream for each in module.program.modules for stream in draws(each, each.tree)}
-    return DRAWS.of(starter=starter, stream=min(shared)) if shared else None
+    streams = {stream for part in parts for stream in _draws(*part)}
+    return DRAWS.of(starter=starter, stream=min(streams)) if streams else None
 
 
 def goes_through(module: Module, call: Call) -> bool:
@@ -99,7 +106,7 @@ def goes_through(module: Module, call: Call) -> bool:
     return call.name in PREFETCHES or any(root_name(each.iter) for each in loops)
 
 
-def draws(module: Module, node: ast.AST) -> Iterator[str]:
+def _draws(module: Module, node: ast.AST) -> Iterator[str]:
     """The streams of the process that a piece of code draws from."""
     for name in (call.name for call in module.calls_in(node)):
         if name and does(name) is Does.DRAW:
@@ -231,3 +238,48 @@ def _changed(module: Module, node: ast.AST, methods: Set[str] = frozenset()) -> 
             return node.args[0]
     place = changed_argument(name)
     return node.args[place] if place is not None and place < len(node.args) else None
+
+
+# --- workers
+
+
+def loads_with_workers(module: Module) -> Iterator[tuple[ast.expr, str, Call | None]]:
+    """Where a file names DataLoader, or one derived from it, and may give it workers."""
+    for node, name in mentions(module, [LOADER, *LOADERS]):
+        parent = module.parents[node]
+        call = Call(parent, LOADER) if isinstance(parent, ast.Call) and parent.func is node else None
+        if not (is_type_test(module, node) or call and is_without(module, call, NO_WORKERS)):
+            yield node, name, call
+
+
+def is_without(module: Module, call: Call, arguments: tuple[tuple[int, str, object], ...]) -> bool:
+    """Whether a call gives none of these arguments, or what they are without it: `sampler = None` above it, too."""
+    given = ((call.argument(place, name), default) for place, name, default in arguments)
+    values = ((node and module.value(node), default) for node, default in given)
+    return not call.may_have_more and all(
+        value is None or isinstance(value, ast.Constant) and value.value == default
+        for value, default in values
+    )
+
+
+def is_shared_memory(call: Call) -> bool:
+    """Whether it makes memory that workers may fill and the main flow may look at: whether they do is not asked."""
+    if call.name in MAPPED:
+        return "ACCESS_READ" not in ast.unparse(call.node)
+    home, _, last = (call.name or f"multiprocessing.{call.method}").rpartition(".")  # a context's `Array`
+    return home.startswith("multiprocessing") and last in SHARING or call.method == "share_memory_"
+
+
+@lru_cache(maxsize=1)
+def has_workers(program: Program) -> bool:
+    """Whether a loader may have workers."""
+    return any(True for module in program.modules for _ in loads_with_workers(module))
+
+
+def loads_without_workers(program: Program) -> bool:
+    """Whether a loader has no workers: then whoever goes through it draws what its sampler and its data set draw."""
+    return any(
+        {LOADER, *LOADERS} & {call.name, *bases_in_libraries(module, call.name)}
+        and is_without(module, call, NO_WORKERS)
+        for module, call in program.calls
+    )

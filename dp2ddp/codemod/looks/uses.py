@@ -115,7 +115,7 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
             words = each.by_word.get(last_name(target), ())
             nodes = (node for node in words if isinstance(node, ast.Attribute))
             yield from ((each, node) for node in nodes if _is_load(each, node))
-            yield from ((each, node) for node in _asked_by_name(each, last_name(target)))
+            yield from ((each, node) for node in _by_getattr(each, last_name(target)))
     if isinstance(target, ast.Name):
         yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(module, node))
         for each in program.modules if scope is module.top else ():
@@ -125,7 +125,7 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
                 )
 
 
-def _asked_by_name(module: Module, name: str) -> Iterator[ast.Call]:
+def _by_getattr(module: Module, name: str) -> Iterator[ast.Call]:
     """`getattr(run, "begin")`."""
     for node in module.by_word.get("getattr", ()):
         match module.parents[node]:
@@ -198,6 +198,8 @@ def set_to(module: Module, node: ast.AST) -> Iterator[ast.expr]:
     statement = module.parents[node]
     if isinstance(statement, ast.Tuple) and getattr(module.parents[statement], "targets", [None])[1:] == []:
         statement = module.parents[statement]
+    if isinstance(statement, ast.NamedExpr):  # has the value, too
+        return
     for target, given in settings(statement):
         if {Binds.VALUE: given.node, Binds.CONTEXT: given.whole}.get(given.how) is node:
             yield target

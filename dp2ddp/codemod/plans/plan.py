@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.edits import CODE, Edit, Finding, Gone, Hazard, Note, PassTo, TextEdit, gone_with
-from dp2ddp.codemod.looks.library_ranks import left_to_script
+from dp2ddp.codemod.looks.hidden_wraps import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
 from dp2ddp.codemod.looks.waiting import if_together

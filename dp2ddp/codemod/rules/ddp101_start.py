@@ -22,7 +22,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.launch import walks_over_sets
-from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.hidden_wraps import library_wraps
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, settings, visible_text

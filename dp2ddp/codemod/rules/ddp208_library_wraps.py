@@ -18,8 +18,7 @@ import shlex
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
-from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, shows_one_gpu
-from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, hidden_wraps, library_wraps, shows_one_gpu
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import NAMED_FUNCTIONS

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.knowledge.derived import LOADER
-from dp2ddp.codemod.looks.workers import is_without, loads_with_workers
+from dp2ddp.codemod.looks.threads import is_without, loads_with_workers
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rule, Untouched, diff, rebase, rename
 

@@ -26,8 +26,7 @@ from dp2ddp.codemod.knowledge.wrapping_libraries import (
     GATHERS,
     Differs,
 )
-from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap
-from dp2ddp.codemod.looks.library_ranks import library_wraps
+from dp2ddp.codemod.looks.hidden_wraps import HiddenWrap, library_wraps
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program

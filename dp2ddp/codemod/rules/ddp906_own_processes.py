@@ -29,11 +29,13 @@ from dp2ddp.codemod.looks.threads import (
     UNFOLLOWED,
     WAITS_FOR_MANY,
     goes_through,
+    has_workers,
+    is_shared_memory,
     is_starter,
     leaks_in_pools,
+    loads_without_workers,
     why_not,
 )
-from dp2ddp.codemod.looks.workers import has_workers, is_shared_memory, loads_without_workers
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
