@@ -3,9 +3,10 @@
 `torch.manual_seed(seed)` becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
 `torch.cuda.manual_seed_all(seed)`, unless the script seeds its devices in one place, once.
 
-They seed all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
+They seed all devices. A rank follows torch.manual_seed by itself, but not what a script has kept under a name of its
+own before the ranks began (`from torch.cuda import manual_seed_all`).
 
-What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
+What is seeded once is followed by itself. A place in a loop, in a method or in a function that is called in two places
 may run twice.
 
 docs/semantics.md#device-streams.
@@ -22,7 +23,7 @@ from dp2ddp.codemod.model.nodes import COMPREHENSIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rule, Untouched, call_by, diff
 
-PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
+PLAIN = "torch.manual_seed"  # ranks follow it by themselves
 
 
 class SameSeedAgain(Rule):
