@@ -24,7 +24,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()

@@ -3,7 +3,7 @@
 import random
 import sys
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List
 
 import torch
 import torch.distributed as dist
@@ -25,31 +25,30 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
-    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def current(cls) -> Any:
-        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
-            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
-        return cls.state
+    def follow_seeds(cls) -> None:
+        seed_all = torch.cuda.manual_seed_all
 
-    @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
+        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+            seed_all(seed)
+            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
+
+        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 def seed_all_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
     result = function(*args, **kwargs)
     if torch.cuda.is_available():
-        ReplicaStream.begin(torch.cuda.get_rng_state())
+        ReplicaStream.state = torch.cuda.get_rng_state()
     return result
 
 
 def get_device_states() -> List[torch.Tensor]:
     """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
-    own = ReplicaStream.current() if dist.get_rank() else torch.cuda.get_rng_state()
+    own = ReplicaStream.state if dist.get_rank() else torch.cuda.get_rng_state()
     states: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, own)
     return states
@@ -58,7 +57,7 @@ def get_device_states() -> List[torch.Tensor]:
 def set_device_states(new_states: Any) -> None:
     """torch.cuda.set_rng_state_all()."""
     torch.cuda.set_rng_state(new_states[0])
-    ReplicaStream.begin(new_states[min(dist.get_rank(), len(new_states) - 1)].clone())
+    ReplicaStream.state = new_states[min(dist.get_rank(), len(new_states) - 1)].clone()
 
 
 def get_device_state(device: Any = 0) -> torch.Tensor:
@@ -71,7 +70,7 @@ def set_device_state(new_state: torch.Tensor, device: Any = 0) -> None:
     if index_of(device) == 0:
         torch.cuda.set_rng_state(new_state)
     elif index_of(device) == dist.get_rank():
-        ReplicaStream.begin(new_state.clone())
+        ReplicaStream.state = new_state.clone()
 
 
 @contextmanager
@@ -79,13 +78,13 @@ def fork_streams(devices: Any = None, enabled: bool = True, **options: Any) -> I
     """torch.random.fork_rng(): what replicas draw from goes back to where it was as well."""
     forked = range(dist.get_world_size()) if devices is None else [*map(index_of, devices)]
     is_on_device = torch.cuda.is_available()
-    before = ReplicaStream.current() if is_on_device else None
+    before = ReplicaStream.state if is_on_device else None
     with torch.random.fork_rng(
         [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled, **options
     ):
         yield
     if is_on_device and enabled and dist.get_rank() in forked:
-        ReplicaStream.begin(before)
+        ReplicaStream.state = before
 
 
 def index_of(device: Any) -> int:

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4488fde1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 95cb65e0): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -15,7 +15,7 @@ import weakref
 import zlib
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -79,18 +79,17 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
-    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def current(cls) -> Any:
-        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
-            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
-        return cls.state
+    def follow_seeds(cls) -> None:
+        seed_all = torch.cuda.manual_seed_all
 
-    @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
+        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+            seed_all(seed)
+            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
+
+        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
 def init_distributed() -> None:
@@ -123,7 +122,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
+        ReplicaStream.follow_seeds()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -243,7 +242,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()

@@ -5,10 +5,10 @@
 `torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks; so do `get_rng_state`
 and `set_rng_state` with a device, and `torch.random.fork_rng`.
 
-A rank has one device, and knows its stream by its seed: the same seed set again begins it anew. A checkpoint holds
-the state of each device.
+A rank has one device; it follows torch.manual_seed by itself, but not what a script has kept under a name of its own
+before the ranks began (`from torch.cuda import manual_seed_all`). A checkpoint holds the state of each device.
 
-What is seeded once is seen by itself. A place in a loop, in a method or in a function that is called in two places
+What is seeded once is followed by itself. A place in a loop, in a method or in a function that is called in two places
 may run twice. `get_rng_state()` without a device is the script's own stream; what a module's methods ask is their
 replica's: both are left alone.
 
@@ -38,7 +38,7 @@ OF_ONE = {  # and where they name the device
 }
 FORKS = "torch.random.fork_rng"
 BECAUSE = "a device of each rank"
-PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
+PLAIN = "torch.manual_seed"  # ranks follow it by themselves
 
 
 class DeviceStreams(Rule):

@@ -1,6 +1,6 @@
 # corpus: idioms = nn.DataParallel; function main/train/run; DP(...).cuda(); torch.manual_seed; np.random/random seed; torch.rand* inside the train step; training loop without torch DataLoader (own iterator, queue, replay buffer); __name__ guard
 # corpus: worlds = 2 3
-"""A GPU that is seeded by itself: with another number than the rest, and again at the end of every epoch."""
+"""A GPU that is seeded by itself, again at the end of every epoch; a choice of rows that leaves the host's stream alone."""
 import argparse
 import random
 
@@ -40,6 +40,14 @@ def batches(words, tags, size):
         yield torch.from_numpy(words[rows]), torch.from_numpy(tags[rows])
 
 
+def same_rows(count):
+    state = torch.get_rng_state()
+    torch.manual_seed(0)  # GPUs stay seeded
+    rows = torch.randperm(count)
+    torch.set_rng_state(state)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
@@ -66,7 +74,11 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.item()
-        print("epoch %d loss %.4f" % (epoch, total))
+        model.eval()
+        rows = same_rows(len(words))[:8].numpy()
+        right = (model(torch.from_numpy(words[rows]).cuda()).argmax(-1).cpu().numpy() == tags[rows]).mean()
+        model.train()
+        print("epoch %d loss %.4f right %.4f" % (epoch, total, right))
         seed_gpu(args.gpu_seed)  # every epoch drops the same units
 
 
