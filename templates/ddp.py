@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .draws import go_on_behind, replica_draws
+from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, statistics_among
+from .replicas import make_replica, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -46,11 +46,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        rows.keep_all(tree)
-        (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
-        go_on_behind(effects)
-        written = [first for first, _ in rows.in_place if effects[2]]
-        share_tensors([*self.module.buffers(), *written, *statistics_among([*self.module.parameters()])])
+        counts = rows.settle(tree, drew, self.module)
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 

@@ -7,14 +7,13 @@ from typing import Any, Dict, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .draws import go_on_behind, replica_draws
+from .draws import replica_draws
 from .ranks import init_distributed, together
 from .replicas import (
     learned_beside,
     make_replica,
     run_alone,
     share_tensors,
-    statistics_among,
     versions_of,
     without_hooks,
 )
@@ -127,12 +126,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     versions = versions_of(parameters)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    rows.keep_all(tree)
-    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
-    go_on_behind(effects[0])
-    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
-    written = [first for first, _ in rows.in_place if effects[0][2]]
-    share_tensors([*module.buffers(), *written, *(parameters if writes else statistics_among(parameters))])
+    counts = rows.settle(tree, drew, module, versions != versions_of(parameters))
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
@@ -147,6 +141,7 @@ def make_copies(
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
-    return {**copies, **sums.copies(), **beside}
+    copies: Dict[Any, torch.Tensor] = sums.copies()
+    copies.update({p: p.view_as(p) for p in parameters if p not in copies})
+    copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
+    return copies

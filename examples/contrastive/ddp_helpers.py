@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1c8df1ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ad1038f1): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -306,22 +306,36 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    learns_beside = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        children = {name: replicas.get(child) for name, child in part._modules.items()}
         own = {name: copies[p] for name, p in parameters if p is not None}
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
             for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)):
+        for held in (replica._buffers, vars(replica)) if learns_beside else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def copy_part(part: Any) -> Any:
+    """What Module._replicate_for_data_parallel gives, without Module.__setattr__, which takes most of its time."""
+    kind: Any = type(part)
+    plain: Any = torch.nn.Module
+    own_ways = kind._replicate_for_data_parallel, kind.__setattr__
+    if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
+        return part._replicate_for_data_parallel()
+    replica = part.__new__(kind)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy()}
+    vars(replica).update(vars(part), **own, _parameters={}, _is_replica=True)
+    return replica
 
 
 def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
@@ -364,9 +378,24 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep_all(self, tree: Any) -> None:
-        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
-        self.form = repr(map_tensors(self.keep, tree, object))
+    def settle(self, tree: Any, drew: List[bool], module: torch.nn.Module, wrote: bool = False) -> Any:
+        """Behind the forwards of all ranks: what the first replica drew, and wrote, is everybody's from here on.
+
+        `wrote`: into parameters. The numbers of rows of all ranks, for each output.
+        """
+        shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
+        form = zlib.crc32(repr(shapes).encode())
+        counts = [output.shape[self.dim] for output in self.outputs]
+        numbers = exchange_numbers([form, *drew, self.write_back(), wrote, *counts])
+        if any(each[0] != form for each in numbers):
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
+        go_on_behind(numbers[0][1:3])
+        parameters = [*module.parameters()]
+        written = parameters if any(each[4] for each in numbers) else statistics_among(parameters)
+        in_place = [first for first, _ in self.in_place if numbers[0][3]]
+        share_tensors([*module.buffers(), *in_place, *written])
+        return [*zip(*numbers)][5:]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -377,16 +406,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-    def exchange(self, effects: List[int]) -> Any:
-        """What the forwards of all ranks did, and how many rows of each output they have."""
-        counts = [output.shape[self.dim] for output in self.outputs]
-        form = zlib.crc32(self.form.encode())
-        numbers = exchange_numbers([form, *effects, *counts])
-        if any(each[0] != form for each in numbers):
-            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
-            raise RuntimeError(f"{reason}, nor dicts in another order")
-        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -429,11 +448,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        rows.keep_all(tree)
-        (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
-        go_on_behind(effects)
-        written = [first for first, _ in rows.in_place if effects[2]]
-        share_tensors([*self.module.buffers(), *written, *statistics_among([*self.module.parameters()])])
+        counts = rows.settle(tree, drew, self.module)
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1c8df1ff): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ad1038f1): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -275,22 +275,36 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    learns_beside = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        children = {name: replicas.get(child) for name, child in part._modules.items()}
         own = {name: copies[p] for name, p in parameters if p is not None}
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
             for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)):
+        for held in (replica._buffers, vars(replica)) if learns_beside else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def copy_part(part: Any) -> Any:
+    """What Module._replicate_for_data_parallel gives, without Module.__setattr__, which takes most of its time."""
+    kind: Any = type(part)
+    plain: Any = torch.nn.Module
+    own_ways = kind._replicate_for_data_parallel, kind.__setattr__
+    if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
+        return part._replicate_for_data_parallel()
+    replica = part.__new__(kind)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy()}
+    vars(replica).update(vars(part), **own, _parameters={}, _is_replica=True)
+    return replica
 
 
 def without_hooks() -> ContextManager[Any]:
@@ -320,7 +334,7 @@ class GradientSums:
 
     def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
@@ -417,9 +431,10 @@ def make_copies(
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
-    return {**copies, **sums.copies(), **beside}
+    copies: Dict[Any, torch.Tensor] = sums.copies()
+    copies.update({p: p.view_as(p) for p in parameters if p not in copies})
+    copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
+    return copies
 
 
 def raise_on_all(error: Optional[Exception]) -> None:
