@@ -9,14 +9,7 @@ import torch.distributed as dist
 
 from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import (
-    learned_beside,
-    make_replica,
-    run_alone,
-    share_tensors,
-    versions_of,
-    without_hooks,
-)
+from .replicas import learned_beside, make_replica, run_alone, share_tensors, without_hooks
 from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -108,9 +101,8 @@ def data_parallel_on_ranks(
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    device = parameters[0].device if parameters else None
-    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
+    module, dim = wrapper.module, wrapper.dim
+    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
 
@@ -121,12 +113,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums, learned)
-    versions = versions_of(parameters)
+    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    copies = make_copies(rows.parameters, sums, learned)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    counts = rows.settle(tree, drew, module, versions != versions_of(parameters))
+    counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -67,8 +67,8 @@ def copy_part(part: Any) -> Any:
     if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
         return part._replicate_for_data_parallel()
     replica = part.__new__(kind)
-    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy()}
-    vars(replica).update(vars(part), **own, _parameters={}, _is_replica=True)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
     return replica
 
 
@@ -89,11 +89,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     device = next((parameter.device for parameter in module.parameters()), None)
     inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
     return module(*inputs, **kwargs)
-
-
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
 
 
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:

@@ -19,8 +19,11 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
-        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.module, self.parameters = module, [*module.parameters()]
+        self.device = self.parameters[0].device if self.parameters else None
+        self.versions = [parameter._version for parameter in self.parameters]
+        self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
@@ -41,24 +44,21 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[bool], module: torch.nn.Module, wrote: bool = False) -> Any:
-        """Behind the forwards of all ranks: what the first replica drew, and wrote, is everybody's from here on.
-
-        `wrote`: into parameters. The numbers of rows of all ranks, for each output.
-        """
+    def settle(self, tree: Any, drew: List[int]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        numbers = exchange_numbers([form, *drew, self.write_back(), wrote, *counts])
+        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][1:3])
-        parameters = [*module.parameters()]
-        written = parameters if any(each[4] for each in numbers) else statistics_among(parameters)
-        in_place = [first for first, _ in self.in_place if numbers[0][3]]
-        share_tensors([*module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][5:]
+        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        in_place = [first for first, _ in self.in_place if numbers[0][1]]
+        share_tensors([*self.module.buffers(), *in_place, *written])
+        return [*zip(*numbers)][3 + len(drew) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""

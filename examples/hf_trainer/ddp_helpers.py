@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ad1038f1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ad1038f1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -92,14 +92,14 @@ class ReplicaStream:
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-    drew: List[bool] = []
+    drew: List[int] = []
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
@@ -111,22 +111,22 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     try:
         yield drew
     finally:
-        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
         set_host_streams(script)
         if on_device:
             end = torch.cuda.get_rng_state()
-            drew[1] = not torch.equal(script_on_device, end)
+            drew += end.view(torch.int64).tolist()
             if rank:
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
 
-def go_on_behind(drew: Sequence[int]) -> None:
-    """The script's streams go on behind what replica 0 drew."""
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
     if drew[0]:
         torch.randint(2**62, (), device="cpu")
-    if drew[1]:
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -277,8 +277,8 @@ def copy_part(part: Any) -> Any:
     if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
         return part._replicate_for_data_parallel()
     replica = part.__new__(kind)
-    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy()}
-    vars(replica).update(vars(part), **own, _parameters={}, _is_replica=True)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
     return replica
 
 
@@ -299,11 +299,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     device = next((parameter.device for parameter in module.parameters()), None)
     inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
     return module(*inputs, **kwargs)
-
-
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
 
 
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
@@ -406,8 +401,11 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
-        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.module, self.parameters = module, [*module.parameters()]
+        self.device = self.parameters[0].device if self.parameters else None
+        self.versions = [parameter._version for parameter in self.parameters]
+        self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
@@ -428,24 +426,21 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def settle(self, tree: Any, drew: List[bool], module: torch.nn.Module, wrote: bool = False) -> Any:
-        """Behind the forwards of all ranks: what the first replica drew, and wrote, is everybody's from here on.
-
-        `wrote`: into parameters. The numbers of rows of all ranks, for each output.
-        """
+    def settle(self, tree: Any, drew: List[int]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
         shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
         form = zlib.crc32(repr(shapes).encode())
         counts = [output.shape[self.dim] for output in self.outputs]
-        numbers = exchange_numbers([form, *drew, self.write_back(), wrote, *counts])
+        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
         if any(each[0] != form for each in numbers):
             reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
             raise RuntimeError(f"{reason}, nor dicts in another order")
-        go_on_behind(numbers[0][1:3])
-        parameters = [*module.parameters()]
-        written = parameters if any(each[4] for each in numbers) else statistics_among(parameters)
-        in_place = [first for first, _ in self.in_place if numbers[0][3]]
-        share_tensors([*module.buffers(), *in_place, *written])
-        return [*zip(*numbers)][5:]
+        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        in_place = [first for first, _ in self.in_place if numbers[0][1]]
+        share_tensors([*self.module.buffers(), *in_place, *written])
+        return [*zip(*numbers)][3 + len(drew) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -542,9 +537,8 @@ class WholeBatch(AnyDataParallel):
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    device = parameters[0].device if parameters else None
-    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
+    module, dim = wrapper.module, wrapper.dim
+    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
 
@@ -555,12 +549,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums, learned)
-    versions = versions_of(parameters)
+    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    copies = make_copies(rows.parameters, sums, learned)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    counts = rows.settle(tree, drew, module, versions != versions_of(parameters))
+    counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ad1038f1): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -91,14 +91,14 @@ class ReplicaStream:
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-    drew: List[bool] = []
+    drew: List[int] = []
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
@@ -110,22 +110,22 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     try:
         yield drew
     finally:
-        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
         set_host_streams(script)
         if on_device:
             end = torch.cuda.get_rng_state()
-            drew[1] = not torch.equal(script_on_device, end)
+            drew += end.view(torch.int64).tolist()
             if rank:
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
 
-def go_on_behind(drew: Sequence[int]) -> None:
-    """The script's streams go on behind what replica 0 drew."""
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
     if drew[0]:
         torch.randint(2**62, (), device="cpu")
-    if drew[1]:
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -302,8 +302,8 @@ def copy_part(part: Any) -> Any:
     if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
         return part._replicate_for_data_parallel()
     replica = part.__new__(kind)
-    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy()}
-    vars(replica).update(vars(part), **own, _parameters={}, _is_replica=True)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
     return replica
 
 
@@ -317,11 +317,6 @@ def without_hooks() -> ContextManager[Any]:
             return nullcontext()
     except RuntimeError:
         return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-
-
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
 
 
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
@@ -595,16 +590,16 @@ def parallel_apply_on_ranks(
             error = raised if has_rows else None
     text = printed.getvalue() if has_rows else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
-    effects = exchange_numbers([*drew, *writes_own, text != ""])
-    go_on_behind(effects[0])
-    if any(each[4] for each in effects):
+    effects = exchange_numbers([*writes_own, text != "", *drew])
+    go_on_behind(effects[0][3:])
+    if any(each[2] for each in effects):
         texts: List[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(texts, text, Rank.host)
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][3] else ())]
+    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
+    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
@@ -614,6 +609,11 @@ def parallel_apply_on_ranks(
     if not has_rows:
         ties += [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
     return [share_tree(outputs if owner == dist.get_rank() else None, owner, ties) for owner in numbers]
+
+
+def versions_of(tensors: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in tensors]
 
 
 def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:
