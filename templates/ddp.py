@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .draws import go_on_behind, replica_draws
+from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import make_replica, run_alone, share_tensors, statistics_among
+from .replicas import make_replica, run_alone
 from .rows import OwnRows, gather_rows
 from .trees import map_tensors
 
@@ -37,7 +37,7 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.replicas < 2 or dist.get_world_size() == 1 or not together():
             return run_alone(self.module, inputs, kwargs)
-        rows = OwnRows(bool(inputs or kwargs), self.device, self.replicas)
+        rows = OwnRows(self.module, bool(inputs or kwargs), self.replicas)
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
             refuse(tensor.requires_grad and torch.is_grad_enabled(), "an input needs a gradient")
@@ -46,11 +46,7 @@ class WholeBatchDDP(DistributedDataParallel):
         inputs, kwargs = map_tensors(take, (inputs, kwargs))
         with replica_draws(rows.has_any) as drew:
             tree = super().forward(*inputs, **kwargs)
-        rows.keep_all(tree)
-        (effects, *_), counts = rows.exchange([*drew, rows.write_back()])
-        go_on_behind(effects)
-        written = [first for first, _ in rows.in_place if effects[2]]
-        share_tensors([*self.module.buffers(), *written, *statistics_among([*self.module.parameters()])])
+        counts = rows.settle(tree, drew)
         whole = iter(GatherRows.apply(self, counts, *rows.outputs, *self.trained))
         return map_tensors(lambda output: next(whole), tree)
 
@@ -72,10 +68,7 @@ class WholeBatchDDP(DistributedDataParallel):
         parameters = [*self.module.parameters()]
         if torch.is_grad_enabled():
             self.check(parameters)
-        versions = [p._version for p in parameters]
-        outputs = make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
-        refuse(versions != [p._version for p in parameters], "a forward writes into parameters")
-        return outputs
+        return make_replica(self.module, {p: p.view_as(p) for p in parameters})(*inputs, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         refuse(True, "the model is copied, or saved as a whole")

@@ -5,7 +5,7 @@ import io
 import sys
 import weakref
 from contextlib import redirect_stdout
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -17,14 +17,7 @@ from .meeting import raise_on_all
 from .model import AnyDataParallel, call_replica, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import (
-    learned_beside,
-    make_replica,
-    share_tensors,
-    statistics_among,
-    versions_of,
-    without_hooks,
-)
+from .replicas import learned_beside, make_replica, share_tensors, statistics_among, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
 from .turns import run_in_turns
@@ -263,16 +256,16 @@ def parallel_apply_on_ranks(
             error = raised if has_rows else None
     text = printed.getvalue() if has_rows else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
-    effects = exchange_numbers([*drew, *writes_own, text != ""])
-    go_on_behind(effects[0])
-    if any(each[4] for each in effects):
+    effects = exchange_numbers([*writes_own, text != "", *drew])
+    go_on_behind(effects[0][3:])
+    if any(each[2] for each in effects):
         texts: List[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(texts, text, Rank.host)
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][3] else ())]
+    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
+    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
@@ -282,6 +275,11 @@ def parallel_apply_on_ranks(
     if not has_rows:
         ties += [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
     return [share_tree(outputs if owner == dist.get_rank() else None, owner, ties) for owner in numbers]
+
+
+def versions_of(tensors: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in tensors]
 
 
 def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:

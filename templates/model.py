@@ -8,17 +8,9 @@ import torch
 import torch.distributed as dist
 
 from .alike import keep_alike
-from .draws import go_on_behind, replica_draws
+from .draws import replica_draws
 from .ranks import init_distributed, together
-from .replicas import (
-    learned_beside,
-    make_replica,
-    run_alone,
-    share_tensors,
-    statistics_among,
-    versions_of,
-    without_hooks,
-)
+from .replicas import learned_beside, make_replica, run_alone, share_tensors, without_hooks
 from .rows import JoinRows, OwnRows
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors
@@ -110,9 +102,8 @@ def data_parallel_on_ranks(
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    device = parameters[0].device if parameters else None
-    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
+    module, dim = wrapper.module, wrapper.dim
+    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
     keep_alike(module)
@@ -124,17 +115,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums, learned)
-    versions = versions_of(parameters)
+    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    copies = make_copies(rows.parameters, sums, learned)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    rows.keep_all(tree)
-    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
-    go_on_behind(effects[0])
-    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
-    written = [first for first, _ in rows.in_place if effects[0][2]]
-    share_tensors([*module.buffers(), *written, *(parameters if writes else statistics_among(parameters))])
+    counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
@@ -149,6 +134,7 @@ def make_copies(
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
-    return {**copies, **sums.copies(), **beside}
+    copies: Dict[Any, torch.Tensor] = sums.copies()
+    copies.update({p: p.view_as(p) for p in parameters if p not in copies})
+    copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
+    return copies

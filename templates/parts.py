@@ -64,9 +64,9 @@ class Parts(torch.Tensor):
             if function in ABOUT_ALL_ROWS:
                 return function(*args, **kwargs)
             if parts and all(each.is_in_parts() for each in parts) and not has_learned((args, kwargs)):
-                compute = BY_ROWS.get(function, leave)
+                compute = BY_ROWS.get(function)
                 is_first = args[:1] and args[0] is parts[0] or compute in (by_element, loss)
-                answer = compute(function, parts[0], args, kwargs) if is_first else NotImplemented
+                answer = compute(function, parts[0], args, kwargs) if compute and is_first else NotImplemented
                 if answer is not NotImplemented:
                     bind_views(answer, parts[0], function, args, kwargs)
                     for each in parts:
@@ -170,10 +170,6 @@ def make_all_whole(tree: Any) -> Any:
 # by_element and loss), and all of them. It gives NotImplemented where it cannot tell that rows are taken one by one.
 
 
-def leave(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
-    return NotImplemented
-
-
 def by_element(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     """Functions of elements, and of those that stand beside them in other tensors."""
     own = [own_rows(each, like) for each in (*args, *kwargs.values())]
@@ -235,7 +231,8 @@ def add_up(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     if all(each % like.dim() for each in dims):
         return in_parts(function(like.rows, *args[1:], **kwargs), like)
     keepdim = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
-    return over_ranks(like.rows.sum(dims, keepdim), mean_of=like.numel() if function in MEANS else 0)
+    mean_of = like.numel() if function.__name__ == "mean" else 0
+    return over_ranks(like.rows.sum(dims, keepdim), mean_of)
 
 
 def over_ranks(own: torch.Tensor, mean_of: int = 0) -> Any:
@@ -275,7 +272,7 @@ def swap(function: Any, like: Parts, args: Any, kwargs: Any) -> Any:
     """transpose and permute, where rows stay first."""
     dims = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
     places = [each % like.dim() for each in dims if type(each) is int]
-    stays = places[:1] == [0] if function in PERMUTES else 0 not in places
+    stays = places[:1] == [0] if function.__name__ == "permute" else 0 not in places
     if kwargs or not places or len(places) != len(dims) or not stays:
         return NotImplemented
     return in_parts(function(like.rows, *args[1:]), like)
@@ -321,7 +318,6 @@ def number_of_losses(target: torch.Tensor, weight: Any, names: Dict[str, Any]) -
     return (weight[target.where(counts, torch.zeros_like(target))] * counts).sum()
 
 
-Handler = Callable[..., Any]
 T = torch.Tensor
 
 
@@ -336,8 +332,6 @@ ABOUT_ALL_ROWS = {
     *(getattr(T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda")),
     *(getattr(T, name).__get__ for name in ("requires_grad", "grad_fn", "is_leaf")),
 }
-MEANS = {*named("mean")}
-PERMUTES = {*named("permute")}
 OF_CLASSES = {F.cross_entropy, F.nll_loss}
 LOSSES = {
     *(*OF_CLASSES, F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.kl_div),
@@ -350,7 +344,7 @@ OF_ELEMENTS = """
     neg abs exp log sqrt square pow clamp relu sigmoid tanh gelu logsigmoid
     float double half long bool type_as contiguous clone detach round
 """
-BY_ROWS: Dict[Any, Handler] = {
+BY_ROWS: Dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(named(OF_ELEMENTS), by_element),
     **dict.fromkeys(named("softmax log_softmax logsumexp squeeze argmax argmin max min"), along(1)),
     **dict.fromkeys(named("chunk split normalize"), along(2)),

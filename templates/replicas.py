@@ -40,22 +40,36 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    learns_beside = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        children = {name: replicas.get(child) for name, child in part._modules.items()}
         own = {name: copies[p] for name, p in parameters if p is not None}
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
             for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)):
+        for held in (replica._buffers, vars(replica)) if learns_beside else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def copy_part(part: Any) -> Any:
+    """What Module._replicate_for_data_parallel gives, without Module.__setattr__, which takes most of its time."""
+    kind: Any = type(part)
+    plain: Any = torch.nn.Module
+    own_ways = kind._replicate_for_data_parallel, kind.__setattr__
+    if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
+        return part._replicate_for_data_parallel()
+    replica = part.__new__(kind)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
+    return replica
 
 
 def without_hooks() -> ContextManager[Any]:
@@ -75,11 +89,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     device = next((parameter.device for parameter in module.parameters()), None)
     inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
     return module(*inputs, **kwargs)
-
-
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
 
 
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:

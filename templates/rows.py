@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import exchange_numbers, gather_tensors
+from .draws import go_on_behind
+from .replicas import share_tensors, statistics_among
 from .sums import CopyToRanks
 from .trees import map_tensors
 
@@ -17,8 +19,11 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
-        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.module, self.parameters = module, [*module.parameters()]
+        self.device = self.parameters[0].device if self.parameters else None
+        self.versions = [parameter._version for parameter in self.parameters]
+        self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
@@ -39,9 +44,21 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep_all(self, tree: Any) -> None:
-        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
-        self.form = repr(map_tensors(self.keep, tree, object))
+    def settle(self, tree: Any, drew: List[int]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+        shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
+        form = zlib.crc32(repr(shapes).encode())
+        counts = [output.shape[self.dim] for output in self.outputs]
+        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        if any(each[0] != form for each in numbers):
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
+        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        in_place = [first for first, _ in self.in_place if numbers[0][1]]
+        share_tensors([*self.module.buffers(), *in_place, *written])
+        return [*zip(*numbers)][3 + len(drew) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -52,16 +69,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-    def exchange(self, effects: List[int]) -> Any:
-        """What the forwards of all ranks did, and how many rows of each output they have."""
-        counts = [output.shape[self.dim] for output in self.outputs]
-        form = zlib.crc32(self.form.encode())
-        numbers = exchange_numbers([form, *effects, *counts])
-        if any(each[0] != form for each in numbers):
-            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
-            raise RuntimeError(f"{reason}, nor dicts in another order")
-        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:

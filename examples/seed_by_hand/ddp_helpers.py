@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 95cb65e0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -76,32 +76,33 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
+    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
 
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-    drew: List[bool] = []
+    drew: List[int] = []
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()
@@ -109,22 +110,22 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     try:
         yield drew
     finally:
-        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
         set_host_streams(script)
         if on_device:
             end = torch.cuda.get_rng_state()
-            drew[1] = not torch.equal(script_on_device, end)
+            drew += end.view(torch.int64).tolist()
             if rank:
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
 
-def go_on_behind(drew: Sequence[int]) -> None:
-    """The script's streams go on behind what replica 0 drew."""
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
     if drew[0]:
         torch.randint(2**62, (), device="cpu")
-    if drew[1]:
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -170,7 +171,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -274,22 +275,36 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    learns_beside = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        children = {name: replicas.get(child) for name, child in part._modules.items()}
         own = {name: copies[p] for name, p in parameters if p is not None}
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
             for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)):
+        for held in (replica._buffers, vars(replica)) if learns_beside else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def copy_part(part: Any) -> Any:
+    """What Module._replicate_for_data_parallel gives, without Module.__setattr__, which takes most of its time."""
+    kind: Any = type(part)
+    plain: Any = torch.nn.Module
+    own_ways = kind._replicate_for_data_parallel, kind.__setattr__
+    if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
+        return part._replicate_for_data_parallel()
+    replica = part.__new__(kind)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
+    return replica
 
 
 def without_hooks() -> ContextManager[Any]:
@@ -304,11 +319,6 @@ def without_hooks() -> ContextManager[Any]:
         return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
-
-
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """Those that may be running statistics: batch norm writes into them, and their version stays."""
     return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
@@ -319,7 +329,7 @@ class GradientSums:
 
     def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
@@ -416,9 +426,10 @@ def make_copies(
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
-    return {**copies, **sums.copies(), **beside}
+    copies: Dict[Any, torch.Tensor] = sums.copies()
+    copies.update({p: p.view_as(p) for p in parameters if p not in copies})
+    copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
+    return copies
 
 
 def raise_on_all(error: Optional[Exception]) -> None:
@@ -579,16 +590,16 @@ def parallel_apply_on_ranks(
             error = raised if has_rows else None
     text = printed.getvalue() if has_rows else ""
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
-    effects = exchange_numbers([*drew, *writes_own, text != ""])
-    go_on_behind(effects[0])
-    if any(each[4] for each in effects):
+    effects = exchange_numbers([*writes_own, text != "", *drew])
+    go_on_behind(effects[0][3:])
+    if any(each[2] for each in effects):
         texts: List[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(texts, text, Rank.host)
         print(*texts, sep="", end="")
     raise_on_all(error)
     buffers = [b for network in networks for b in network.buffers()]
-    writes = any(each[2] for each in effects)  # into weights: those of the first replica stay
-    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][3] else ())]
+    writes = any(each[0] for each in effects)  # into weights: those of the first replica stay
+    written = [*(parameters if writes else statistics_among(parameters)), *(first if effects[0][1] else ())]
     share_tensors([*dict.fromkeys([*buffers, *written, *in_use(Broadcasts.others)])])
     ties = [
         *(copy for _, copies in origins for copy in copies.values()),
@@ -598,6 +609,11 @@ def parallel_apply_on_ranks(
     if not has_rows:
         ties += [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
     return [share_tree(outputs if owner == dist.get_rank() else None, owner, ties) for owner in numbers]
+
+
+def versions_of(tensors: Sequence[torch.Tensor]) -> List[int]:
+    """Numbers that change where something is written into them."""
+    return [each._version for each in tensors]
 
 
 def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:

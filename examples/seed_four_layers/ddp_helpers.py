@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 95cb65e0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -13,7 +13,7 @@ import traceback
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
 from weakref import WeakSet
 
 import torch
@@ -77,32 +77,33 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
+    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def follow_seeds(cls) -> None:
-        seed_all = torch.cuda.manual_seed_all
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
 
-        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
-            seed_all(seed)
-            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
-
-        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, whether it drew: on host, and device.
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
     DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
-    drew: List[bool] = []
+    drew: List[int] = []
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
+        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()
@@ -110,22 +111,22 @@ def replica_draws(has_rows: bool) -> Iterator[List[bool]]:
     try:
         yield drew
     finally:
-        drew += [draw_on_host() != first, False]  # nothing drew if that number comes next
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
         set_host_streams(script)
         if on_device:
             end = torch.cuda.get_rng_state()
-            drew[1] = not torch.equal(script_on_device, end)
+            drew += end.view(torch.int64).tolist()
             if rank:
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
 
-def go_on_behind(drew: Sequence[int]) -> None:
-    """The script's streams go on behind what replica 0 drew."""
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
     if drew[0]:
         torch.randint(2**62, (), device="cpu")
-    if drew[1]:
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
 
 
 def seed_host_streams(seed: int) -> None:
@@ -171,7 +172,7 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.follow_seeds()
+        ReplicaStream.begin(torch.cuda.get_rng_state())
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
@@ -249,22 +250,36 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
 
     Other buffers are the module's own: rank 0's replica changes them, as replica 0 of DataParallel does.
     """
-    replicas: Dict[Any, Any] = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    replicas: Dict[Any, Any] = {part: copy_part(part) for part in module.modules()}
+    learns_beside = any(type(each) is torch.Tensor for each in copies)
     for part, replica in replicas.items():
         parameters = part._parameters.items()
-        children = {name: replicas.get(child) for name, child in part._modules.items()}
         own = {name: copies[p] for name, p in parameters if p is not None}
+        children = {name: replicas.get(child) for name, child in part._modules.items()}
         if isinstance(part, torch.jit.ScriptModule):  # what it has is in C++
             for name, each in {**children, **own, **part._buffers, "_former_parameters": own}.items():
                 setattr(replica, name, each)
             continue
         replica._modules.update(children)
         replica._parameters.update({name: None for name, parameter in parameters if parameter is None})
-        for held in (replica._buffers, vars(replica)):
+        for held in (replica._buffers, vars(replica)) if learns_beside else ():
             tensors = {name: each for name, each in held.items() if type(each) is torch.Tensor}
             held.update({name: copies[each] for name, each in tensors.items() if each in copies})
         vars(replica).update(own, _former_parameters=own)  # plain tensors, no parameters of the replica
     return replicas[module]
+
+
+def copy_part(part: Any) -> Any:
+    """What Module._replicate_for_data_parallel gives, without Module.__setattr__, which takes most of its time."""
+    kind: Any = type(part)
+    plain: Any = torch.nn.Module
+    own_ways = kind._replicate_for_data_parallel, kind.__setattr__
+    if own_ways != (plain._replicate_for_data_parallel, plain.__setattr__):
+        return part._replicate_for_data_parallel()
+    replica = part.__new__(kind)
+    own = {"_buffers": part._buffers.copy(), "_modules": part._modules.copy(), "_parameters": {}}
+    object.__setattr__(replica, "__dict__", {**vars(part), **own, "_is_replica": True})
+    return replica
 
 
 def without_hooks() -> ContextManager[Any]:
@@ -286,11 +301,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
     return module(*inputs, **kwargs)
 
 
-def versions_of(parameters: Sequence[torch.Tensor]) -> List[int]:
-    """Numbers that change where something is written into them."""
-    return [each._version for each in parameters]
-
-
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """Those that may be running statistics: batch norm writes into them, and their version stays."""
     return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
@@ -301,7 +311,7 @@ class GradientSums:
 
     def __init__(self, module: torch.nn.Module, parameters: Sequence[torch.Tensor], wait: bool) -> None:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        sparse = {part.weight for part in module.modules() if getattr(part, "sparse", False) is True}
+        sparse = {part.weight for part in module.modules() if vars(part).get("sparse") is True}
         self.dense = [parameter for parameter in trained if parameter not in sparse]
         self.tables = [parameter for parameter in trained if parameter in sparse]
         self.wait, self.buffers = wait, [*module.buffers()]
@@ -391,8 +401,11 @@ class OwnRows:
     A rank that has none computes two of others', and keeps nothing of them.
     """
 
-    def __init__(self, has_any: bool, device: Any, replicas: int, dim: int = 0) -> None:
-        self.replicas, self.device, self.dim = min(replicas, dist.get_world_size()), device, dim
+    def __init__(self, module: torch.nn.Module, has_any: bool, replicas: int, dim: int = 0) -> None:
+        self.module, self.parameters = module, [*module.parameters()]
+        self.device = self.parameters[0].device if self.parameters else None
+        self.versions = [parameter._version for parameter in self.parameters]
+        self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
         self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
@@ -413,9 +426,21 @@ class OwnRows:
             first.detach().copy_(own.detach())
         return bool(written)
 
-    def keep_all(self, tree: Any) -> None:
-        """Keep this rank's rows of all outputs, and in which form they come: what a dict has, in which order."""
-        self.form = repr(map_tensors(self.keep, tree, object))
+    def settle(self, tree: Any, drew: List[int]) -> Any:
+        """What the first replica drew and wrote is everybody's now. Gives the ranks' numbers of rows of each output."""
+        shapes = map_tensors(self.keep, tree, object)  # of a dict: for which keys, in which order
+        form = zlib.crc32(repr(shapes).encode())
+        counts = [output.shape[self.dim] for output in self.outputs]
+        wrote = self.versions != [parameter._version for parameter in self.parameters]
+        numbers = exchange_numbers([form, self.write_back(), wrote, *drew, *counts])
+        if any(each[0] != form for each in numbers):
+            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
+            raise RuntimeError(f"{reason}, nor dicts in another order")
+        go_on_behind(numbers[0][3 : 3 + len(drew)])
+        written = self.parameters if any(each[2] for each in numbers) else statistics_among(self.parameters)
+        in_place = [first for first, _ in self.in_place if numbers[0][1]]
+        share_tensors([*self.module.buffers(), *in_place, *written])
+        return [*zip(*numbers)][3 + len(drew) :]
 
     def keep(self, output: Any) -> Any:
         """Keep this rank's rows of an output. DataParallel cannot gather numbers, arrays and most objects."""
@@ -426,16 +451,6 @@ class OwnRows:
         if output is not None and not isinstance(output, str):
             raise TypeError(f"outputs are gathered as tensors; a forward gives a {type(output).__name__}")
         return type(output).__name__
-
-    def exchange(self, effects: List[int]) -> Any:
-        """What the forwards of all ranks did, and how many rows of each output they have."""
-        counts = [output.shape[self.dim] for output in self.outputs]
-        form = zlib.crc32(self.form.encode())
-        numbers = exchange_numbers([form, *effects, *counts])
-        if any(each[0] != form for each in numbers):
-            reason = "outputs of other shapes are not gathered (pad_packed_sequence: total_length)"
-            raise RuntimeError(f"{reason}, nor dicts in another order")
-        return [each[1:] for each in numbers], [*zip(*numbers)][1 + len(effects) :]
 
 
 def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -522,9 +537,8 @@ class WholeBatch(AnyDataParallel):
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk, as a WholeBatch says how."""
-    module, dim, parameters = wrapper.module, wrapper.dim, [*wrapper.module.parameters()]
-    device = parameters[0].device if parameters else None
-    rows = OwnRows(bool(inputs or kwargs), device, len(wrapper.device_ids), dim)
+    module, dim = wrapper.module, wrapper.dim
+    rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
 
@@ -535,17 +549,11 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
         return rows.take(tensor)
 
     inputs, kwargs = map_tensors(take, (inputs, kwargs))
-    sums = wrapper.sums(module, parameters, want_gradients)
-    copies = make_copies(parameters, sums, learned)
-    versions = versions_of(parameters)
+    sums = wrapper.sums(module, rows.parameters, want_gradients)
+    copies = make_copies(rows.parameters, sums, learned)
     with replica_draws(rows.has_any) as drew, without_hooks():
         tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
-    rows.keep_all(tree)
-    effects, counts = rows.exchange([*drew, rows.write_back(), versions != versions_of(parameters)])
-    go_on_behind(effects[0])
-    writes = any(each[3] for each in effects)  # into weights: those of replica 0 stay
-    written = [first for first, _ in rows.in_place if effects[0][2]]
-    share_tensors([*module.buffers(), *written, *(parameters if writes else statistics_among(parameters))])
+    counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))
     return map_tensors(lambda output: next(whole), tree)
@@ -560,9 +568,10 @@ def make_copies(
     """
     if not torch.is_grad_enabled():
         return {p: p for p in parameters}
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in parameters}
-    beside = {each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies}
-    return {**copies, **sums.copies(), **beside}
+    copies: Dict[Any, torch.Tensor] = sums.copies()
+    copies.update({p: p.view_as(p) for p in parameters if p not in copies})
+    copies.update({each: CopyToRanks.apply(None, each)[0] for each in learned if each not in copies})
+    return copies
 
 
 class OverlappingSums(GradientSums):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from dp2ddp.templates.ddp import WholeBatchDDP
 from dp2ddp.templates.model import WholeBatch
 from torch import nn
@@ -31,8 +32,13 @@ def gradients_of_gradients() -> None:
 
 
 def parameters_written_in_forward() -> None:
-    model = WholeBatchDDP(nn.Embedding(5, 3, max_norm=0.1))
-    model(torch.arange(4))
+    """Refused by nothing: what the first replica writes is everybody's."""
+    table, rows = nn.Embedding(6, 3, max_norm=0.1), torch.arange(6)
+    with torch.no_grad():  # else DataParallel's first replica has a view that must not be written into
+        WholeBatchDDP(table)(rows)
+    renormed = table.weight.norm(dim=1) < 0.11
+    if not torch.equal(renormed, rows < len(rows.chunk(dist.get_world_size())[0])):
+        raise RuntimeError(f"renormed: {renormed}")
 
 
 def hooks_of_layers() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from dp2ddp.templates.broadcast import Rank
 from dp2ddp.templates.overlapping import OverlappingSums
-from dp2ddp.templates.replicas import share_tensors
+from dp2ddp.templates.replicas import copy_part, share_tensors
 from dp2ddp.templates.sums import GradientSums
 
 from dp2ddp.runtime.process.server import Server
@@ -113,7 +113,7 @@ def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
     for answers in found[world]:
         assert {name: words.partition(":")[0] for name, words in answers["refusals"].items()} == {
             "gradients_of_gradients": "gradients of gradients are wanted",
-            "parameters_written_in_forward": "a forward writes into parameters",
+            "parameters_written_in_forward": "",
             "hooks_of_layers": "a parameter or a layer has a backward hook",
             "two_forwards_two_backwards": "a step has two forwards, or two backwards",
             "an_ordinary_step": "",
@@ -142,6 +142,32 @@ def test_what_dataparallel_cannot_gather_is_refused(
     for answers in found[world]:
         said = answers["gathers"][f"{given} {kind}"]
         assert said.startswith(words) if words else not said
+
+
+class Counting(torch.nn.Linear):
+    """Hears of each attribute that is set."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        vars(self)["set"] = vars(self).get("set", 0) + 1
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()),
+        torch.nn.BatchNorm1d(3),
+        torch.nn.LSTM(2, 2),
+        Counting(2, 2),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_a_module_is_copied_as_torch_copies_it_for_a_replica(module: Any) -> None:
+    own, of_torch = copy_part(module), module._replicate_for_data_parallel()
+    assert type(own) is type(of_torch)
+    assert vars(own) == vars(of_torch)  # tensors are themselves
+    for name in ("_parameters", "_buffers", "_modules"):
+        assert vars(own)[name] is not vars(module)[name]
 
 
 @pytest.mark.parametrize("kind", [GradientSums, OverlappingSums])
