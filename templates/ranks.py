@@ -26,7 +26,7 @@ def init_distributed() -> None:
     """
     if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
-    backend, patience = "gloo", timedelta(days=1)  # on the host, where rank 0 may prepare data for hours
+    backend, timeout = "gloo", timedelta(days=1)  # on the host, where rank 0 may prepare data for hours
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
@@ -35,8 +35,8 @@ def init_distributed() -> None:
             backend = "nccl"  # which wants a device for each rank
         tell_of_mixed_gpus(devices)
     if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=patience if backend == "gloo" else timedelta(hours=2))
-        Rank.host = dist.new_group(backend="gloo", timeout=patience) if backend == "nccl" else None
+        dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
+        Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
         if torch.cuda.device_count() > 1:

@@ -76,7 +76,7 @@ def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterato
 
 
 def _is_sys_path(target: ast.expr) -> bool:
-    """Of `sys.path = ...`, `sys.path[:0] = ...`, `sys.path += ...`."""
+    """Whether `sys.path = ...`, `sys.path[:0] = ...`, `sys.path += ...` assign to it."""
     return dotted(target.value if isinstance(target, ast.Subscript) else target) == "sys.path"
 
 
@@ -125,7 +125,7 @@ class _Paths:
     """What expressions of text, os.path and pathlib are worth; None where that cannot be told."""
 
     def __init__(self, file: Path, start: Path) -> None:
-        """Of a file, which starts in a folder."""
+        """Paths of a file, which starts in a folder."""
         self.names: dict[str, object] = {"__file__": str(file)}
         self.known: dict[str, object] = {
             **{name: getattr(os.path, name) for name in PURE},

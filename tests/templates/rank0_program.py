@@ -358,7 +358,7 @@ def main() -> None:
     os.chdir(FOLDER)
     found = {check.__name__: check() for check in CHECKS}
     group: Any = dist.group.WORLD
-    found["patience"] = group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
+    found["timeout"] = group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
     found["a_library_before_ranks_join"] = [early is Library, library_on_rank0(None) is None]
     file = os.open(FOLDER / f".{own_rank()}.json", os.O_CREAT | os.O_WRONLY)
     os.write(file, json.dumps(found).encode())
