@@ -30,4 +30,4 @@ def test_a_page_explains_and_shows() -> None:
 def test_a_family_is_listed() -> None:
     lines = rules("ddp60").stdout.splitlines()
 
-    assert [line[:6] for line in lines] == [f"DDP60{number}" for number in range(1, 10)]
+    assert [line[:6] for line in lines] == [f"DDP60{number}" for number in (1, 2, 4, 5, 6, 7, 8, 9)]
