@@ -129,8 +129,9 @@ def _by_getattr(module: Module, name: str) -> Iterator[ast.Call]:
     """`getattr(run, "begin")`."""
     for node in module.by_word.get("getattr", ()):
         match module.parents[node]:
-            case ast.Call(func=func, args=[_, ast.Constant(value=value), *_]) as call if func is node:
-                yield from [call] if value == name else []
+            case ast.Call(func=func, args=[_, ast.Constant(value=asked), *_]) as call:
+                if func is node and asked == name:
+                    yield call
 
 
 def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
