@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 95cb65e0): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 3b6d3002): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -85,7 +85,8 @@ class ReplicaStream:
 
         def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
             seed_all(seed)
-            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
+            if torch.cuda.is_initialized():  # not in a forked worker
+                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
