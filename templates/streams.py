@@ -33,7 +33,8 @@ class ReplicaStream:
 
         def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
             seed_all(seed)
-            cls.state = torch.Generator("cuda").manual_seed(seed).get_state()
+            if torch.cuda.is_initialized():  # not in a forked worker
+                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
@@ -41,7 +42,7 @@ class ReplicaStream:
 def seed_all_streams(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
     result = function(*args, **kwargs)
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         ReplicaStream.state = torch.cuda.get_rng_state()
     return result
 

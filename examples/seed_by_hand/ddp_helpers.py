@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
+=======
+"""What scripts need that dp2ddp converted (edition 3b6d3002): yours now, it needs torch alone."""
+>>>>>>> attack13a
 
 import atexit
 import gc
@@ -85,9 +89,18 @@ class ReplicaStream:
             cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
         return cls.state
 
+<<<<<<< HEAD
     @classmethod
     def begin(cls, state: Any) -> None:
         cls.seed, cls.state = torch.initial_seed(), state
+=======
+        def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
+            seed_all(seed)
+            if torch.cuda.is_initialized():  # not in a forked worker
+                cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
+
+        cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
+>>>>>>> attack13a
 
 
 @contextmanager

@@ -44,5 +44,5 @@ def test_float32_is_judged_by_the_gradients_of_its_first_step(kind: str, step: i
 def test_what_parts_without_another_number_is_not_by_random_numbers(kind: str, random: bool) -> None:
     """An early stop that counts each rank, and is not reached with other numbers."""
     parting = dataclasses.replace(EQUAL, first=Difference(kind, 1.0, step=3, rank=0, name=""))
-    aligned = Aligned(**OUTSIDE, comparison=EQUAL, unshared=())
+    aligned = Aligned(**OUTSIDE, comparison=EQUAL)
     assert dataclasses.replace(verdict_on(parting, None), aligned=aligned).random_only is random

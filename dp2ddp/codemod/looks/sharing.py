@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import partial
 from typing import TypeAlias
 
 from dp2ddp.codemod.knowledge.reading_methods import HANDING_ON, NEW_CONTAINERS, VIEWS
@@ -194,16 +195,11 @@ class Sharing:
         bindings = _bindings_at(module, node)
         if scope is module.top or self.is_closure(module, node, scope):
             return Level.NEW if _are_constants((module, each) for each in bindings) else Level.SHARED
-        known = scope
+        key = (id(scope), node.id, len(bindings))  # a place may have fewer of its bindings
+        return self._answer(key, partial(self._of_bindings, module, scope, node.id, bindings))
 
-        def ask() -> Level:
-            return max(
-                (self._of_binding(module, known, node.id, each) for each in bindings), default=Level.NEW
-            )
-
-        return self._answer(
-            (id(scope), node.id, len(bindings)), ask
-        )  # a place may have fewer of its bindings
+    def _of_bindings(self, module: Module, scope: Scope, name: str, bindings: Iterable[Binding]) -> Level:
+        return max((self._of_binding(module, scope, name, each) for each in bindings), default=Level.NEW)
 
     def is_closure(self, module: Module, node: ast.AST, scope: Scope) -> bool:
         """Whether a name belongs to a function around, which has ended before the forward began."""

@@ -1,0 +1,23 @@
+"""Random streams of replicas' devices, where no device can be asked; the corpus trains with them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from dp2ddp.templates.streams import ReplicaStream, seed_all_streams
+
+
+def test_a_forked_worker_that_seeds_asks_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`worker_init_fn=lambda number: set_seed(number)`: CUDA cannot begin again in a forked process."""
+    seeds: list[int] = []
+    states = [torch.zeros(1)]  # once, before the worker
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", states.pop)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(ReplicaStream, "state", None)
+    ReplicaStream.follow_seeds()
+    with torch.random.fork_rng([]):
+        seed_all_streams(torch.manual_seed, 3)
+    assert seeds == [3]
+    assert torch.equal(ReplicaStream.state, torch.zeros(1))
