@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
-=======
-"""What scripts need that dp2ddp converted (edition 3b6d3002): yours now, it needs torch alone."""
->>>>>>> attack13a
+"""What scripts need that dp2ddp converted (edition 4e923c1b): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -17,7 +13,7 @@ import weakref
 import zlib
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -81,27 +77,18 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
-    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def current(cls) -> Any:
-        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
-            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
-        return cls.state
+    def follow_seeds(cls) -> None:
+        seed_all = torch.cuda.manual_seed_all
 
-<<<<<<< HEAD
-    @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-=======
         def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
             seed_all(seed)
             if torch.cuda.is_initialized():  # not in a forked worker
                 cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
->>>>>>> attack13a
 
 
 @contextmanager
@@ -116,7 +103,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
     script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
+        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
     seed = int(torch.randint(2**62, (), device="cpu")) + rank
     seed_host_streams(seed)
     first = draw_on_host()
@@ -163,15 +150,16 @@ def init_distributed() -> None:
     """
     if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
-    backend, timeout = "gloo", timedelta(hours=2)
+    backend, timeout = "gloo", timedelta(days=1)  # on the host, where rank 0 may prepare data for hours
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
+        tell_of_mixed_gpus(devices)
     if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=timeout)
+        dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
@@ -185,13 +173,21 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
+        ReplicaStream.follow_seeds()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
+
+
+def tell_of_mixed_gpus(devices: int) -> None:
+    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
+    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
+    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
+        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
+        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def together() -> bool:

@@ -1,12 +1,10 @@
-<<<<<<< HEAD
-"""What scripts need that dp2ddp converted (edition 723bac77): yours now, it needs torch alone."""
-=======
-"""What scripts need that dp2ddp converted (edition 3b6d3002): yours now, it needs torch alone."""
->>>>>>> attack13a
+"""What scripts need that dp2ddp converted (edition 4e923c1b): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
+import functools
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -14,10 +12,11 @@ import random
 import sys
 import threading
 import traceback
+import weakref
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence
 from weakref import WeakSet
 
 import torch
@@ -81,78 +80,18 @@ def set_host_streams(states: List[Any]) -> None:
 class ReplicaStream:
     """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
 
-    seed: Optional[int] = None
     state: Any = None
 
     @classmethod
-    def current(cls) -> Any:
-        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
-            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
-        return cls.state
+    def follow_seeds(cls) -> None:
+        seed_all = torch.cuda.manual_seed_all
 
-<<<<<<< HEAD
-    @classmethod
-    def begin(cls, state: Any) -> None:
-        cls.seed, cls.state = torch.initial_seed(), state
-=======
         def seed_and_begin(seed: int) -> None:  # torch.manual_seed calls it
             seed_all(seed)
             if torch.cuda.is_initialized():  # not in a forked worker
                 cls.state = torch.Generator("cuda").manual_seed(int(seed)).get_state()
 
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
->>>>>>> attack13a
-
-
-@contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
-
-    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
-    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
-    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
-    """
-    drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
-    if on_device:
-        script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.current() if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
-    seed_host_streams(seed)
-    first = draw_on_host()
-    seed_host_streams(seed)
-    try:
-        yield drew
-    finally:
-        drew += [draw_on_host() != first]  # nothing drew if that number comes next
-        set_host_streams(script)
-        if on_device:
-            end = torch.cuda.get_rng_state()
-            drew += end.view(torch.int64).tolist()
-            if rank:
-                torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
-
-
-def go_on_behind(drew: List[int]) -> None:
-    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
-    if drew[0]:
-        torch.randint(2**62, (), device="cpu")
-    if drew[1:]:
-        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
-
-
-def seed_host_streams(seed: int) -> None:
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-
-
-def draw_on_host() -> List[Any]:
-    numpy = sys.modules.get("numpy")
-    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
-    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
 
 
 def init_distributed() -> None:
@@ -163,15 +102,16 @@ def init_distributed() -> None:
     """
     if multiprocessing.current_process().name != "MainProcess" or dist.distributed_c10d.is_initialized():
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
-    backend, timeout = "gloo", timedelta(hours=2)
+    backend, timeout = "gloo", timedelta(days=1)  # on the host, where rank 0 may prepare data for hours
     if torch.cuda.is_available():
         devices = torch.cuda.device_count()
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
+        tell_of_mixed_gpus(devices)
     if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=timeout)
+        dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
@@ -185,13 +125,21 @@ def init_distributed() -> None:
         vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
-        ReplicaStream.begin(torch.cuda.get_rng_state())
+        ReplicaStream.follow_seeds()
         torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
     # libraries that ask whether there are ranks hear what they heard before: no
     variables = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID"
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
+
+
+def tell_of_mixed_gpus(devices: int) -> None:
+    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
+    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
+    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
+        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
+        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def together() -> bool:
@@ -317,6 +265,95 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """Those that may be running statistics: batch norm writes into them, and their version stays."""
     return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
+
+
+def follow_optimizers() -> List[Any]:
+    """The script's optimizers from now on, in the order in which they are made, the same on all ranks."""
+    made: List[Any] = []
+    init = torch.optim.Optimizer.__init__
+
+    @functools.wraps(init)
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if together():
+            made.append(weakref.ref(self))
+
+    torch.optim.Optimizer.__init__ = remember  # type: ignore[method-assign]
+    return made
+
+
+OPTIMIZERS = follow_optimizers()
+
+
+FORWARDS = itertools.count(1)
+
+
+def keep_alike(module: torch.nn.Module) -> None:
+    """At each twentieth forward, give rank 0's numbers of what is trained outside of a module to all ranks.
+
+    Their gradients of it are the same, but some kernels on GPUs add in any order, and cudnn.benchmark may choose
+    others on each rank: by what they round, ranks would drift apart.
+    """
+    if together() and torch.is_grad_enabled() and next(FORWARDS) % 20 == 0 and OPTIMIZERS:
+        optimizers = [made() for made in OPTIMIZERS]
+        there = zip(*exchange_numbers([each is not None for each in optimizers]))
+        trained: Dict[Any, None] = {}
+        for optimizer in itertools.compress(optimizers, map(all, there)):
+            for group in optimizer.param_groups:
+                trained.update(dict.fromkeys(group["params"]))
+        own = {*module.parameters()}
+        share_tensors([each for each in trained if each not in own])
+
+
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
+
+    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
+    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
+    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
+    """
+    drew: List[int] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
+        set_host_streams(script)
+        if on_device:
+            end = torch.cuda.get_rng_state()
+            drew += end.view(torch.int64).tolist()
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
+
+
+def seed_host_streams(seed: int) -> None:
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
 
 
 class GradientSums:
@@ -554,6 +591,7 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
+    keep_alike(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
