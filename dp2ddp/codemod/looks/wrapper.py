@@ -343,7 +343,11 @@ def may_give_large_outputs(program: Program) -> bool:
 
 def _compares_types(module: Module) -> bool:
     """`type(x) is torch.Tensor`, `{torch.Tensor: mean}[type(x)]`."""
-    named = module.mentions.get("torch.Tensor", ())
+    named = (
+        node
+        for node in module.mentions.get("torch.Tensor", ())
+        if not isinstance(module.parents[node], ast.Call)
+    )
     return any(module.enclosing(node, ast.Compare, ast.Dict) for node in named)
 
 
