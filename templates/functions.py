@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from .alike import keep_alike
 from .broadcast import Rank, exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
@@ -120,7 +119,8 @@ def scatter_kwargs_on_ranks(inputs: Any, kwargs: Any, target_gpus: Any, dim: int
 def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
     """torch.nn.parallel.replicate: replica r runs on rank r alone."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        keep_alike(network)
+        if Rank.before_forward:
+            Rank.before_forward(network)
         parameters = [*network.parameters()]
         sums = GradientSums(network, parameters, wait=True)
         copies = make_copies(parameters, sums, learned_beside(network))

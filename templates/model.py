@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .alike import keep_alike
+from .broadcast import Rank
 from .draws import replica_draws
 from .ranks import init_distributed, together
 from .replicas import learned_beside, make_replica, run_alone, share_tensors, without_hooks
@@ -106,7 +106,8 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
-    keep_alike(module)
+    if Rank.before_forward:
+        Rank.before_forward(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients

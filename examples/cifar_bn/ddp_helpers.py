@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4e923c1b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
 
 import atexit
 import functools
@@ -30,6 +30,7 @@ class Rank:
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    before_forward: Any = None  # shares what is trained outside of the model
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -111,7 +112,10 @@ def init_distributed() -> None:
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
-        tell_of_mixed_gpus(devices)
+        if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
+            sys.stderr.write(
+                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
+            )
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -134,14 +138,6 @@ def init_distributed() -> None:
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
-
-
-def tell_of_mixed_gpus(devices: int) -> None:
-    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
-    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
-    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
-        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
-        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def own_rank() -> int:

@@ -1,10 +1,8 @@
-"""What scripts need that dp2ddp converted (edition 4e923c1b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
-import functools
 import gc
-import itertools
 import multiprocessing
 import os
 import pickle
@@ -12,7 +10,6 @@ import random
 import sys
 import threading
 import traceback
-import weakref
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -28,6 +25,7 @@ class Rank:
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    before_forward: Any = None  # shares what is trained outside of the model
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -94,6 +92,57 @@ class ReplicaStream:
         cls.state, torch.cuda.manual_seed_all = torch.cuda.get_rng_state(), seed_and_begin
 
 
+@contextmanager
+def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
+
+    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
+    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
+    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
+    """
+    drew: List[int] = []
+    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    if on_device:
+        script_on_device = torch.cuda.get_rng_state()
+        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+    seed_host_streams(seed)
+    first = draw_on_host()
+    seed_host_streams(seed)
+    try:
+        yield drew
+    finally:
+        drew += [draw_on_host() != first]  # nothing drew if that number comes next
+        set_host_streams(script)
+        if on_device:
+            end = torch.cuda.get_rng_state()
+            drew += end.view(torch.int64).tolist()
+            if rank:
+                torch.cuda.set_rng_state(script_on_device)
+                ReplicaStream.state = end if has_rows else ReplicaStream.state
+
+
+def go_on_behind(drew: List[int]) -> None:
+    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
+    if drew[0]:
+        torch.randint(2**62, (), device="cpu")
+    if drew[1:]:
+        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
+
+
+def seed_host_streams(seed: int) -> None:
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def draw_on_host() -> List[Any]:
+    numpy = sys.modules.get("numpy")
+    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
+    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
+
+
 def init_distributed() -> None:
     """Become one rank of the run that torchrun started; without torchrun, the only one.
 
@@ -109,7 +158,10 @@ def init_distributed() -> None:
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
-        tell_of_mixed_gpus(devices)
+        if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
+            sys.stderr.write(
+                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
+            )
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -132,14 +184,6 @@ def init_distributed() -> None:
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
-
-
-def tell_of_mixed_gpus(devices: int) -> None:
-    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
-    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
-    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
-        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
-        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def together() -> bool:
@@ -265,95 +309,6 @@ def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
 def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """Those that may be running statistics: batch norm writes into them, and their version stays."""
     return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
-
-
-def follow_optimizers() -> List[Any]:
-    """The script's optimizers from now on, in the order in which they are made, the same on all ranks."""
-    made: List[Any] = []
-    init = torch.optim.Optimizer.__init__
-
-    @functools.wraps(init)
-    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        if together():
-            made.append(weakref.ref(self))
-
-    torch.optim.Optimizer.__init__ = remember  # type: ignore[method-assign]
-    return made
-
-
-OPTIMIZERS = follow_optimizers()
-
-
-FORWARDS = itertools.count(1)
-
-
-def keep_alike(module: torch.nn.Module) -> None:
-    """At each twentieth forward, give rank 0's numbers of what is trained outside of a module to all ranks.
-
-    Their gradients of it are the same, but some kernels on GPUs add in any order, and cudnn.benchmark may choose
-    others on each rank: by what they round, ranks would drift apart.
-    """
-    if together() and torch.is_grad_enabled() and next(FORWARDS) % 20 == 0 and OPTIMIZERS:
-        optimizers = [made() for made in OPTIMIZERS]
-        there = zip(*exchange_numbers([each is not None for each in optimizers]))
-        trained: Dict[Any, None] = {}
-        for optimizer in itertools.compress(optimizers, map(all, there)):
-            for group in optimizer.param_groups:
-                trained.update(dict.fromkeys(group["params"]))
-        own = {*module.parameters()}
-        share_tensors([each for each in trained if each not in own])
-
-
-@contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
-    """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
-
-    On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
-    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
-    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
-    """
-    drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
-    if on_device:
-        script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
-    seed_host_streams(seed)
-    first = draw_on_host()
-    seed_host_streams(seed)
-    try:
-        yield drew
-    finally:
-        drew += [draw_on_host() != first]  # nothing drew if that number comes next
-        set_host_streams(script)
-        if on_device:
-            end = torch.cuda.get_rng_state()
-            drew += end.view(torch.int64).tolist()
-            if rank:
-                torch.cuda.set_rng_state(script_on_device)
-                ReplicaStream.state = end if has_rows else ReplicaStream.state
-
-
-def go_on_behind(drew: List[int]) -> None:
-    """The script's streams go on behind what replica 0 drew: whether on the host, and to where on its device."""
-    if drew[0]:
-        torch.randint(2**62, (), device="cpu")
-    if drew[1:]:
-        torch.cuda.set_rng_state(torch.tensor(drew[1:], device="cpu").view(torch.uint8))
-
-
-def seed_host_streams(seed: int) -> None:
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-
-
-def draw_on_host() -> List[Any]:
-    numpy = sys.modules.get("numpy")
-    of_torch = torch.rand((), dtype=torch.float64, device="cpu").item()
-    return [random.random(), of_torch, numpy and numpy.random.random_sample()]
 
 
 class GradientSums:
@@ -591,7 +546,8 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
-    keep_alike(module)
+    if Rank.before_forward:
+        Rank.before_forward(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients

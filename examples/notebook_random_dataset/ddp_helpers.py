@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4e923c1b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -28,6 +28,7 @@ class Rank:
 
     host: Any = None  # the group for what lies on the host: gloo's, beside NCCL's for what lies on GPUs
     make_whole: Any = None  # for what rank 0 does alone: outputs that lie in parts on all ranks
+    before_forward: Any = None  # shares what is trained outside of the model
     is_alone = False  # while rank 0 does something that the others do not
     process = 0
 
@@ -109,7 +110,10 @@ def init_distributed() -> None:
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
         if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
             backend = "nccl"  # which wants a device for each rank
-        tell_of_mixed_gpus(devices)
+        if len({*map(torch.cuda.get_device_name, range(devices))}) > 1:
+            sys.stderr.write(
+                "GPUs of different kinds draw other numbers into large tensors: draw those on the CPU\n"
+            )
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout if backend == "gloo" else timedelta(hours=2))
         Rank.host = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
@@ -132,14 +136,6 @@ def init_distributed() -> None:
     for name in (*variables.split(), "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
-
-
-def tell_of_mixed_gpus(devices: int) -> None:
-    """How many numbers a GPU draws at once depends on its kind: ranks that draw alike on their GPUs may differ."""
-    kinds = {torch.cuda.get_device_name(device) for device in range(devices)}
-    if len(kinds) > 1 and os.environ.get("LOCAL_RANK", "0") == "0":
-        message = "GPUs of different kinds draw other numbers into large tensors: draw them on the CPU"
-        sys.stderr.write(f"{', '.join(sorted(kinds))}: {message}\n")
 
 
 def count_ranks() -> int:
@@ -272,33 +268,32 @@ def statistics_among(parameters: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     return [each for each in parameters if each.dim() == 1 and not each.requires_grad]
 
 
-def follow_optimizers() -> List[Any]:
-    """The script's optimizers from now on, in the order in which they are made, the same on all ranks."""
-    made: List[Any] = []
+OPTIMIZERS: List[Any] = []
+
+
+FORWARDS = itertools.count(1)
+
+
+def keep_ranks_alike() -> None:
+    """From now on, rank 0's numbers of what is trained outside of the wrapped model go to all ranks, now and then.
+
+    Each rank trains it by the same gradients, but some kernels on GPUs add in any order, and cudnn.benchmark may choose
+    others on each rank: by what they round, ranks would drift apart.
+    """
     init = torch.optim.Optimizer.__init__
 
     @functools.wraps(init)
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         if together():
-            made.append(weakref.ref(self))
+            OPTIMIZERS.append(weakref.ref(self))
 
     torch.optim.Optimizer.__init__ = remember  # type: ignore[method-assign]
-    return made
+    Rank.before_forward = share_trained
 
 
-OPTIMIZERS = follow_optimizers()
-
-
-FORWARDS = itertools.count(1)
-
-
-def keep_alike(module: torch.nn.Module) -> None:
-    """At each twentieth forward, give rank 0's numbers of what is trained outside of a module to all ranks.
-
-    Their gradients of it are the same, but some kernels on GPUs add in any order, and cudnn.benchmark may choose
-    others on each rank: by what they round, ranks would drift apart.
-    """
+def share_trained(module: torch.nn.Module) -> None:
+    """At each twentieth forward: what optimizers have that is not of the module."""
     if together() and torch.is_grad_enabled() and next(FORWARDS) % 20 == 0 and OPTIMIZERS:
         optimizers = [made() for made in OPTIMIZERS]
         there = zip(*exchange_numbers([each is not None for each in optimizers]))
@@ -596,7 +591,8 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     rows = OwnRows(module, bool(inputs or kwargs), len(wrapper.device_ids), dim)
     learned = learned_beside(module)
     want_gradients = bool(learned)
-    keep_alike(module)
+    if Rank.before_forward:
+        Rank.before_forward(module)
 
     def take(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients

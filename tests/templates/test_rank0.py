@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dp2ddp.templates.ranks import tell_of_mixed_gpus
 
 from dp2ddp.runtime.process.server import Server
 from tests.ranks import run_program
@@ -47,16 +48,27 @@ def test_ranks_wait_for_hours_while_rank_0_prepares_data(found: Any) -> None:
     assert min(found("timeout")) >= 12 * 3600
 
 
-def test_a_warning_tells_of_gpus_that_draw_differently(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("torch.cuda.get_device_name", ("P100", "V100", "V100").__getitem__)
-    for rank, devices in (("0", 3), ("1", 3), ("0", 1)):
-        monkeypatch.setenv("LOCAL_RANK", rank)
-        tell_of_mixed_gpus(devices)
-    words = capsys.readouterr().err
-    assert words.startswith("P100, V100: GPUs of different kinds draw")
-    assert words.count("\n") == 1
+MIXED = """
+import torch
+names = {names}
+cpu = torch.get_rng_state()
+values = {{"is_available": True, "device_count": len(names), "set_device": None}}
+values.update(get_rng_state=cpu, set_rng_state=None)
+for name, value in values.items():
+    setattr(torch.cuda, name, lambda *given, value=value: value)
+torch.cuda.get_device_name = names.__getitem__
+torch.distributed.is_nccl_available = lambda: False
+from dp2ddp.templates.ranks import init_distributed
+init_distributed()
+"""
+
+
+@pytest.mark.parametrize(("names", "is_told"), [(["P100", "V100", "V100"], True), (["V100", "V100"], False)])
+def test_a_line_tells_of_gpus_that_draw_differently(names: list[str], is_told: bool) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", MIXED.format(names=names)], capture_output=True, text=True, check=True
+    )
+    assert ("GPUs of different kinds draw" in run.stderr) is is_told
 
 
 def test_what_a_thread_of_rank_0_draws_while_ranks_meet_is_not_lost(found: Any) -> None:

@@ -129,8 +129,8 @@ def _by_getattr(module: Module, name: str) -> Iterator[ast.Call]:
     """`getattr(run, "begin")`."""
     for node in module.by_word.get("getattr", ()):
         match module.parents[node]:
-            case ast.Call(func=func, args=[_, ast.Constant(value=asked), *_]) as call:
-                if func is node and asked == name:
+            case ast.Call(func=func, args=[_, ast.Constant(value=text), *_]) as call:
+                if func is node and text == name:
                     yield call
 
 

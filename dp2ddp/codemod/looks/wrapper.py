@@ -154,7 +154,7 @@ def _of_step(program: Program) -> Choice:
     if name is None:
         return Choice.OTHER_WRAP
     names = _names_of(program, name)
-    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}):
+    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}, "parameters"):
         return Choice.TRAINS_MORE
     if any(_copies_whole(module, names) for module in program.modules):
         return Choice.COPIED_WHOLE
@@ -242,11 +242,27 @@ def _put_into_dictionaries(module: Module) -> Iterator[ast.expr]:
             yield statement.value
 
 
-def _trains_more(program: Program, names: set[str]) -> bool:
+def _trains_more(program: Program, names: set[str], *methods: str) -> bool:
     """Whether parameters of another model are asked for: its outputs may be the inputs, and want gradients."""
-    owners = [call.node.func for _, call in program.calls if call.method == "parameters"]
-    chains = [{*map(last_name, nodes_in(owner))} - {"parameters", ""} for owner in owners]
+    owners = [call.node.func for _, call in program.calls if call.method in methods]
+    chains = [{*map(last_name, nodes_in(owner))} - {*methods, ""} for owner in owners]
     return any(chain != {"self"} and not chain & names for chain in chains)
+
+
+def trains_outside(program: Program) -> bool:
+    """Whether optimizers may have what no wrapped model holds: parameters of others, tensors by themselves."""
+    names: set[str] = set()
+    for wrap in _wraps(program):
+        if name := _name_of_wrapped(wrap):
+            names |= {*_names_of(program, name), last_name(wrap.argument(0, "module"))}
+    made = (call for _, call in program.calls if (call.name or "").startswith("torch.optim."))
+    return _trains_more(program, names, "parameters", "named_parameters") or any(map(_takes_tensors, made))
+
+
+def _takes_tensors(call: Call) -> bool:
+    """`SGD([weight], lr=0.1)`, also in a group's "params"."""
+    taken = (each for many in inside(call.argument(0, "params"), ast.List) for each in many.elts)
+    return any(isinstance(each, (ast.Name, ast.Attribute, ast.Subscript)) for each in taken)
 
 
 # --- the step

@@ -4,9 +4,11 @@
 `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
 the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
 known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-script's line. Where the order of a set of strings may matter, `have_one_hash_seed()` comes before it: each rank
-starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as in `convert`'s launch line. Where a library wraps
-the model by itself (DDP208) it is `join_ranks()`, and libraries see the ranks.
+script's line. Where something is trained that no wrapped model holds, `keep_ranks_alike()` gives rank 0's numbers of
+it to all ranks now and then: kernels of GPUs round differently. Where the order of a set of strings may matter,
+`have_one_hash_seed()` comes before it: each rank starts itself anew with `PYTHONHASHSEED=0`, unless that is set, as
+in `convert`'s launch line. Where a library wraps the model by itself (DDP208) it is `join_ranks()`, and libraries see
+the ranks.
 
 What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
 
@@ -26,6 +28,7 @@ from dp2ddp.codemod.looks.hidden_wraps import library_wraps
 from dp2ddp.codemod.looks.looked_up import imports_unread
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import Join, devices_set, first_act, join_of, settings, visible_text
+from dp2ddp.codemod.looks.wrapper import trains_outside
 from dp2ddp.codemod.looks.wraps import find_wraps, largest_count, wraps_in
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.reasons import Reason
@@ -114,6 +117,10 @@ class Start(Rule):
         yield _call(join.before, helper, _BECAUSE)
         if not by_library and any(_may_write_unseen(each) for each in of_the_user(module.program)):
             yield _call(join.before, "refuse_own_files", "rank 0 alone writes files, whoever does it")
+        if not by_library and trains_outside(module.program):
+            yield _call(
+                join.before, "keep_ranks_alike", "GPUs may round differently what no wrapped model holds"
+            )
         if first_act(module) is None:
             yield Note(join.before, BY_COMMAND)
         if join.late is not None:
