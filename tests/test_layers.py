@@ -110,9 +110,7 @@ def test_a_room_of_runtime_imports_only_from_those_below_it() -> None:
 
 
 # Modules that name each other's types: a program has modules, and each knows its program.
-CIRCLES = [
-    {"codemod.model.flow", "codemod.model.modules", "codemod.model.program", "codemod.model.reach"},
-]
+CIRCLES = [{"codemod.model.flow", "codemod.model.modules", "codemod.model.program", "codemod.model.reach"}]
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -51,11 +51,7 @@ class Copy:
 
 
 def copy_project(
-    entry: Path | None,
-    files: Mapping[Path, bytes],
-    target: Path,
-    force: bool,
-    written: Iterable[str] = (),
+    entry: Path | None, files: Mapping[Path, bytes], target: Path, force: bool, written: Iterable[str] = ()
 ) -> Copy:
     """Copy the project that holds the entry script and the converted `files`.
 

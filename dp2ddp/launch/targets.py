@@ -90,10 +90,5 @@ TARGETS = {
         options=("image",),
         is_cluster=True,
     ),
-    "ray": Target(
-        text=lambda job, given: ray_driver(job),
-        started_by="python",
-        start=_ray,
-        is_cluster=True,
-    ),
+    "ray": Target(text=lambda job, given: ray_driver(job), started_by="python", start=_ray, is_cluster=True),
 }

@@ -13,11 +13,7 @@ from dp2ddp.runtime.process.run import Failure, Run
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.words import counted
 
-_WHAT = {
-    "crash": "failed",
-    "hang": "hangs",
-    "memory": "runs out of memory",
-}
+_WHAT = {"crash": "failed", "hang": "hangs", "memory": "runs out of memory"}
 _ADVICE = {  # of what Python says, and today's torch and Python of old code
     "EOFError: EOF when reading a line": (
         "The script asks for input(), and stdin is empty here: pass the answer as an argument"

@@ -10,15 +10,7 @@ from itertools import takewhile
 
 from dp2ddp.codemod.knowledge.reading_methods import words
 from dp2ddp.codemod.model.modules import Call
-from dp2ddp.codemod.model.nodes import (
-    DEFINITIONS,
-    FUNCTIONS,
-    LOOPS,
-    NAMED_FUNCTIONS,
-    Node,
-    handed,
-    last_name,
-)
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS, LOOPS, NAMED_FUNCTIONS, Node, handed, last_name
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plans.acceptance import Comments

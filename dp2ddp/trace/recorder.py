@@ -56,11 +56,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        rank: int,
-        last_step: int | None = None,
-        full_bytes: int = FULL_BYTES,
+        self, folder: Path, rank: int, last_step: int | None = None, full_bytes: int = FULL_BYTES
     ) -> None:
         self._writer = Writer(rank_folder(folder, rank))
         # Rank 0 speaks for all ranks that have the same hashes; of the others a sketch is enough to say how far off.

@@ -123,12 +123,7 @@ class MemoryWatch:
     """Watches runs that run at once. `may_wait`: they can be ended, and run later."""
 
     def __init__(
-        self,
-        runnings: Sequence[Running],
-        server: Server,
-        progress: Progress,
-        *,
-        may_wait: bool,
+        self, runnings: Sequence[Running], server: Server, progress: Progress, *, may_wait: bool
     ) -> None:
         self.peaks: dict[str, int] = {}  # run folder -> bytes: the most that the run was seen to hold
         self.aside: set[str] = set()  # run folders of what has to run again

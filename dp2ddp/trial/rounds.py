@@ -93,10 +93,7 @@ class Rounds:
                 running = start(self.subject, each.stage, self.server, stack)
                 stack.callback(running.kill)
                 runnings.append(running)
-            listener = Listener(
-                runnings,
-                lambda run: raise_or_report(run, self.progress, self.subject),
-            )
+            listener = Listener(runnings, lambda run: raise_or_report(run, self.progress, self.subject))
             may_wait = len(runnings) > 1 and not together
             memory_watch = MemoryWatch(runnings, self.server, self.progress, may_wait=may_wait)
 

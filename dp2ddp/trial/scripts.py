@@ -71,9 +71,7 @@ def module_of(script: Path, as_module: bool) -> str | None:
 
 
 def conversion_of(
-    project: Project,
-    helpers: HelperPlace | None = None,
-    accept: tuple[AcceptOption, ...] = (),
+    project: Project, helpers: HelperPlace | None = None, accept: tuple[AcceptOption, ...] = ()
 ) -> Conversion:
     """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards.
 

@@ -99,9 +99,7 @@ def test_the_line_of_the_page_makes_a_bash_complete(tmp_path: Path) -> None:
 
 def test_codes_of_rules_are_offered_also_behind_a_comma() -> None:
     check, convert = (importlib.import_module(f"dp2ddp.cli.{name}").command for name in ("check", "convert"))
-    assert codes_offered(check, "--select", "ddp60") == [
-        f"DDP60{digit}" for digit in (1, 2, 4, 5, 6, 7, 8, 9)
-    ]
+    assert codes_offered(check, "--select", "ddp60") == [f"DDP60{digit}" for digit in "12456789"]
     assert codes_offered(check, "--ignore", "DDP601,DDP62") == [
         f"DDP601,DDP{code}" for code in (620, 622, 625, 627, 628)
     ]

@@ -105,8 +105,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("fill", "fills"),
-    [("parts.append(x)", False), ("pass", True), ("if x.sum(): parts.append(x)", True)],
+    ("fill", "fills"), [("parts.append(x)", False), ("pass", True), ("if x.sum(): parts.append(x)", True)]
 )
 def test_a_list_with_something_in_it_is_copied_for_each_replica(fill: str, fills: bool) -> None:
     """Of `self.adder` the text does not tell that there is no DataParallel around it."""

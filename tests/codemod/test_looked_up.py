@@ -54,12 +54,7 @@ def test_a_name_that_is_put_together_is_a_hazard(wrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrap",
-    [
-        "library.DataParallel",
-        "torch.optim.torch.nn.DataParallel",
-        "F.torch.nn.DataParallel",
-    ],
+    "wrap", ["library.DataParallel", "torch.optim.torch.nn.DataParallel", "F.torch.nn.DataParallel"]
 )
 def test_a_name_that_is_written_there_is_followed(wrap: str) -> None:
     found = converted(f"{START}net = {wrap}(net)\n")

@@ -287,12 +287,7 @@ class TestNames:
         assert "def get_ipython" not in source.text
 
     @pytest.mark.parametrize(
-        "code",
-        [
-            "get_ipython().kernel.do_shutdown(True)",
-            "exit",
-            "from google.colab import userdata",
-        ],
+        "code", ["get_ipython().kernel.do_shutdown(True)", "exit", "from google.colab import userdata"]
     )
     def test_what_only_a_notebook_knows_stands_in_the_way(self, tmp_path: Path, code: str) -> None:
         (said,) = hazards(read(tmp_path, f"import asyncio\n{code}"))

@@ -208,10 +208,7 @@ def rank0_alone(x: Any) -> Any:
     return x + ask_rank0(lambda: make_whole(x).detach() * 1)
 
 
-REFUSED: dict[str, Case] = {
-    "hook_too_late": hook_too_late,
-    "rank0_alone": rank0_alone,
-}
+REFUSED: dict[str, Case] = {"hook_too_late": hook_too_late, "rank0_alone": rank0_alone}
 
 
 @contextlib.contextmanager

@@ -65,9 +65,8 @@ init_distributed()
 
 @pytest.mark.parametrize(("names", "is_told"), [(["P100", "V100", "V100"], True), (["V100", "V100"], False)])
 def test_a_line_tells_of_gpus_that_draw_differently(names: list[str], is_told: bool) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", MIXED.format(names=names)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", MIXED.format(names=names)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ("GPUs of different kinds draw" in run.stderr) is is_told
 
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding, InsertAfter, Note
-from dp2ddp.codemod.knowledge.wrapping_libraries import (
-    IMPORTS,
-    LIBRARIES,
-    WrappingLibrary,
-    wrapping_library,
-)
+from dp2ddp.codemod.knowledge.wrapping_libraries import IMPORTS, LIBRARIES, WrappingLibrary, wrapping_library
 from dp2ddp.codemod.looks.mentions import is_handed_on
 from dp2ddp.codemod.looks.ours import has_joined, of_the_user
 from dp2ddp.codemod.looks.start import visible_count

@@ -12,15 +12,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.model.nodes import (
-    FUNCTIONS,
-    Function,
-    Node,
-    inside,
-    is_static,
-    last_name,
-    places,
-)
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function, Node, inside, is_static, last_name, places
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
