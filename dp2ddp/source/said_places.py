@@ -39,7 +39,7 @@ def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: P
     `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
     has none, the script's own.
     """
-    if not any(isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes):
+    if not any(map(_is_sys_path, nodes)):
         return []
     start = _runs_in(file)
     folders = []
@@ -75,18 +75,16 @@ def _added(tree: ast.Module, nodes: Sequence[ast.AST], paths: _Paths) -> Iterato
                 paths.names[name] = paths.value(value)
 
 
-def _is_sys_path(target: ast.expr) -> bool:
-    """Whether `sys.path = ...`, `sys.path[:0] = ...`, `sys.path += ...` assign to it."""
-    return dotted(target.value if isinstance(target, ast.Subscript) else target) == "sys.path"
+def _is_sys_path(node: ast.AST) -> bool:
+    """Whether it is `sys.path`, or a part of it: of `sys.path[:0] = ...`."""
+    path = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(path, ast.Attribute) and path.attr == "path" and dotted(path) == "sys.path"
 
 
 def _own_adders(tree: ast.Module) -> Iterator[str]:
     """Functions of the file's own that add to sys.path: `add_path(x)`."""
-    for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and any(
-            isinstance(node, ast.Attribute) and dotted(node) == "sys.path" for node in nodes_in(function)
-        ):
-            yield function.name
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return (each.name for each in functions if any(map(_is_sys_path, nodes_in(each))))
 
 
 def dotted(node: ast.expr) -> str:

@@ -154,7 +154,7 @@ def _of_step(program: Program) -> Choice:
     if name is None:
         return Choice.OTHER_WRAP
     names = _names_of(program, name)
-    if _trains_more(program, {*names, last_name(wrap.argument(0, "module"))}, "parameters"):
+    if _trains_more(program, names | _before(wrap), "parameters"):
         return Choice.TRAINS_MORE
     if any(_copies_whole(module, names) for module in program.modules):
         return Choice.COPIED_WHOLE
@@ -200,6 +200,11 @@ def _name_of_wrapped(wrap: Wrap) -> str | None:
         case ast.Assign(targets=[target]):
             return last_name(target) or None
     return None
+
+
+def _before(wrap: Wrap) -> set[str]:
+    """What the model is called before it is wrapped."""
+    return {last_name(wrap.argument(0, "module"))}
 
 
 def _names_of(program: Program, name: str) -> set[str]:
@@ -254,7 +259,7 @@ def trains_outside(program: Program) -> bool:
     names: set[str] = set()
     for wrap in _wraps(program):
         if name := _name_of_wrapped(wrap):
-            names |= {*_names_of(program, name), last_name(wrap.argument(0, "module"))}
+            names |= _names_of(program, name) | _before(wrap)
     made = (call for _, call in program.calls if (call.name or "").startswith("torch.optim."))
     return _trains_more(program, names, "parameters", "named_parameters") or any(map(_takes_tensors, made))
 
