@@ -3,7 +3,7 @@
 import random
 import sys
 from contextlib import contextmanager
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -12,7 +12,7 @@ from .streams import ReplicaStream, host_streams, set_host_streams
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List[int]]:
     """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
@@ -20,11 +20,12 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
     drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    number = dist.get_rank() if number is None else number
+    script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
     seed_host_streams(seed)
@@ -36,7 +37,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
         if on_device:
             end = torch.cuda.get_rng_state()
             drew += end.view(torch.int64).tolist()
-            if rank:
+            if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 

@@ -13,7 +13,6 @@ from .rank0 import ask_rank0, run_on_rank0
 from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
-FILES: Any = weakref.WeakValueDictionary()  # by path
 FLUSHED: Dict[str, int] = {}  # by path, how often rank 0 is to have flushed a file that nobody closed
 READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
@@ -48,9 +47,6 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
-    kept: Optional[List[Any]] = None  # what the forward writes whose turn it is
-    differs_by_rank = True
-
     def __init__(self, opener: Any, path: Any, mode: str, /, *args: Any, **options: Any) -> None:
         files: List[Any] = []
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
@@ -59,32 +55,22 @@ class FileOnRank0:
         self.error: Optional[OSError] = None
         is_of_all = together() and not isinstance(path, int)
         self.of_all = os.fsdecode(os.path.abspath(path)) if is_of_all else ""
-        if self.of_all:
-            FILES[self.of_all] = self
         # torch may keep alive what a script forgot
         weakref.finalize(self, flush_file, self.file, self.of_all)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        if self.kept is not None and name in ("buffer", "stream", "fileno"):
-            raise RuntimeError(f"a forward writes {self.name} by {name}, which ranks cannot share")
         return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
 
     def write(self, data: Any) -> Any:
-        if self.kept is None:
-            return self.try_to(self.file.write, data)
-        self.kept.append((self.of_all, data if isinstance(data, str) else bytes(data)))
-        return len(data)
+        return self.try_to(self.file.write, data)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        if self.kept is None:
-            self.try_to(flush_file, self.file, self.of_all)
-        else:
-            self.kept.append((self.of_all, None))
+        self.try_to(flush_file, self.file, self.of_all)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())

@@ -1,8 +1,6 @@
 """The parts of DataParallel over ranks: all hold all chunks, replicas and outputs, and replica r runs on rank r."""
 
-import functools
 import io
-import sys
 import weakref
 from contextlib import redirect_stdout
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -13,13 +11,13 @@ import torch.distributed as dist
 from .broadcast import Rank, exchange_numbers
 from .draws import go_on_behind, replica_draws
 from .meeting import raise_on_all
-from .model import AnyDataParallel, call_replica, data_parallel_on_ranks, make_copies
+from .model import AnyDataParallel, data_parallel_on_ranks, make_copies
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import learned_beside, make_replica, share_tensors, statistics_among, without_hooks
 from .sums import CopyToRanks, GradientSums
 from .trees import map_tensors, refuse_hidden, tensors_of
-from .turns import run_in_turns
+from .turns import run_in_turns, run_rows_in_turns
 
 
 class DataParallelOnRanks(AnyDataParallel):
@@ -181,26 +179,30 @@ def data_parallel_in_turns(
     module_kwargs: Optional[Dict[str, Any]] = None,
 ) -> Any:
     """torch.nn.parallel.data_parallel, of a module whose forward fills lists, counters, objects."""
-    run = functools.partial(run_in_turns, module)
-    return data_parallel_on_ranks(module, inputs, device_ids, output_device, dim, module_kwargs, run)
+    return data_parallel_on_ranks(
+        module, inputs, device_ids, output_device, dim, module_kwargs, run_rows_in_turns
+    )
 
 
 def parallel_apply_in_turns(
     modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply, of replicas whose forward fills lists, counters, objects."""
-    if not all(hasattr(module, "of_all_ranks") for module in modules):
-        raise RuntimeError(
-            "parallel_apply: other ranks do not see what these change: give it replicas by replicate"
-        )
+    if [getattr(module, "of_all_ranks", (None,))[0] for module in modules] != [*range(len(modules))]:
+        reason = "other ranks do not see what these change"
+        raise RuntimeError(f"parallel_apply: {reason}: give it replicas by replicate, in their order")
+    return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, apply_all_in_turns)
 
-    stdout = sys.stdout
 
-    def run(replica: Any, has_rows: bool, rows: Any, named: Any) -> Any:
-        with redirect_stdout(stdout):  # all ranks print what each has printed
-            return run_in_turns(replica.of_all_ranks[1], replica, has_rows, rows, named)
-
-    return parallel_apply_on_ranks(modules, inputs, kwargs_tup, devices, run)
+def apply_all_in_turns(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
+    held: List[torch.Tensor] = []
+    for _, network, copies in (module.of_all_ranks for module in modules):
+        held += [*copies.values(), *network.buffers()]
+    for module in modules:
+        vars(module).pop("forward", None)
+    outputs, drew = run_in_turns(modules, held, given)
+    refuse_hidden(outputs)
+    return outputs, None, drew, ""
 
 
 class Running:
@@ -210,12 +212,32 @@ class Running:
     exchange_messages = False  # while they run, so that nobody may wait for one that has failed
 
 
+def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
+    """Run the replica of this rank: its outputs or its error, what it draws, and what it prints.
+
+    A rank without rows runs the first replica, for its messages and its way back, and keeps nothing.
+    """
+    outputs, error = None, None
+    if not has_rows:
+        vars(modules[place]).pop("forward", None)
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+        try:
+            rows, named = given(place)
+            outputs = modules[place](*rows, **named)
+            refuse_hidden(outputs)
+        except Exception as raised:
+            if Running.exchange_messages:
+                raise
+            error = raised if has_rows else None
+    return outputs, error, drew, printed.getvalue() if has_rows else ""
+
+
 def parallel_apply_on_ranks(
     modules: Any,
     inputs: Any,
     kwargs_tup: Any = None,
     devices: Any = None,
-    run_replica: Any = call_replica,
+    run_replicas: Any = apply_own,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -229,32 +251,22 @@ def parallel_apply_on_ranks(
     networks = [*dict.fromkeys(network for network, _ in origins)]
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
-    mine = modules[place]
-    if not has_rows:  # it runs the first replica, for its messages and its way back, and keeps nothing
-        vars(mine).pop("forward", None)
     tensors = [
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(None, *tensors))) if tensors else {}
 
-    def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
-        return entered.get(id(tensor), tensor.clone() if place else tensor)
+    def given(place: int) -> Any:
+        def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
+            return entered.get(id(tensor), tensor.clone() if place else tensor)
 
-    rows, named = map_tensors(own, (inputs[place], options[place]))
-    outputs, error = None, None
+        refuse_hidden((inputs[place], options[place]))
+        return map_tensors(own, (inputs[place], options[place]))
+
     parameters = [p for network in networks for p in network.parameters()]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
-        try:
-            refuse_hidden((rows, named))
-            outputs = run_replica(mine, has_rows, rows, named)
-            refuse_hidden(outputs)
-        except Exception as raised:
-            if Running.exchange_messages:
-                raise
-            error = raised if has_rows else None
-    text = printed.getvalue() if has_rows else ""
+    outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*writes_own, text != "", *drew])
     go_on_behind(effects[0][3:])

@@ -1,8 +1,9 @@
 """DataParallel over ranks."""
 
 import copyreg
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -71,8 +72,21 @@ class WholeBatch(AnyDataParallel):
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
+    def run_replicas(self, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any) -> Any:
+        return run_own_replica(self, rows, copies, batch)
+
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
+
+
+def run_own_replica(
+    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
+) -> Tuple[Any, List[int]]:
+    """What this rank's replica gives for its rows of a batch, and what it draws."""
+    inputs, kwargs = map_tensors(rows.take, batch)
+    replica = make_replica(wrapper.module, copies)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
 def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
@@ -86,7 +100,7 @@ def data_parallel_on_ranks(
     output_device: Any = None,
     dim: int = 0,
     module_kwargs: Optional[Dict[str, Any]] = None,
-    run_replica: Any = call_replica,
+    run_replicas: Any = run_own_replica,
 ) -> Any:
     """torch.nn.parallel.data_parallel, over the ranks."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
@@ -96,7 +110,7 @@ def data_parallel_on_ranks(
     wrapper = SimpleNamespace(
         module=module, device_ids=ids, dim=dim, sums=GradientSums, join_rows=JoinRows.apply
     )
-    wrapper.run_replica = run_replica
+    wrapper.run_replica, wrapper.run_replicas = call_replica, partial(run_replicas, wrapper)
     return compute_own_rows(wrapper, inputs, module_kwargs or {})
 
 
@@ -109,17 +123,16 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     if Rank.before_forward:
         Rank.before_forward(module)
 
-    def take(tensor: torch.Tensor) -> torch.Tensor:
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
             want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
-        return rows.take(tensor)
+        return tensor
 
-    inputs, kwargs = map_tensors(take, (inputs, kwargs))
+    batch = map_tensors(enter, (inputs, kwargs))
     sums = wrapper.sums(module, rows.parameters, want_gradients)
     copies = make_copies(rows.parameters, sums, learned)
-    with replica_draws(rows.has_any) as drew, without_hooks():
-        tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+    tree, drew = wrapper.run_replicas(rows, copies, batch)
     counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))

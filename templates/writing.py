@@ -32,19 +32,10 @@ class WholeBatchWriting(WholeBatch):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        own_parameters(replica, False)
+        own: Dict[int, torch.Tensor] = {}  # on ranks > 0, where writing into `p.data` must change no others
+        for part in replica.modules() if dist.get_rank() else ():
+            for name, parameter in [*part._former_parameters.items()]:
+                setattr(part, name, own.setdefault(id(parameter), parameter.clone()))
         outputs = super().run_replica(replica, has_rows, inputs, kwargs)
         share_tensors([*self.module.parameters()])
         return outputs
-
-
-def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
-    """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
-    own: Dict[int, torch.Tensor] = {}
-    for part in replica.modules() if dist.get_rank() else ():
-        for name, parameter in [*part._former_parameters.items()]:
-            copy = own.setdefault(id(parameter), parameter.clone())
-            setattr(part, name, copy)
-        for name, buffer in [*part._buffers.items()] if with_buffers else ():
-            part._buffers[name] = buffer if buffer is None else buffer.clone()
-    return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]

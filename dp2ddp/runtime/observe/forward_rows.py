@@ -25,7 +25,6 @@ Parts = list[tuple[Any, Any] | None]
 """The inputs of each replica, by position and by name; None for one without rows."""
 Saw = Callable[[Parts, int, Any, int], None]
 """Called with the parts of a forward, the dimension of their rows, the module, and the number of devices."""
-CALL_REPLICAS = ("WholeBatch", "WholeBatchInTurns")  # their subclasses call run_replica of one of these
 
 
 def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None) -> None:
@@ -95,9 +94,9 @@ class _ForwardObserver:
         self._saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
 
     def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
-        """What calls replicas itself (templates/model.py, turns.py); a converted script has its own copy."""
+        """What calls replicas itself (templates/model.py); a converted script has its own copy."""
         super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
-        if "run_replica" in vars(cls) and cls.__qualname__ in CALL_REPLICAS:
+        if "run_replica" in vars(cls) and cls.__qualname__ == "WholeBatch":
             taps.before("run_replica", self.replica, cls)
 
     def replica(self, wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
