@@ -10,7 +10,6 @@ from verdicts import forked_verdict
 
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
-from dp2ddp.errors import RunError
 from dp2ddp.runtime.process.server import Server
 from dp2ddp.source.projects import read_project
 from tests.codemod.forward_mutations import ALL, LOST
@@ -21,19 +20,12 @@ IN_WEIGHTS = {"parameter_data"}  # written by all replicas at once: rank 0's sta
 NEEDLESS = {"anew", "number_in_dict"}  # they take turns for what is lost
 
 
-# What ranks cannot tell each other: the run ends with an error that names it.
-REFUSED = {"simple_queue", "iterator", "cycle", "count", "generator", "cache_decorator"}
-SHARED = [one for one in ALL if one.name not in REFUSED]
-
-
 def kind(mutation: Script) -> set[str]:
     """list, tensor, alias, ...: the first word of its name."""
     return {mutation.name.partition("_")[0]}
 
 
-FEW = covering(SHARED, kind)[
-    ::3
-]  # tests/templates/test_turns.py trains all of them, with the wrapper put in by hand
+FEW = covering(ALL, kind)[::3]  # tests/templates/test_turns.py trains all of them, with the wrapper put in by hand
 
 
 def test_names_are_told_apart() -> None:
@@ -51,19 +43,11 @@ def test_ranks_take_turns_for_what_it_fills(mutation: Script) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("mutation", slow_but_for(FEW, SHARED, lambda one: one.name))
+@pytest.mark.parametrize("mutation", slow_but_for(FEW, ALL, lambda one: one.name))
 def test_it_trains_the_same(mutation: Script, server: Server, tmp_path: Path) -> None:
     verdict = forked_verdict(server, converted_in(tmp_path, mutation), tmp_path)
     assert verdict.same
     assert verdict.trained
-
-
-@pytest.mark.torchrun
-@pytest.mark.parametrize("name", slow_but_for(["cycle"], sorted(REFUSED), str))
-def test_what_ranks_cannot_share_ends_the_run(name: str, server: Server, tmp_path: Path) -> None:
-    (mutation,) = (one for one in ALL if one.name == name)
-    with pytest.raises(RunError, match="a forward .* ranks cannot share"):
-        forked_verdict(server, converted_in(tmp_path, mutation), tmp_path)
 
 
 def converted_in(folder: Path, mutation: Script) -> Conversion:

@@ -9,7 +9,6 @@ from dp2ddp.codemod.edits import CODE, Edit, Finding, Gone, Hazard, Note, PassTo
 from dp2ddp.codemod.looks.hidden_wraps import left_to_script
 from dp2ddp.codemod.looks.ours import is_brought
 from dp2ddp.codemod.looks.own_mode import OwnMode
-from dp2ddp.codemod.looks.waiting import if_together
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.plans.acceptance import AcceptOption, Comments, answered, stale_comments
@@ -83,7 +82,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
                 unreached = f"{finding.because}; but nothing reaches this"
                 yield rule.code, Note(node, replace(finding.because, sentence=unreached))
             elif rule.everywhere or isinstance(finding, Hazard) or reach.holds(module, node):
-                yield rule.code, _if_present(module, if_together(module, finding))
+                yield rule.code, _if_present(module, finding)
 
 
 def _is_converted(module: Module, called: ast.expr) -> bool:

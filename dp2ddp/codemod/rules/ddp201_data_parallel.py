@@ -8,7 +8,7 @@
   so (`convert --json` says what: `trains-more`, `copied-whole`); `WholeBatchSharingErrors` where the script may catch
   what a forward raises, which is raised on all ranks then.
 - `WholeBatch`, which sums them behind backward, where several models are wrapped.
-- `WholeBatchInTurns` where forwards or hooks may fill lists, counters, files: ranks take turns once one does.
+- `WholeBatchInTurns` where forwards or hooks may fill lists, counters, files: every rank runs all replicas, in turns.
   `WholeBatchPrinting` and `WholeBatchWriting` where they only print, or only write into `.data` of weights.
 - `WholeBatchInParts` where outputs may be large, pixels or tokens: each rank computes the loss of its own rows.
 - `DataParallelOnRanks` under a class that overrides parts of DataParallel; `LibrarysOnRanks` under one of a
@@ -38,7 +38,7 @@ from dp2ddp.codemod.rule import Rule, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
-_TURNS = f"{_SUMS}; ranks take turns once a forward changes what the others see"
+_TURNS = f"{_SUMS}; as forwards may fill what outlives them, every rank runs those of all, one after another"
 _MEANINGS = {  # helper -> what takes DataParallel's place
     "WholeBatchDDP": f"{_CHUNKS}, DDP's reducer sums gradients",
     "WholeBatchInParts": "each rank computes its chunk, large outputs stay there, gradients are summed over ranks",

@@ -1,59 +1,46 @@
 """Say what a replica would leave on its own rank.
 
 A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-an object; where a forward, or a hook on it, reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what
-belongs to a library or the process (`os.environ["calls"] = n`, `torch.calls = n`), runs text as code, or reads a
-variable of a file that is learned; and where a function is asked for its `cache_info()`.
+an object; where a forward reads a variable of a file that is learned; where a forward asks for the number of its
+device, in a program whose forwards fill something; and where a function is asked for its `cache_info()`.
 
 DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
-of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
-turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
+of it. Where a forward fills what outlives it, each rank runs all replicas (DDP201), on one device. Backward runs on
+all ranks at once.
 
-What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
-parameter sees the sum over all ranks, as under DataParallel.
+What a backward keeps in its context needs nothing. A hook on a parameter sees the sum over all ranks, as under
+DataParallel.
 
 docs/semantics.md#replicas.
 """
 
 import ast
-import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from dp2ddp.codemod.edits import Finding, Hazard
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does
-from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
-from dp2ddp.codemod.looks.uses import row_of
-from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import last_name
-from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.looks.wrapper import parts_take_turns
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import inside
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags
-
-LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
-
 
 IN_BACKWARD = Reason(
     "filled-in-backward",
     "`{code}` in a backward: each rank would have that of its own rows",
     "do it behind backward(), or in a hook on a parameter",
 )
-SET = Reason(
-    "set-in-forward",
-    "`{code}` is set in a forward, and other ranks do not see it",
-    "keep it in an object of the script: ranks take turns with that",
-)
 COUNTED = Reason(
     "cache-counted",
     "`{code}` counts calls, of which each rank may make its own in forwards",
-    "count in an object of the script: ranks take turns with that",
+    "count in an object of the script: every rank has that of all",
 )
-REPORTED = Reason(
-    "reported-in-forward",
-    "`{code}` in a forward: rank 0 alone has what this reports to",
-    "report it behind the forward, from what it returns",
+NUMBERED = Reason(
+    "device-number-in-turns",
+    "`{code}` tells replicas apart, but every rank runs all of them on its own device, as forwards fill what outlives "
+    "them",
+    "let forwards fill nothing, or do without the number",
 )
 LEARNED = Reason(
     "learned-outside",
@@ -63,12 +50,11 @@ LEARNED = Reason(
 
 
 class LeftOnOneRank(Rule):
-    nodes = ("Attribute", "Call", "Name", "Subscript")
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         flags("""
-            # `os.environ['CALLS']` is set in a forward
+            # `x.get_device()` tells replicas apart
             # `print(len(gradient))` in a backward
-            import os
             import torch
             class Scale(torch.autograd.Function):
                 @staticmethod
@@ -77,7 +63,7 @@ class LeftOnOneRank(Rule):
                     return gradient
             class Net(torch.nn.Module):
                 def forward(self, x):
-                    os.environ["CALLS"] = str(int(os.environ["CALLS"]) + 1)
+                    self.states[x.get_device()].append(x.detach())
                     return Scale.apply(x)
             net = torch.nn.DataParallel(Net())
         """),
@@ -94,33 +80,39 @@ class LeftOnOneRank(Rule):
         filled = (node for home, node in fillings_in_backward(module.program) if home is module)
         for node in (each for each in filled if not _is_set_to_constant(module, each)):
             yield Hazard(node, IN_BACKWARD.of(code=ast.unparse(node)))
-        for node in dict.fromkeys(_of_process(module, forwards)):
-            yield Hazard(node, SET.of(code=ast.unparse(node)))
         for call in (each for each in module.calls if each.method == "cache_info"):
             yield Hazard(call.node, COUNTED.of(code=ast.unparse(call.node)))
-        for node in _reports(module, forwards):
-            yield Hazard(node, REPORTED.of(code=ast.unparse(node)))
+        takes_turns = parts_take_turns(module.program)
         for node in _in_forwards(module, forwards):
+            if takes_turns and _tells_replicas_apart(module, node):
+                yield Hazard(node, NUMBERED.of(code=ast.unparse(node)))
             if isinstance(node, ast.Name) and _is_learned_outside(module, node):
                 yield Hazard(node, LEARNED.of(code=node.id))
 
 
-def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for node in _in_forwards(module, forwards):
-        match node:
-            case (
-                ast.Attribute(value=owner, ctx=ast.Store() | ast.Del())
-                | ast.Subscript(value=owner, ctx=ast.Store() | ast.Del())
-            ):
-                name = module.name(owner, follow=False)
-                is_of_library = name is not None and not module.program.is_local(name)
-                if is_of_library and not _is_set_to_constant(module, node):
-                    yield node
-            case ast.Call(func=func) if module.name(func) in ("builtins.exec", "builtins.eval"):
-                text = Call(node, None).argument(0, "source")
-                if text is None or not LOOKS_UP.fullmatch(ast.unparse(text)):
-                    yield node
+def _tells_replicas_apart(module: Module, node: ast.AST) -> bool:
+    """`x.get_device()`, `x.device.index`, but where a tensor is put there; `states[x.device]`, but for a cache."""
+    match node:
+        case (
+            ast.Call(func=ast.Attribute(attr="get_device"))
+            | ast.Attribute(attr="index", value=ast.Attribute(attr="device"))
+        ):
+            return not _says_where(module, node)
+        case ast.Call(func=func) if module.name(func) == "torch.cuda.current_device":
+            return not _says_where(module, node)
+        case ast.Subscript(value=table, slice=ast.Attribute(attr="device")):
+            asked = inside(module.function_around(node) or module.tree, ast.Compare)
+            return not any(ast.dump(table) in map(ast.dump, each.comparators) for each in asked)
+    return False
+
+
+def _says_where(module: Module, node: ast.AST) -> bool:
+    match module.parents[node]:
+        case ast.keyword(arg="device") | ast.Call(func=ast.Attribute(attr="cuda" | "to")):
+            return True
+        case ast.Call(func=func):
+            return (module.name(func) or "").startswith("torch.")
+    return False
 
 
 def _is_learned_outside(module: Module, node: ast.Name) -> bool:
@@ -154,25 +146,3 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
         case ast.Assign(value=ast.Constant()):
             return True
     return False
-
-
-def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
-    """Calls of trackers in forwards: by the names that trackers are given anywhere."""
-    names = _trackers(module.program)
-    for node in _in_forwards(module, forwards):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            library = (module.name(node.func) or "").partition(".")[0]
-            if library in (*TRACKING, "loguru") or last_name(node.func.value) in names:
-                yield node.func
-
-
-@lru_cache(maxsize=1)
-def _trackers(program: Program) -> set[str]:
-    """The names that `SummaryWriter(...)` is assigned to."""
-    names: set[str] = set()
-    for module, call in program.calls:
-        row = row_of(module, call)
-        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
-        statement = module.statement(call.node) if is_tracker else None
-        names |= {*map(last_name, statement.targets)} if isinstance(statement, ast.Assign) else set()
-    return names - {""}
