@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -233,7 +233,7 @@ def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List[int]]:
     """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
@@ -241,11 +241,12 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
     drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    number = dist.get_rank() if number is None else number
+    script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
     seed_host_streams(seed)
@@ -257,7 +258,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
         if on_device:
             end = torch.cuda.get_rng_state()
             drew += end.view(torch.int64).tolist()
-            if rank:
+            if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
@@ -367,18 +368,25 @@ class OwnRows:
         self.device = self.parameters[0].device if self.parameters else None
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
-        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
+        self.count = self.replicas if has_any else 1  # of replicas that have rows
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
-        self.has_any = self.has_any and rank < len(chunks)
+        self.count = min(self.count, len(chunks))
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
+
+    def of_replica(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
+        return tensor.chunk(self.replicas, self.dim)[number].to(self.device or tensor.device, copy=True)
+
+    @property
+    def has_any(self) -> bool:
+        return dist.get_rank() < self.count
 
     def write_back(self) -> bool:
         """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
@@ -524,9 +532,6 @@ def refuse(condition: bool, reason: str) -> None:
         raise RuntimeError(f"{reason}: convert anew with --import, and take WholeBatchParallel")
 
 
-FILES: Any = weakref.WeakValueDictionary()
-
-
 FLUSHED: Dict[str, int] = {}
 
 
@@ -563,9 +568,6 @@ class FileOnRank0:
     Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
     """
 
-    kept: Optional[List[Any]] = None  # what the forward writes whose turn it is
-    differs_by_rank = True
-
     def __init__(self, opener: Any, path: Any, mode: str, /, *args: Any, **options: Any) -> None:
         files: List[Any] = []
         run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
@@ -574,32 +576,22 @@ class FileOnRank0:
         self.error: Optional[OSError] = None
         is_of_all = together() and not isinstance(path, int)
         self.of_all = os.fsdecode(os.path.abspath(path)) if is_of_all else ""
-        if self.of_all:
-            FILES[self.of_all] = self
         # torch may keep alive what a script forgot
         weakref.finalize(self, flush_file, self.file, self.of_all)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(vars(self)["file"], name)
-        if self.kept is not None and name in ("buffer", "stream", "fileno"):
-            raise RuntimeError(f"a forward writes {self.name} by {name}, which ranks cannot share")
         return (lambda *args: ask_rank0(attribute, *args)) if name in READS else attribute
 
     def write(self, data: Any) -> Any:
-        if self.kept is None:
-            return self.try_to(self.file.write, data)
-        self.kept.append((self.of_all, data if isinstance(data, str) else bytes(data)))
-        return len(data)
+        return self.try_to(self.file.write, data)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        if self.kept is None:
-            self.try_to(flush_file, self.file, self.of_all)
-        else:
-            self.kept.append((self.of_all, None))
+        self.try_to(flush_file, self.file, self.of_all)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -92,7 +92,7 @@ class ReplicaStream:
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List[int]]:
     """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
@@ -100,11 +100,12 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
     drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    number = dist.get_rank() if number is None else number
+    script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
     seed_host_streams(seed)
@@ -116,7 +117,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
         if on_device:
             end = torch.cuda.get_rng_state()
             drew += end.view(torch.int64).tolist()
-            if rank:
+            if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
@@ -418,10 +419,6 @@ class CopyToRanks(torch.autograd.Function):
         return (None, *SumOverRanks.apply(*or_zeros(gradients, ctx.tensors)))
 
 
-def call_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-    return replica(*inputs, **kwargs)
-
-
 def make_copies(
     parameters: Sequence[torch.Tensor], sums: GradientSums, learned: Sequence[torch.Tensor]
 ) -> Dict[Any, torch.Tensor]:
@@ -551,12 +548,32 @@ class Running:
     exchange_messages = False
 
 
+def apply_own(modules: Any, place: int, has_rows: bool, given: Any) -> Any:
+    """Run the replica of this rank: its outputs or its error, what it draws, and what it prints.
+
+    A rank without rows runs the first replica, for its messages and its way back, and keeps nothing.
+    """
+    outputs, error = None, None
+    if not has_rows:
+        vars(modules[place]).pop("forward", None)
+    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
+        try:
+            rows, named = given(place)
+            outputs = modules[place](*rows, **named)
+            refuse_hidden(outputs)
+        except Exception as raised:
+            if Running.exchange_messages:
+                raise
+            error = raised if has_rows else None
+    return outputs, error, drew, printed.getvalue() if has_rows else ""
+
+
 def parallel_apply_on_ranks(
     modules: Any,
     inputs: Any,
     kwargs_tup: Any = None,
     devices: Any = None,
-    run_replica: Any = call_replica,
+    run_replicas: Any = apply_own,
 ) -> List[Any]:
     """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
@@ -570,32 +587,22 @@ def parallel_apply_on_ranks(
     networks = [*dict.fromkeys(network for network, _ in origins)]
     has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
-    mine = modules[place]
-    if not has_rows:  # it runs the first replica, for its messages and its way back, and keeps nothing
-        vars(mine).pop("forward", None)
     tensors = [
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
     entered = dict(zip(map(id, tensors), CopyToRanks.apply(None, *tensors))) if tensors else {}
 
-    def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
-        return entered.get(id(tensor), tensor.clone() if place else tensor)
+    def given(place: int) -> Any:
+        def own(tensor: torch.Tensor) -> torch.Tensor:  # other replicas' rows lie elsewhere than the batch
+            return entered.get(id(tensor), tensor.clone() if place else tensor)
 
-    rows, named = map_tensors(own, (inputs[place], options[place]))
-    outputs, error = None, None
+        refuse_hidden((inputs[place], options[place]))
+        return map_tensors(own, (inputs[place], options[place]))
+
     parameters = [p for network in networks for p in network.parameters()]
     first = [each for each in tensors_of((inputs[0], options[0])) if not each.is_inference()]
     versions, before = versions_of(parameters), versions_of(first)
-    with replica_draws(has_rows) as drew, without_hooks(), redirect_stdout(io.StringIO()) as printed:
-        try:
-            refuse_hidden((rows, named))
-            outputs = run_replica(mine, has_rows, rows, named)
-            refuse_hidden(outputs)
-        except Exception as raised:
-            if Running.exchange_messages:
-                raise
-            error = raised if has_rows else None
-    text = printed.getvalue() if has_rows else ""
+    outputs, error, drew, text = run_replicas(modules, place, has_rows, given)
     writes_own = [versions != versions_of(parameters), before != versions_of(first)]
     effects = exchange_numbers([*writes_own, text != "", *drew])
     go_on_behind(effects[0][3:])

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 36975f39): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition fbe7249f): yours now, it needs torch alone."""
 
 import atexit
 import copyreg
@@ -13,7 +13,7 @@ import traceback
 import zlib
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from weakref import WeakSet
 
 import torch
@@ -93,7 +93,7 @@ class ReplicaStream:
 
 
 @contextmanager
-def replica_draws(has_rows: bool) -> Iterator[List[int]]:
+def replica_draws(has_rows: bool, number: Optional[int] = None) -> Iterator[List[int]]:
     """Around a replica's forward: it draws from streams of its own. At the end, what `go_on_behind` is to know of it.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
@@ -101,11 +101,12 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
     the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
     drew: List[int] = []
-    script, rank, on_device = host_streams(), dist.get_rank(), torch.cuda.is_available()
+    number = dist.get_rank() if number is None else number
+    script, on_device = host_streams(), torch.cuda.is_available()
     if on_device:
         script_on_device = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(ReplicaStream.state if rank else script_on_device)
-    seed = int(torch.randint(2**62, (), device="cpu")) + rank
+        torch.cuda.set_rng_state(ReplicaStream.state if number else script_on_device)
+    seed = int(torch.randint(2**62, (), device="cpu")) + number
     seed_host_streams(seed)
     first = draw_on_host()
     seed_host_streams(seed)
@@ -117,7 +118,7 @@ def replica_draws(has_rows: bool) -> Iterator[List[int]]:
         if on_device:
             end = torch.cuda.get_rng_state()
             drew += end.view(torch.int64).tolist()
-            if rank:
+            if number or dist.get_rank():
                 torch.cuda.set_rng_state(script_on_device)
                 ReplicaStream.state = end if has_rows else ReplicaStream.state
 
@@ -411,18 +412,25 @@ class OwnRows:
         self.device = self.parameters[0].device if self.parameters else None
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
-        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
+        self.count = self.replicas if has_any else 1  # of replicas that have rows
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
-        self.has_any = self.has_any and rank < len(chunks)
+        self.count = min(self.count, len(chunks))
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
+
+    def of_replica(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
+        return tensor.chunk(self.replicas, self.dim)[number].to(self.device or tensor.device, copy=True)
+
+    @property
+    def has_any(self) -> bool:
+        return dist.get_rank() < self.count
 
     def write_back(self) -> bool:
         """Whether the forward has written into its rows. The first replica's are then in the batch, too."""
@@ -536,8 +544,21 @@ class WholeBatch(AnyDataParallel):
             return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self, inputs, kwargs)
 
+    def run_replicas(self, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any) -> Any:
+        return run_own_replica(self, rows, copies, batch)
+
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
+
+
+def run_own_replica(
+    wrapper: Any, rows: OwnRows, copies: Mapping[Any, torch.Tensor], batch: Any
+) -> Tuple[Any, List[int]]:
+    """What this rank's replica gives for its rows of a batch, and what it draws."""
+    inputs, kwargs = map_tensors(rows.take, batch)
+    replica = make_replica(wrapper.module, copies)
+    with replica_draws(rows.has_any) as drew, without_hooks():
+        return wrapper.run_replica(replica, rows.has_any, inputs, kwargs), drew
 
 
 def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
@@ -549,17 +570,16 @@ def compute_own_rows(wrapper: Any, inputs: Any, kwargs: Any) -> Any:
     if Rank.before_forward:
         Rank.before_forward(module)
 
-    def take(tensor: torch.Tensor) -> torch.Tensor:
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal want_gradients
         if tensor.requires_grad and torch.is_grad_enabled():
             want_gradients, (tensor,) = True, CopyToRanks.apply(None, tensor)
-        return rows.take(tensor)
+        return tensor
 
-    inputs, kwargs = map_tensors(take, (inputs, kwargs))
+    batch = map_tensors(enter, (inputs, kwargs))
     sums = wrapper.sums(module, rows.parameters, want_gradients)
     copies = make_copies(rows.parameters, sums, learned)
-    with replica_draws(rows.has_any) as drew, without_hooks():
-        tree = wrapper.run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
+    tree, drew = wrapper.run_replicas(rows, copies, batch)
     counts = rows.settle(tree, drew)
     sums.begin()
     whole = map(wrapper.join_rows, rows.outputs, counts, [dim] * len(counts))

@@ -25,7 +25,9 @@ def kind(mutation: Script) -> set[str]:
     return {mutation.name.partition("_")[0]}
 
 
-FEW = covering(ALL, kind)[::3]  # tests/templates/test_turns.py trains all of them, with the wrapper put in by hand
+FEW = covering(ALL, kind)[
+    ::3
+]  # tests/templates/test_turns.py trains all of them, with the wrapper put in by hand
 
 
 def test_names_are_told_apart() -> None:

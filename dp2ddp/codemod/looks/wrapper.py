@@ -80,6 +80,9 @@ class Choice(Enum):
         self.reason, self.helper = reason, helper
 
 
+IN_TURNS = (Choice.FILLS, Choice.OWN_PARTS_FILL, Choice.OF_LIBRARY_FILLS)
+
+
 @lru_cache(maxsize=1)
 def wrapper(program: Program) -> Choice:
     """What takes the place of DataParallel itself, and why."""

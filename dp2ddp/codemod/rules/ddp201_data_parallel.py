@@ -25,26 +25,25 @@ docs/semantics.md#batch-size, docs/semantics.md#replicas.
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.knowledge.derived import CLASSES, DATA_PARALLEL
+from dp2ddp.codemod.looks.filling import fillings
 from dp2ddp.codemod.looks.mentions import is_type_test, mentions
 from dp2ddp.codemod.looks.replicated import has_own_classes, is_own_class
-from dp2ddp.codemod.looks.wrapper import Choice, parts_take_turns, wrapper
+from dp2ddp.codemod.looks.wrapper import IN_TURNS, Choice, only_prints, parts_take_turns, wrapper
 from dp2ddp.codemod.looks.wraps import find_wraps
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, diff, notes, rebase, rename
 
 _CHUNKS = "each rank computes its chunk, the loss sees the whole batch"
 _SUMS = f"{_CHUNKS}, gradients are summed over ranks"
-_TURNS = f"{_SUMS}; as forwards may fill what outlives them, every rank runs those of all, one after another"
 _MEANINGS = {  # helper -> what takes DataParallel's place
     "WholeBatchDDP": f"{_CHUNKS}, DDP's reducer sums gradients",
     "WholeBatchInParts": "each rank computes its chunk, large outputs stay there, gradients are summed over ranks",
-    "WholeBatchInTurns": _TURNS,
-    "DataParallelInTurns": _TURNS,
-    "LibrarysInTurns": _TURNS,
     "AnyDataParallel": "a class of your own is one, too",
 }
 ONE_DEVICE = Reason("one-device", "one device: DataParallel is a plain call there, so it stays as it is")
@@ -96,12 +95,20 @@ class DataParallelWrap(Rule):
                 yield Note(node, ONE_DEVICE) if are_all else Hazard(node, ONE_OF_SEVERAL)
                 continue
             choice = _choice(module, node, name, is_test)
-            helper, meaning = choice.helper, _MEANINGS.get(choice.helper, _SUMS)
+            helper = choice.helper
+            meaning = _of_turns(module.program) if choice in IN_TURNS else _MEANINGS.get(helper, _SUMS)
             because = Reason(choice.reason, f"{name.rpartition('.')[2]} -> {helper}: {meaning}")
             if name == DATA_PARALLEL:
                 yield rename(node, helper, because)
             elif not is_test:
                 yield rebase(node, helper, because)
+
+
+def _of_turns(program: Program) -> str:
+    """With the first place that a person may look at: what does not fill anything need not cost the time."""
+    home, node = next((each for each in fillings(program) if not only_prints(*each)), fillings(program)[0])
+    place = f"`{ast.unparse(node)[:60]}` ({Path(home.source.name).name}:{getattr(node, 'lineno', 1)})"
+    return f"{_SUMS}; {place} may fill what outlives a forward, so every rank runs all replicas, one after another"
 
 
 def _choice(module: Module, node: ast.expr, name: str, is_test: bool) -> Choice:
