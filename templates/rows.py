@@ -24,25 +24,18 @@ class OwnRows:
         self.device = self.parameters[0].device if self.parameters else None
         self.versions = [parameter._version for parameter in self.parameters]
         self.replicas, self.dim = min(replicas, dist.get_world_size()), dim
-        self.count = self.replicas if has_any else 1  # of replicas that have rows
+        self.has_any = has_any and dist.get_rank() < replicas or dist.get_rank() == 0
         self.in_place: List[Any] = []  # the first replica's rows, where DataParallel does not copy them
         self.outputs: List[torch.Tensor] = []  # of this rank
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
         chunks, rank = tensor.chunk(self.replicas, self.dim), dist.get_rank()
-        self.count = min(self.count, len(chunks))
+        self.has_any = self.has_any and rank < len(chunks)
         others = tensor.narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
         own = (chunks[rank] if rank < len(chunks) else others).to(self.device or tensor.device, copy=True)
         if own.device == tensor.device and not own.is_inference():  # one that is, no replica may write into
             self.in_place.append((chunks[0], own))
         return own
-
-    def of_replica(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
-        return tensor.chunk(self.replicas, self.dim)[number].to(self.device or tensor.device, copy=True)
-
-    @property
-    def has_any(self) -> bool:
-        return dist.get_rank() < self.count
 
     def write_back(self) -> bool:
         """Whether the forward has written into its rows. The first replica's are then in the batch, too."""

@@ -7,10 +7,10 @@ import torch.distributed as dist
 
 from .draws import replica_draws
 from .model import WholeBatch, call_replica
-from .replicas import make_replica, without_hooks
+from .replicas import make_replica, share_tensors, without_hooks
 from .rows import OwnRows
 from .streams import ReplicaStream, get_device_states
-from .trees import map_tensors
+from .trees import map_tensors, tensors_of
 
 
 class WholeBatchInTurns(WholeBatch):
@@ -32,12 +32,18 @@ def run_rows_in_turns(
     """Outputs and draws of this rank's replica, when all have run on their rows of a batch."""
     own = map_tensors(rows.take, batch)
 
-    def given(number: int) -> Any:
-        if number == dist.get_rank():
-            return own
-        return map_tensors(lambda tensor: rows.of_replica(tensor, number), batch)
+    def chunks_of(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+        return tensor.chunk(rows.replicas, rows.dim)
 
-    replicas = [make_replica(wrapper.module, copies) for _ in range(rows.count)]
+    def given(number: int) -> Any:
+        def take(tensor: torch.Tensor) -> torch.Tensor:
+            return chunks_of(tensor)[number].to(rows.device or tensor.device, copy=True)
+
+        return own if number == dist.get_rank() else map_tensors(take, batch)
+
+    most = rows.replicas if any(batch) else 1
+    count = min([most, *(len(chunks_of(tensor)) for tensor in tensors_of(batch))])
+    replicas = [make_replica(wrapper.module, copies) for _ in range(count)]
     held = [*copies.values(), *wrapper.module.buffers()]
     return run_in_turns(replicas, held, given, wrapper.run_replica)
 
@@ -73,6 +79,7 @@ def run_in_turns(
             errors.append(error)
         states[number] = ReplicaStream.state
     ReplicaStream.state = states[rank]
+    share_tensors(held)  # a forward may write into .data of weights, and devices round differently
     if errors:
         raise errors[0]
     return result
@@ -85,9 +92,8 @@ def set_apart(
     apart: Dict[int, torch.Tensor] = {}
     for tensor in held:
         numbers = before[id(tensor)].clone() if before else tensor
-        apart[id(tensor)] = (
-            numbers if not tensor.requires_grad else Apart.apply(tensor, numbers.detach(), is_own)
-        )
+        is_learned = tensor.requires_grad and torch.is_grad_enabled()
+        apart[id(tensor)] = Apart.apply(tensor, numbers.detach(), is_own) if is_learned else numbers
     for part in replica.modules():
         for name, each in [*{**vars(part), **part._buffers}.items()]:
             if id(each) in apart:

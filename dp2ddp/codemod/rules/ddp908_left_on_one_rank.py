@@ -22,7 +22,7 @@ from dp2ddp.codemod.looks.filling import fillings_in_backward
 from dp2ddp.codemod.looks.forwards import Forwards, forwards_of
 from dp2ddp.codemod.looks.wrapper import parts_take_turns
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import inside
+from dp2ddp.codemod.model.nodes import inside, last_name
 from dp2ddp.codemod.reasons import Reason
 from dp2ddp.codemod.rule import Rule, Untouched, flags
 
@@ -93,25 +93,30 @@ class LeftOnOneRank(Rule):
 def _tells_replicas_apart(module: Module, node: ast.AST) -> bool:
     """`x.get_device()`, `x.device.index`, but where a tensor is put there; `states[x.device]`, but for a cache."""
     match node:
-        case (
-            ast.Call(func=ast.Attribute(attr="get_device"))
-            | ast.Attribute(attr="index", value=ast.Attribute(attr="device"))
-        ):
-            return not _says_where(module, node)
-        case ast.Call(func=func) if module.name(func) == "torch.cuda.current_device":
-            return not _says_where(module, node)
         case ast.Subscript(value=table, slice=ast.Attribute(attr="device")):
-            asked = inside(module.function_around(node) or module.tree, ast.Compare)
-            return not any(ast.dump(table) in map(ast.dump, each.comparators) for each in asked)
+            tests = inside(module.function_around(node) or module.tree, ast.Compare)
+            return not any(ast.dump(table) in map(ast.dump, each.comparators) for each in tests)
+    return _is_number(module, node) and not _says_where(module, module.parents[node])
+
+
+def _is_number(module: Module, node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="index", value=ast.Attribute(attr="device")):
+            return True
+        case ast.Call(func=func):
+            return last_name(func) == "get_device" or module.name(func) == "torch.cuda.current_device"
     return False
 
 
-def _says_where(module: Module, node: ast.AST) -> bool:
-    match module.parents[node]:
+def _says_where(module: Module, around: ast.AST) -> bool:
+    """Whether what is around the number puts something on that device, or compares two devices."""
+    match around:
         case ast.keyword(arg="device") | ast.Call(func=ast.Attribute(attr="cuda" | "to")):
             return True
         case ast.Call(func=func):
             return (module.name(func) or "").startswith("torch.")
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_number(module, each) for each in (left, *others))
     return False
 
 
