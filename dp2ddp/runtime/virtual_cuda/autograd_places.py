@@ -13,9 +13,8 @@ import torch.autograd.function
 import torch.autograd.graph
 import torch.utils.checkpoint
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
-from dp2ddp.runtime.virtual_cuda.places import common_place, place_of, put, put_missing
+from dp2ddp.runtime.virtual_cuda.places import common_place, place_of, put, put_missing, tensors_in
 from dp2ddp.taps import Taps
 
 _PLACES = "_dp2ddp_places"  # on the ctx of a custom Function: where each output is

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
-from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, is_on_device, put
+from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, is_on_device, put, tensors_in
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES, dtype_called
 from dp2ddp.taps import Taps
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
     PINNED,
@@ -25,6 +24,7 @@ from dp2ddp.runtime.virtual_cuda.places import (
     has_dimensions,
     place_of,
     put,
+    tensors_in,
 )
 from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions, functions_called
 from dp2ddp.taps import Function, Taps

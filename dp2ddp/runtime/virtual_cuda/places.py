@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -124,6 +124,17 @@ PINNED = "_dp2ddp_pinned"
 _CPU = torch.device("cpu")
 _Tensor = torch.Tensor
 T = TypeVar("T")
+
+
+def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of a call; Any: whatever a torch function takes."""
+    tensors: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, (tuple, list)):
+            tensors += tensors_in(value)
+    return tensors
 
 
 def place_of(tensor: object) -> int | None:

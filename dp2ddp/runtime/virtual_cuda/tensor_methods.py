@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
@@ -17,6 +16,7 @@ from dp2ddp.runtime.virtual_cuda.places import (
     is_on_device,
     place_of,
     put,
+    tensors_in,
 )
 
 # Any throughout: handlers get the arguments of a torch function as they were given.

@@ -15,10 +15,9 @@ import torch.jit._serialization
 from torch._functorch.autograd_function import custom_function_call
 from torch._subclasses.meta_utils import MetaTensorDescriber
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.autograd_places import present
 from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
-from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
+from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing, tensors_in
 from dp2ddp.taps import Function, Taps
 
 HANDLERS: Handlers = {}

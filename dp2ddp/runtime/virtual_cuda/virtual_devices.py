@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from functools import cache
+from typing import Any
+
+import torch
 
 from dp2ddp.runtime.virtual_cuda import (
     autograd_places,
@@ -12,7 +15,6 @@ from dp2ddp.runtime.virtual_cuda import (
     unseen,
     virtual_files,
 )
-from dp2ddp.runtime.virtual_cuda.compiling import skip_compiling
 from dp2ddp.runtime.virtual_cuda.cuda_api import install_cuda_api
 from dp2ddp.runtime.virtual_cuda.distributed import install_distributed
 from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
@@ -33,7 +35,8 @@ def install(count: int, dtype: str = "float32") -> VirtualDevices:
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, taps, streams = Machine(count), Taps(), RandomStreams(count)
-    mode = VirtualDevices(machine, streams, taps, dict(ChainMap(*(each.HANDLERS for each in _ANSWERING))))
+    handlers = {function: handler for room in _ANSWERING for function, handler in room.HANDLERS.items()}
+    mode = VirtualDevices(machine, streams, taps, handlers)
     autograd_places.follow_autograd(taps, mode)
     virtual_files.follow_files(taps, machine)
     install_cuda_api(taps, machine, streams)
@@ -47,3 +50,43 @@ def install(count: int, dtype: str = "float32") -> VirtualDevices:
     unseen.follow_unseen(taps, mode)
     in_all_threads(taps, mode.modes)
     return mode
+
+
+def skip_compiling(taps: Taps) -> None:
+    """Let torch.compile return what it is given.
+
+    The compiler would trace the real CPU tensors and leave out the marks that say where they are; and compiled and
+    eager kernels differ in rounding, which would hide behind what is being compared.
+    """
+    taps.set(torch, "compile", compile_nothing)
+    taps.set(torch.nn.Module, "compile", lambda module, *args, **options: None)
+
+
+def compile_nothing(model: Any = None, **options: Any) -> Any:
+    """torch.compile: functions stay as they are, modules get the wrapper that prefixes their keys `_orig_mod.`."""
+    if model is None:
+        return lambda function: compile_nothing(function, **options)
+    if isinstance(model, torch.nn.Module) and not options.get("disable"):
+        return _shell()(model, lambda function: function)
+    return model
+
+
+@cache
+def _shell() -> Any:
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    class Shell(OptimizedModule):
+        """torch's own, which DataParallel can replicate: torch's loses the module's parameters in that."""
+
+        def _replicate_for_data_parallel(self) -> Any:
+            twin = type(self).__new__(type(self))
+            vars(twin).update(vars(self), _modules=dict(self._modules))
+            return twin
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "_orig_mod":  # a replica's
+                vars(self)["forward"] = value.__call__
+
+    Shell.__name__ = Shell.__qualname__ = "OptimizedModule"
+    return Shell
