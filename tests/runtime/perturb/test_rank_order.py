@@ -9,7 +9,7 @@ from dp2ddp.runtime.process.server import Server
 from tests.ranks import stage_of
 
 SUMS = """
-import os, torch, torch.distributed as dist
+import copy, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 dist.init_process_group("nccl")
@@ -31,10 +31,16 @@ def gradient(hook=None, late_hook=None):
     ddp = DistributedDataParallel(model, device_ids=[rank])
     if hook:
         ddp.register_comm_hook(None, hook)
+    x = torch.full((1, 1), 3 * own, device=f"cuda:{rank}")
     if late_hook:
-        ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}"))
+        ddp(x)
         ddp.register_comm_hook(None, late_hook)
-    ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}")).sum().backward()
+    ddp(x).sum().backward()
+    if not late_hook:
+        average = copy.deepcopy(ddp)  # as for a running mean of weights
+        average.zero_grad()
+        average(x).sum().backward()
+        assert hook or average.module.weight.grad.equal(model.weight.grad)
     return model.weight.grad.item()
 
 said = []
