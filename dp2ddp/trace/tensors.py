@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,13 @@ def layout_of(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Layout:
         shapes=tuple(tuple(tensor.shape) for tensor in tensors),
         dtypes=tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors),
     )
+
+
+def laid_out(named: Iterable[tuple[str, torch.Tensor]]) -> tuple[Layout, list[torch.Tensor]]:
+    """Named tensors one behind the other, and their layout."""
+    pairs = list(named)
+    tensors = [tensor for _, tensor in pairs]
+    return layout_of([name for name, _ in pairs], tensors), tensors
 
 
 def bytes_of(tensors: Tensors) -> int:
