@@ -77,14 +77,13 @@ def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Shape and dtype of the first tensor; or how many ranks are to meet."""
-    from dp2ddp.runtime.virtual_cuda.places import tensors_in
+    from dp2ddp.costs.counter import tensors_in
 
     if "world_size" in kwargs:
         return f"{kwargs['world_size']} ranks"
-    tensors = tensors_in((*args, *kwargs.values()))
-    if not tensors:
+    tensor = next(tensors_in((args, kwargs)), None)
+    if tensor is None:
         return ""
-    tensor = tensors[0]
     shape = "x".join(map(str, tensor.shape)) or "one number"
     return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
 

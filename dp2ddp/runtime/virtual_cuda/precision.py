@@ -54,7 +54,7 @@ class DoublePrecision(TorchFunctionMode):
             return func(*args, **kwargs)
         wide = {name: _widen(value) for name, value in kwargs.items()}
         result = self._instead.get(func, func)(*map(_widen, args), **wide)
-        if self.observers and (half := _half_asked(func, (*args, *kwargs.values()))):
+        if self.observers and (half := _half_of(func, (*args, *kwargs.values()))):
             source = args[0] if args and isinstance(args[0], torch.Tensor) else result
             if isinstance(source, torch.Tensor):
                 for observer in self.observers:
@@ -62,8 +62,8 @@ class DoublePrecision(TorchFunctionMode):
         return widened(result) if func in self._sources else result
 
 
-def _half_asked(func: Function, values: tuple[Any, ...]) -> torch.dtype | None:
-    """The half precision that a call asks for."""
+def _half_of(func: Function, values: tuple[Any, ...]) -> torch.dtype | None:
+    """The half precision that a call is to give."""
     for value in values:
         if isinstance(value, torch.dtype) and value in HALF:
             return value
