@@ -80,8 +80,8 @@ def _fetch(self: Any, possibly_batched_index: Any) -> Any:
     data, seedings = [], tuple(_seedings)
     with kept_streams():
         for index in indices:
-            seedings = tuple(_seedings)
             seed_host(seed_of(index))
+            seedings = tuple(_seedings)
             data.append(_sample(self, index))
         for index in indices[-1:]:
             setattr(self, DREW, _drew(seed_of(index), seedings))
