@@ -356,12 +356,11 @@ def follow_devices(now: Counter[str]) -> None:
         plain = type(value) is torch.Tensor or isinstance(value, torch.nn.Parameter)
         return plain and place_of(value) not in (None, HOST)
 
-    mover: Any = tensor_methods.Mover
-    move = mover.move
+    move = tensor_methods.move
 
-    def counted_move(self: Any, tensor: torch.Tensor, place: int | None, *args: Any, **kwargs: Any) -> Any:
+    def counted_move(tensor: torch.Tensor, place: int | None, *args: Any, **kwargs: Any) -> Any:
         before = place_of(tensor)
-        moved = move(self, tensor, place, *args, **kwargs)
+        moved = move(tensor, place, *args, **kwargs)
         after = place_of(moved)
         here, there = (HOST if one is None else one for one in (before, after))
         if here != there:
@@ -373,7 +372,7 @@ def follow_devices(now: Counter[str]) -> None:
         return moved
 
     mode.__torch_function__ = __torch_function__
-    mover.move = counted_move
+    tensor_methods.move = counted_move
 
 
 def note_wait(now: Counter[str]) -> None:

@@ -35,9 +35,9 @@ def command(options: RunOptions) -> None:
 
     script = ready_to_run("run", options.script, options.as_module)
     from dp2ddp.runtime.process.run import run_here
+    from dp2ddp.runtime.stage import Stage
     from dp2ddp.trace.record_folder import refuse_others
 
-    module = module_of(script, options.as_module)
     mode, trace = options.mode, options.trace
     files, settings = what_runs(script, mode, options.as_module, options.answers)
     world = options.devices or devices_named(script, options.as_module) or 2
@@ -46,12 +46,12 @@ def command(options: RunOptions) -> None:
         refuse_others(trace, ranks)
     if is_terminal():  # what comes then is the script's own
         warn(f"{script} begins in {mode} mode on {counted(world, 'device')}; torch is being imported")
-    run = run_here(
-        script=script, name=str(script), mode=mode, world=world,
-        module=module, replaced=files, settings=settings, folder=folder_of(script),
-        arguments=options.arguments, trace=trace, steps=options.steps, timeout=options.timeout,
-        real=not options.virtual,
+    stage = Stage(
+        script=str(script.absolute()), mode=mode, world=world, folder=str(folder_of(script)), run_folder="",
+        name=str(script), module=module_of(script, options.as_module), arguments=tuple(options.arguments),
+        trace=str(trace.absolute()) if trace else None, steps=options.steps, real=not options.virtual,
     )  # fmt: skip
+    run = run_here(stage, files, settings, options.timeout)
     if run.failure:
         if run.failure.text.startswith("BrokenPipeError"):
             refuse_to_write_to_nobody()

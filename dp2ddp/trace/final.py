@@ -12,7 +12,7 @@ from torch import nn
 from dp2ddp.trace.keeping import FULL_BYTES
 from dp2ddp.trace.records import Final, FinalKind, Unchecked
 from dp2ddp.trace.tensor_names import Table, by_shortest_name, living_roots, named_tensors, tensor_tables
-from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
+from dp2ddp.trace.tensors import bytes_of, laid_out, vector_of
 
 _WHOLE = FULL_BYTES // 4
 
@@ -58,9 +58,7 @@ class Models:
     def final(self, stepped: Mapping[int, int], whole: bool) -> Final:
         """`stepped`: id of a parameter -> hash of what its last step left. `whole`: values, where there is room."""
         tables = self._tables | {id(table): (name, table) for name, table in tensor_tables(living_roots())}
-        named = by_shortest_name(named_tensors(tables.values())).values()
-        tensors = [tensor for _, tensor in named]
-        layout = layout_of([name for name, _ in named], tensors)
+        layout, tensors = laid_out(by_shortest_name(named_tensors(tables.values())).values())
         vector = vector_of(tensors, layout, whole=whole and bytes_of(tensors) <= _WHOLE)
         hashes = map(int, vector.hashes)
         kinds = [_kind_of(tensor, hashed, stepped) for tensor, hashed in zip(tensors, hashes, strict=True)]

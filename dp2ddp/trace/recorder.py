@@ -365,19 +365,17 @@ def _with_closure(args: Any, kwargs: Any, note: Callable[[], None]) -> Any:
 
     Such an optimizer computes the gradients within its step (LBFGS; optimizer.step(closure)).
     """
-    places = [place for place, value in enumerate(args) if place > 0 and callable(value)]
-    keys = [key for key, value in kwargs.items() if key == "closure" and callable(value)]
-    if not places and not keys:
+    closure = kwargs.get("closure") or next(filter(callable, args[1:]), None)
+    if closure is None:
         return None
 
-    def noting(closure: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(closure)
-        def call(*own: Any, **named: Any) -> Any:
-            result = closure(*own, **named)
-            note()
-            return result
+    @functools.wraps(closure)
+    def noting(*own: Any, **named: Any) -> Any:
+        result = closure(*own, **named)
+        note()
+        return result
 
-        return call
+    def instead(value: Any) -> Any:
+        return noting if value is closure else value
 
-    new_args = tuple(noting(value) if place in places else value for place, value in enumerate(args))
-    return new_args, {key: noting(value) if key in keys else value for key, value in kwargs.items()}
+    return tuple(map(instead, args)), {name: instead(value) for name, value in kwargs.items()}

@@ -52,22 +52,21 @@ def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) ->
     holding = [
         root for root in roots if any(id(tensor) in ids for _, tensor in named_tensors(tensor_tables([root])))
     ]
-    buffers = (
-        (root, name, _tables_of(module)[1]) for root in holding for name, module in root.named_modules()
-    )
-    tables = by_shortest_name((_unwrapped(root, name), table) for root, name, table in buffers if table)
-    return sorted(tables.values(), key=lambda each: each[0])
+    tables = by_shortest_name(tensor_tables(holding, BUFFERS)).values()
+    return sorted(tables, key=lambda each: each[0])
 
 
-def tensor_tables(roots: Iterable[nn.Module]) -> Iterator[Table]:
+BUFFERS = slice(1, 2)  # of what _tables_of returns
+
+
+def tensor_tables(roots: Iterable[nn.Module], which: slice = slice(2)) -> Iterator[Table]:
     """The tables of parameters and of buffers of models: module by module, and none of DataParallel's replicas."""
     for root in roots:
         if vars(root).get("_is_replica"):
             continue
         for name, module in root.named_modules():
-            for table in _tables_of(module):
-                if table:
-                    yield _unwrapped(root, name), table
+            for table in filter(None, _tables_of(module)[which]):
+                yield _unwrapped(root, name), table
 
 
 def named_tensors(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]:

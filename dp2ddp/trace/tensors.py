@@ -1,55 +1,20 @@
-"""Tensors of the script, as a record holds them: read where they lie, never changed and never kept.
-
-Hash and sketch of a long one are made in one pass over its memory: three would take longer than the work itself.
-"""
+"""Tensors of the script, as a record holds them: read where they lie, never changed and never kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import xxhash
 
-from dp2ddp.trace import digests
-from dp2ddp.trace.digests import FOLD, SKETCH, Doubles, Floats, bits_hash
+from dp2ddp.trace.digests import FOLD, SKETCH, Doubles, Floats, bits_hash, measured, sketch_all
 from dp2ddp.trace.records import Layout, Vector
-
-EXACT = (torch.float32, torch.float64)
-_ROWS = 64  # in a block, which stays in the processor's cache
-
-
-def measure(flat: torch.Tensor) -> tuple[int, Doubles]:
-    """The hash and the sketch of more than FOLD numbers in a precision of EXACT, as digests.py has them."""
-    rows, rest = divmod(flat.numel(), FOLD)
-    signs = torch.from_numpy(digests.row_signs(rows + 1, str(flat.dtype).removeprefix("torch.")))
-    hashed, norms, folded = xxhash.xxh3_64(), torch.zeros(rows + 1, dtype=flat.dtype), flat.new_zeros(FOLD)
-    for start in range(0, rows, _ROWS):
-        end = min(start + _ROWS, rows)
-        block = flat[start * FOLD : end * FOLD].view(-1, FOLD)
-        hashed.update(block.numpy().data)
-        torch.linalg.vector_norm(block, dim=1, out=norms[start:end])
-        folded.addmv_(block.t(), signs[start:end])
-    tail = flat[rows * FOLD :]
-    hashed.update(tail.numpy().data)
-    norms[rows] = torch.linalg.vector_norm(tail)
-    folded[:rest].add_(tail, alpha=float(signs[rows]))
-    projected = torch.mv(torch.from_numpy(digests.signs()), folded.double())
-    return hashed.intdigest() or 1, np.array([_norm(norms, flat), *projected.tolist()])
-
-
-def _norm(norms: torch.Tensor, flat: torch.Tensor) -> float:
-    """From the norms of rows; in double, which is slow, where the squares have left the precision's range."""
-    norm = float(torch.linalg.vector_norm(norms.double()).item())
-    if 1e-15 < norm < 1e15:
-        return norm
-    return float(torch.linalg.vector_norm(flat, dtype=torch.float64).item())
-
 
 Tensors = Sequence[torch.Tensor | None]
 Hashes = npt.NDArray[np.uint64]
+EXACT = (torch.float32, torch.float64)
 _OF_NUMPY = (torch.float16, torch.float32, torch.float64)  # it has no other floats
 
 
@@ -70,6 +35,13 @@ def layout_of(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Layout:
         shapes=tuple(tuple(tensor.shape) for tensor in tensors),
         dtypes=tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors),
     )
+
+
+def laid_out(named: Iterable[tuple[str, torch.Tensor]]) -> tuple[Layout, list[torch.Tensor]]:
+    """Named tensors one behind the other, and their layout."""
+    pairs = list(named)
+    tensors = [tensor for _, tensor in pairs]
+    return layout_of([name for name, _ in pairs], tensors), tensors
 
 
 def bytes_of(tensors: Tensors) -> int:
@@ -109,9 +81,8 @@ def as_kind_of(tensor: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
 def flat_of(tensor: torch.Tensor) -> torch.Tensor:
     """Its elements in order, on the CPU; memory of the script's where that is possible."""
     whole = as_real(tensor).contiguous()
-    return whole.as_strided(
-        (whole.numel(),), (1,)
-    ).cpu()  # one element may have any stride, `column[:, 0]` of one row
+    # one element may have any stride, `column[:, 0]` of one row
+    return whole.as_strided((whole.numel(),), (1,)).cpu()
 
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:
@@ -127,13 +98,16 @@ def _memory(flat: torch.Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
+def _exact(flat: torch.Tensor) -> Floats:
+    values: Floats = (flat if flat.dtype in EXACT else flat.double()).numpy()
+    return values
+
+
 def _values(flat: Sequence[torch.Tensor | None], layout: Layout) -> Floats:
     """One behind the other; zeros for None."""
     parts = [
-        np.zeros(layout.sizes[place], dtype=np.float32)
-        if each is None
-        else (each if each.dtype in EXACT else each.double()).numpy()
-        for place, each in enumerate(flat)
+        np.zeros(size, dtype=np.float32) if each is None else _exact(each)
+        for size, each in zip(layout.sizes, flat, strict=True)
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -143,15 +117,15 @@ def _measured(flat: Sequence[torch.Tensor | None]) -> tuple[Hashes, Doubles]:
     hashes, sketches = np.zeros(len(flat), dtype=np.uint64), np.zeros((len(flat), SKETCH))
     short: dict[int, dict[int, torch.Tensor]] = {}  # by size, then by place
     for place, each in enumerate(flat):
-        if each is not None and each.numel() > FOLD and each.dtype in EXACT:
-            hashes[place], sketches[place] = measure(each)
-        elif each is not None:
+        if each is None:
+            continue
+        if each.numel() > FOLD:
+            hashes[place], sketches[place] = measured(_exact(each))
+        if each.numel() <= FOLD or each.dtype not in EXACT:
             hashes[place] = _hash(each)
-            if 0 < each.numel() <= FOLD:
-                short.setdefault(each.numel(), {})[place] = each
-            elif each.numel():
-                sketches[place] = measure(each.double())[1]
+        if 0 < each.numel() <= FOLD:
+            short.setdefault(each.numel(), {})[place] = each
     for same_size in short.values():
         together = torch.stack([each.double() for each in same_size.values()])
-        sketches[[*same_size]] = digests.sketch_all(together.numpy())
+        sketches[[*same_size]] = sketch_all(together.numpy())
     return hashes, sketches

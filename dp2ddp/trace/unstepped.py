@@ -17,7 +17,7 @@ from torch import nn
 
 from dp2ddp.trace.records import Layout, Source, Vector
 from dp2ddp.trace.tensor_names import buffer_tables, holds_numbers, named_tensors, parameter_names
-from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
+from dp2ddp.trace.tensors import bytes_of, laid_out, layout_of, vector_of
 
 
 class Unclipped:
@@ -113,10 +113,8 @@ class Unstepped:
         if self._over or len(self.passes) >= MOST:
             return
         known = {id(each) for each in _parameters(self._models.values())}
-        gradients = {
-            id(a): b for a, b in zip(inputs, results, strict=False) if id(a) in known and b is not None
-        }
-        if gradients:
+        pairs = zip(inputs, results, strict=False)
+        if gradients := {id(a): b for a, b in pairs if id(a) in known and b is not None}:
             self._keep(self._read("grad", events, gradients)[0])
 
     def has_moved(self) -> bool:
@@ -135,22 +133,20 @@ class Unstepped:
         def gradient(parameter: torch.Tensor) -> torch.Tensor | None:
             return parameter.grad if results is None else results.get(id(parameter))
 
-        reached = [
-            root
-            for root in self._models.values()
-            if any(gradient(each) is not None for each in _parameters([root]))
-        ]
+        def is_reached(model: nn.Module) -> bool:
+            return any(gradient(each) is not None for each in _parameters([model]))
+
+        reached = list(filter(is_reached, self._models.values()))
         parameters = _parameters(reached)
         layout = layout_of(parameter_names(reached, parameters, 0), parameters)
-        named = list(named_tensors(buffer_tables(reached, parameters)))
-        names, buffers = [name for name, _ in named], [tensor for _, tensor in named]
+        layout_beside, buffers = laid_out(named_tensors(buffer_tables(reached, parameters)))
         size = 2 * bytes_of(parameters) + bytes_of(buffers)
         whole = size <= self.room
         self.room -= size * whole
         vectors = {
             "gradients": vector_of(list(map(gradient, parameters)), layout, whole=whole),
             "parameters": vector_of(parameters, layout, whole=whole),
-            "buffers": vector_of(buffers, layout_of(names, buffers), whole=whole),
+            "buffers": vector_of(buffers, layout_beside, whole=whole),
         }
         return Pass(source, vectors, events), parameters
 

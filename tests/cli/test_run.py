@@ -54,9 +54,9 @@ def test_a_trace_never_comes_to_lie_among_checkpoints(tmp_path: Path, mode: str,
 def test_a_record_that_broke_off_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, code: int, words: str
 ) -> None:
-    def run(trace: Path, **options: object) -> Run:
-        Writer(trace / "rank0").write_end(End(steps=3, broken=broken), {})
-        return Run(Stage("train.py", "dp", 2, ".", ".", "train.py"), (0,), 1.0, None)
+    def run(stage: Stage, *options: object) -> Run:
+        Writer(Path(str(stage.trace)) / "rank0").write_end(End(steps=3, broken=broken), {})
+        return Run(stage, (0,), 1.0, None)
 
     monkeypatch.setattr("dp2ddp.runtime.process.run.run_here", run)
     script(tmp_path, TRAIN)

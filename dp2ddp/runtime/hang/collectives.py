@@ -60,11 +60,16 @@ def wait_for_collective(original: Any, work: Any, *args: Any, **kwargs: Any) -> 
     return original(work, *args, **kwargs)
 
 
+def group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The group that a collective is asked for; None: that of all ranks."""
+    from torch.distributed import ProcessGroup
+
+    return kwargs.get("group") or next((each for each in args if isinstance(each, ProcessGroup)), None)
+
+
 def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Nothing for all ranks, also where they are a group beside that of NCCL."""
     from torch.distributed import get_world_size
-
-    from dp2ddp.runtime.call_arguments import group_of
 
     given = group_of(args, kwargs)
     return "" if given is None or get_world_size(given) == get_world_size() else "group"
@@ -72,14 +77,13 @@ def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Shape and dtype of the first tensor; or how many ranks are to meet."""
-    from dp2ddp.runtime.call_arguments import tensors_in
+    from dp2ddp.costs.counter import tensors_in
 
     if "world_size" in kwargs:
         return f"{kwargs['world_size']} ranks"
-    tensors = tensors_in((*args, *kwargs.values()))
-    if not tensors:
+    tensor = next(tensors_in((args, kwargs)), None)
+    if tensor is None:
         return ""
-    tensor = tensors[0]
     shape = "x".join(map(str, tensor.shape)) or "one number"
     return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
 

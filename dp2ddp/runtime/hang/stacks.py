@@ -21,18 +21,11 @@ _SAYS = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): .")  # torch puts what 
 _RUNTIME = str(Path(__file__).parents[1])
 _PACKAGE = f"{Path(__file__).parents[2]}/"  # the recorder's frames, too, where dp2ddp is installed in place
 _EVERY_LINE = range(sys.maxsize)
-_HOOKS = tuple(
-    f"{_PACKAGE}{name}.py"
-    for name in (
-        "taps",
-        "runtime/process/writes",
-        "runtime/hang/stacks",
-        "runtime/virtual_cuda/virtual_files",
-        "runtime/virtual_cuda/function_mode",
-        "runtime/perturb/unseeded",
-        "runtime/perturb/sample_streams",
-    )
-)
+_HOOK_FILES = """
+    taps runtime/process/writes runtime/hang/stacks runtime/virtual_cuda/virtual_files
+    runtime/virtual_cuda/function_mode runtime/perturb/unseeded runtime/perturb/sample_streams
+"""
+_HOOKS = tuple(f"{_PACKAGE}{name}.py" for name in _HOOK_FILES.split())
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
 

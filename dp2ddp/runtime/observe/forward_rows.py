@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import zip_longest
@@ -15,7 +14,7 @@ import xxhash
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from dp2ddp.costs.counter import tensors_in
-from dp2ddp.taps import Function, Taps
+from dp2ddp.taps import Taps
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Forward
 from dp2ddp.trace.tensors import as_bytes
@@ -34,12 +33,14 @@ def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None
     """
 
     def saw(parts: Parts, dim: int, module: Any, devices: int) -> None:
+        if module is not None:
+            recorder.saw_module(module)
         training = torch.is_grad_enabled() and bool(getattr(module, "training", True))
         recorder.quietly(_note, recorder, parts, dim, training, devices)
         if training and begin:
             begin()
 
-    _ForwardObserver(saw, recorder.saw_module).follow()
+    _follow_forwards(saw)
 
 
 def count_rows(saw_rows: Callable[[int, bool], None]) -> None:
@@ -50,58 +51,39 @@ def count_rows(saw_rows: Callable[[int, bool], None]) -> None:
             rows = sum(_rows(part, dim) or 0 for part in parts if part is not None)
             saw_rows(rows, torch.is_grad_enabled())
 
-    _ForwardObserver(saw, lambda module: None).follow()
+    _follow_forwards(saw)
 
 
-class _ForwardObserver:
-    """Follows the functions of torch and of the helpers that split inputs, or are given a part."""
+def _follow_forwards(saw: Saw) -> None:
+    """Follow the functions of torch and of the helpers that split inputs, or are given a part."""
+    taps = Taps()
 
-    def __init__(self, saw: Saw, saw_module: Callable[[torch.nn.Module], None]) -> None:
-        """`saw_module` is told of each wrapped model that is about to be called."""
-        self._saw, self._saw_module = saw, saw_module
-        self._here = threading.local()  # .module: the one that DataParallel is about to call
+    def chunks(parts: Any, inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> None:
+        wrapper = _local_of(DataParallel.scatter.__code__, "self")  # none behind the function data_parallel
+        saw(list(zip_longest(*parts)), dim, getattr(wrapper, "module", None), len(target_gpus))
 
-    def follow(self) -> None:
-        taps = Taps()
-        taps.around("scatter", self.wrapped_module, DataParallel)
-        # in torch.nn.parallel that name is a function
-        taps.around("scatter_kwargs", self.chunks, sys.modules["torch.nn.parallel.data_parallel"])
-        taps.before("forward", self.inputs, DistributedDataParallel)
-        module: Any = torch.nn.Module
-        module.__init_subclass__ = classmethod(lambda cls, **kwargs: self.helper(taps, cls, **kwargs))
-
-    def wrapped_module(self, original: Function, wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-        self._here.module = wrapper.module
-        self._saw_module(wrapper.module)
-        try:
-            return original(wrapper, *args, **kwargs)
-        finally:
-            self._here.module = None
-
-    def chunks(self, original: Function, inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-        chunks, keywords = original(inputs, kwargs, target_gpus, dim)
-        parts: list[Any] = list(zip_longest(chunks, keywords))
-        self._saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
-        return chunks, keywords
-
-    def inputs(self, wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
+    def inputs(wrapper: Any, /, *inputs: Any, **kwargs: Any) -> None:
         """torch's own DistributedDataParallel, in ports and under WholeBatchDDP."""
-        self._saw_module(wrapper.module)
         # WholeBatchDDP, whose class says DataParallel, knows of a rank without rows, which computes others'
         forward = type(wrapper).forward
         is_helper = forward.__qualname__ == "WholeBatchDDP.forward"
         rows = _local_of(forward.__code__, "rows") if is_helper else None
-        self._saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
+        saw([(inputs, kwargs) if getattr(rows, "has_any", True) else None], 0, wrapper.module, 1)
 
-    def helper(self, taps: Taps, cls: Any, /, **kwargs: Any) -> None:
+    def replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
+        saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module, 1)
+
+    def helper(cls: Any, /, **kwargs: Any) -> None:
         """What calls replicas itself (templates/model.py); a converted script has its own copy."""
-        super(torch.nn.Module, cls).__init_subclass__(**kwargs)  # type: ignore[misc]  # cls is one of its kind
+        super(torch.nn.Module, cls).__init_subclass__(**kwargs)
         if "run_replica" in vars(cls) and cls.__qualname__ == "WholeBatch":
-            taps.before("run_replica", self.replica, cls)
+            taps.before("run_replica", replica, cls)
 
-    def replica(self, wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> None:
-        self._saw_module(wrapper.module)
-        self._saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module, 1)
+    # in torch.nn.parallel that name is a function
+    taps.after("scatter_kwargs", chunks, sys.modules["torch.nn.parallel.data_parallel"])
+    taps.before("forward", inputs, DistributedDataParallel)
+    module: Any = torch.nn.Module
+    module.__init_subclass__ = classmethod(helper)
 
 
 def _local_of(code: CodeType, name: str) -> Any:

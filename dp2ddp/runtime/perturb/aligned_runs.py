@@ -25,7 +25,7 @@ import os
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ from dp2ddp.runtime.perturb.sample_streams import Epochs, plain_index
 from dp2ddp.runtime.run_folder import write_whole
 from dp2ddp.taps import Taps
 from dp2ddp.trace import aligned_orders as orders
-from dp2ddp.trace.aligned_orders import Batch, Epoch, Order, Weights, leave, read_batches
-from dp2ddp.trace.tensor_names import living_roots, named_tensors, tensor_tables
+from dp2ddp.trace.aligned_orders import Batch, Dataset, Epoch, Order, Weights
+from dp2ddp.trace.tensor_names import by_shortest_name, living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
 # Any throughout: data sets, samplers and indices are the user's.
@@ -53,33 +53,26 @@ _SEED = 7_919  # of the devices' streams
 def leave_order(folder: Path, taps: Taps) -> None:
     """In the process of DataParallel: write down each batch that a sampler gives, and what is trained on."""
     orders.begin(folder, orders.REFERENCE, orders.TRAINED)
-    passes = _Passes()
-    _follow_training(folder, passes, taps)
+    passes, trained = _Passes(), set[Dataset]()
+    last: Any = None  # the data set whose batch was the last one that the script took
 
-    def note(index: Any, iterator: Any) -> None:
+    def give(index: Any, iterator: Any) -> None:
         indices = [plain_index(each) for each in (index if iterator._auto_collation else [index])]
         if passes.can_name(iterator._dataset) and all(isinstance(each, int) for each in indices):
-            leave(folder / orders.REFERENCE, (passes.key(iterator._dataset), indices))
-
-    taps.before("__iter__", lambda loader: passes.epochs.begin(loader.dataset), DataLoader)
-    taps.after("_next_index", note, loaders._BaseDataLoaderIter)
-
-
-def _follow_training(folder: Path, passes: _Passes, taps: Taps) -> None:
-    """A data set whose batch was the last one that the script took before a forward in training."""
-    last: list[Any] = []
-    trained: set[Any] = set()
+            orders.leave(folder / orders.REFERENCE, (passes.key(iterator._dataset), indices))
 
     def take(iterator: Any) -> None:
-        last[:] = [iterator._dataset]
+        nonlocal last
+        last = iterator._dataset
 
     def forward(module: Any, inputs: Any) -> None:
-        if last and module.training and torch.is_grad_enabled() and isinstance(module, DataParallel):
-            if not passes.can_name(last[0]) or passes.name(last[0]) in trained:
-                return
-            trained.add(passes.name(last[0]))
-            leave(folder / orders.TRAINED, passes.name(last[0]))
+        trains = module.training and torch.is_grad_enabled() and isinstance(module, DataParallel)
+        if trains and passes.can_name(last) and passes.name(last) not in trained:
+            trained.add(passes.name(last))
+            orders.leave(folder / orders.TRAINED, passes.name(last))
 
+    taps.before("__iter__", lambda loader: passes.epochs.begin(loader.dataset), DataLoader)
+    taps.after("_next_index", give, loaders._BaseDataLoaderIter)
     taps.before("__next__", take, loaders._BaseDataLoaderIter)
     taps.on_undo(register_module_forward_pre_hook(forward).remove)
 
@@ -99,7 +92,7 @@ class _Passes:
     """Which data set is meant, in words that hold in another process, and how often it has been iterated."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, tuple[int, int]]] = {}  # id -> the data set, (length, ordinal)
+        self._known: dict[int, tuple[Any, Dataset]] = {}  # by id
         self.epochs = Epochs()
 
     @staticmethod
@@ -107,7 +100,7 @@ class _Passes:
         """Whether it has a length: one that is iterated, or stands for a loader as fastai's does, has none."""
         return hasattr(dataset, "__len__")
 
-    def name(self, dataset: Any) -> tuple[int, int]:
+    def name(self, dataset: Any) -> Dataset:
         """Its length, and a number among those of that length."""
         if id(dataset) not in self._known:
             length = len(dataset)
@@ -124,7 +117,7 @@ class _Orders:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._batches = read_batches(folder)
+        self._batches = orders.read_batches(folder)
         self._passes = _Passes()
         self._epochs: weakref.WeakKeyDictionary[Any, dict[int, int]] = weakref.WeakKeyDictionary()
 
@@ -144,7 +137,7 @@ class _Orders:
         key = (*self._passes.name(dataset), epoch)
         batches = self._batches.get(key)
         samples = tuple(plain_index(each) for each in own)
-        leave(self._folder / f"own-{os.getpid()}.jsonl", Order(key, parts, part, samples))
+        orders.leave(self._folder / f"own-{os.getpid()}.jsonl", Order(key, parts, part, samples))
         if not batches:
             return own
         mine = [index for batch in batches for index in _chunk(batch, parts, part)]
@@ -206,7 +199,7 @@ def take_weights(folder: Path, rank: int, world: int) -> None:
             if rank == 0:
                 orders.begin(folder, orders.TAKEN)
                 for each in taken:
-                    leave(folder / orders.TAKEN, each)
+                    orders.leave(folder / orders.TAKEN, each)
             return True
         return attempts == _ATTEMPTS
 
@@ -217,11 +210,8 @@ def _before_training(work: Callable[[nn.Module], bool]) -> None:
     """Do it before the first forward in training of a model, and again until it says that it is done."""
 
     def hook(module: nn.Module, inputs: Any) -> None:
-        if (
-            module.training
-            and torch.is_grad_enabled()
-            and any(each.requires_grad for each in module.parameters())
-        ):
+        trains = module.training and torch.is_grad_enabled()
+        if trains and any(each.requires_grad for each in module.parameters()):
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 if work(module):
                     handle.remove()
@@ -271,10 +261,6 @@ def _moments(tensor: torch.Tensor) -> tuple[float, float, float]:
     return tuple(float((values**power).mean()) for power in (1, 2, 4))  # type: ignore[return-value]
 
 
-def _tensors() -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors() -> Iterable[tuple[str, torch.Tensor]]:
     """Parameters and buffers of all models alive, by name, each once."""
-    tables = {id(table): (name, table) for name, table in tensor_tables(living_roots())}
-    first: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, tensor in named_tensors(tables.values()):
-        first.setdefault(id(tensor), (name, tensor))
-    yield from first.values()
+    return by_shortest_name(named_tensors(tensor_tables(living_roots()))).values()

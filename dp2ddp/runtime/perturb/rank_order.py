@@ -109,15 +109,18 @@ class _Hook:
     def __init__(self, group: Any) -> None:
         self._group, self._factor = group, 1 / group.size()
         self.instead: Callable[[Any], torch.futures.Future[Any]] | None = (
-            None  # the script's, to which this gives way
+            None  # the script's, if that came later
         )
+
+    def __reduce__(self) -> Any:
+        """A copy of the wrapper has none, and gets one of its own: groups can be neither copied nor pickled."""
+        return type(None), ()
 
     def __call__(self, bucket: Any) -> torch.futures.Future[Any]:
         if self.instead is not None:
             return self.instead(bucket)
-        buffer = bucket.buffer()
         with torch._C.DisableTorchFunction():
-            total = ordered_sum(buffer * self._factor, self._group)
+            total = ordered_sum(bucket.buffer() * self._factor, self._group)
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(total)
         return future

@@ -1,9 +1,9 @@
-"""A random stream of its own for every sample, so that augmentation does not depend on which process loads
-the sample.
+"""A random stream of its own for every sample: augmentation does not depend on which process loads the sample.
 
-Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw
-other numbers for the same sample (docs/semantics.md#augmentations). With these streams sample i of epoch e
-gets the same numbers wherever it is loaded, and loading leaves the script's own streams alone."""
+Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw other numbers
+for the same sample (docs/semantics.md#augmentations). With these streams sample i of epoch e gets the same numbers
+wherever it is loaded, and loading leaves the script's own streams alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,13 +26,14 @@ from dp2ddp.taps import Taps
 
 # Any: samples, indices and data sets are the user's.
 Fetcher = fetch._MapDatasetFetcher
-_STREAMS = "_dp2ddp_streams"
+_SEED_OF = "_dp2ddp_seed_of"  # on a fetcher: the seed of a sample, by its index
 DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers, of each stream
 
 
 class Epochs:
-    """How often each data set has been iterated. By data set and not by loader: a conversion may build a
-    loader anew for every epoch, but iterates as often.
+    """How often each data set has been iterated.
+
+    By data set and not by loader: a conversion may build a loader anew for every epoch, but iterates as often.
     """
 
     def __init__(self) -> None:
@@ -47,9 +47,7 @@ class Epochs:
 
 
 def install_sample_streams(base_seed: int) -> Taps:
-    """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their
-    own streams.
-    """
+    """Let each map-style DataLoader of this process, and of workers it forks, load samples with their own streams."""
     taps, epochs = Taps(), Epochs()
     # A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each further epoch.
     made_here: Counter[tuple[int, int]] = Counter()
@@ -57,7 +55,7 @@ def install_sample_streams(base_seed: int) -> Taps:
     def remember(made: None, fetcher: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
         worker = get_worker_info()
         key = (worker.id, id(dataset)) if worker else (-1, 0)
-        setattr(fetcher, _STREAMS, _Streams(base_seed, epochs.of(dataset) + made_here[key]))
+        setattr(fetcher, _SEED_OF, partial(sample_seed, base_seed, epochs.of(dataset) + made_here[key]))
         made_here[key] += worker is not None
 
     taps.before("__iter__", lambda loader: epochs.begin(loader.dataset), DataLoader)
@@ -75,45 +73,37 @@ def _count_seeding(place: int, *args: Any, **kwargs: Any) -> None:
     _seedings[place] += 1
 
 
-@dataclass
-class _Streams:
-    """Those of the samples that one fetcher loads."""
-
-    seed: int
-    epoch: int
-    # which of them the last sample has seeded by itself, mostly with its index: its numbers do not hang on them
-    reseeded: tuple[bool, ...] = ()
-
-    def begin(self, index: Any) -> int:
-        seed = sample_seed(self.seed, self.epoch, index)
-        seed_host(seed)
-        return seed
-
-
 def _fetch(self: Any, possibly_batched_index: Any) -> Any:
     """torch/utils/data/_utils/fetch.py, _MapDatasetFetcher.fetch, one sample at a time."""
-    streams: _Streams = getattr(self, _STREAMS)
+    seed_of = getattr(self, _SEED_OF)
     indices = list(possibly_batched_index) if self.auto_collation else [possibly_batched_index]
+    data, seedings = [], tuple(_seedings)
     with kept_streams():
-        data = [_load(self, streams, index) for index in indices]
-        after = stream_digests()
+        for index in indices:
+            seed_host(seed_of(index))
+            seedings = tuple(_seedings)
+            data.append(_sample(self, index))
         for index in indices[-1:]:
-            streams.begin(index)
-        went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
-        drew = tuple(a and not b for a, b in zip(went_on, streams.reseeded or (False,) * 3, strict=True))
-        setattr(self, DREW, drew)
+            setattr(self, DREW, _drew(seed_of(index), seedings))
     return self.collate_fn(data if self.auto_collation else data[0])
 
 
-def _load(fetcher: Any, streams: _Streams, index: Any) -> Any:
-    seed, before = streams.begin(index), tuple(_seedings)
-    try:
-        if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
-            return fetcher.dataset.__getitems__([index])[0]
-        return fetcher.dataset[index]
-    finally:
-        of_torch = torch.default_generator.initial_seed() != seed
-        streams.reseeded = (of_torch, *(a != b for a, b in zip(before, _seedings, strict=True)))
+def _sample(fetcher: Any, index: Any) -> Any:
+    if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
+        return fetcher.dataset.__getitems__([index])[0]
+    return fetcher.dataset[index]
+
+
+def _drew(seed: int, seedings: tuple[int, ...]) -> tuple[bool, ...]:
+    """Whether the last sample drew from each stream, which began at `seed`.
+
+    One that it has seeded by itself, mostly with its index, does not count: its numbers do not hang on ours.
+    """
+    of_torch = torch.default_generator.initial_seed() != seed
+    reseeded = (of_torch, *(a != b for a, b in zip(seedings, _seedings, strict=True)))
+    after = stream_digests()
+    seed_host(seed)
+    return tuple(a != b and not own for a, b, own in zip(after, stream_digests(), reseeded, strict=True))
 
 
 def sample_seed(base_seed: int, epoch: int, index: Any) -> int:

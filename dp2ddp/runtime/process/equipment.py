@@ -75,9 +75,8 @@ def _keep_writes_in(scratch: Path, stage: Stage, writes: Writes) -> None:
     run_folder = Path(stage.run_folder)
     kept = [Path(folder) for folder in stage.kept]
     guard([scratch, *map(Path, stage.owned)], run_folder / "unfolding.lock", writes, kept)
-    if (
-        kept
-    ):  # the user's folder may lie among the temporary ones, and beside it nothing new can be made (fence.py)
+    if kept:
+        # the user's folder may lie among the temporary ones, and beside it nothing new can be made (fence.py)
         (scratch / "tmp").mkdir(exist_ok=True)
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch / "tmp")
         fence(kept, [_topmost_without(kept, scratch)])

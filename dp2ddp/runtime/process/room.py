@@ -63,9 +63,8 @@ def _groups(top: Path, path: str, files: _Files) -> Iterator[Room]:
     """
     group = Path(os.path.normpath(f"{top}{path}"))
     for each in (group, *group.parents):
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # not there, no limit ("max"), or a controller that is not on
+        # not there, no limit ("max"), or a controller that is not on
+        with contextlib.suppress(OSError, ValueError):
             limit, used = (int((each / file).read_text()) for file in files[:2])
             if limit < _NO_LIMIT:
                 stat = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())

@@ -8,6 +8,7 @@ runs = watch([process, forked], timeout=60)
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import re
 import signal
@@ -41,7 +42,7 @@ from dp2ddp.runtime.run_folder import (
     read_statuses,
     request_stacks,
 )
-from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.signals import signals_wait
 
 _LOOK = 0.02  # seconds between two looks
@@ -133,19 +134,15 @@ class Process:
     def codes(self) -> tuple[int | None, ...] | None:
         """The exit code of each rank; None while any runs."""
         code = self._process.poll()
-        if code is None:
-            return None
-        if self.stage.mode == "dp":
-            return (code,)
+        if code is None or self.stage.mode == "dp":
+            return None if code is None else (code,)
         return rank_codes(self.stage, code)
 
     def interrupt(self) -> None:
-        """Pass a Ctrl-C on."""
+        """Pass a Ctrl-C on, and wait a while for the script's end."""
         self._process.send_signal(signal.SIGINT)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it has ended, `seconds` at most; subprocess.TimeoutExpired if it has not."""
-        self._process.wait(seconds)
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            self._process.wait(GRACE)
 
     def kill(self) -> None:
         """End it and everything it started."""
@@ -269,7 +266,7 @@ def some_failed(stage: Stage) -> bool:
 
 
 def _crash(
-    stage: Stage, codes: tuple[int | None, ...], positions: tuple[RankPosition, ...] = ()
+    stage: Stage, codes: tuple[int | None, ...], positions: tuple[RankPosition, ...]
 ) -> Failure | None:
     if all(code == 0 for code in codes):
         return None
@@ -339,53 +336,24 @@ def _never_joined(stage: Stage, missing: int, launcher: RankStatus | None) -> Fa
 
 
 def run_here(
-    script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
-    module: str | None = None, replaced: Mapping[Path, bytes] | None = None, settings: Mapping[str, str] | None = None,
-    folder: Path | None = None, trace: Path | None = None, steps: int | None = None, timeout: float | None = None,
-    real: bool = True,
-) -> Run:  # fmt: skip
-    """Run a script in `folder` (by default the current one), with our own stdin, stdout and stderr.
+    stage: Stage, replaced: Mapping[Path, bytes], settings: Mapping[str, str], timeout: float | None
+) -> Run:
+    """Run a stage with our own stdin, stdout and stderr, in a run folder of its own. A failure is in the run returned.
 
-    `world` is the number of devices; `module` what `python -m` calls the script; `replaced` files and the text that
-    runs in their place; `settings` environment variables on top of the user's; `trace` a folder for the record;
-    `steps` the number of optimizer steps after which the script ends; `timeout` as for `watch`. A failure is in the run
-    returned.
+    `replaced`: files and the text that runs in their place; `settings`: environment variables on top of the user's;
+    `timeout` as for `watch`.
     """
-    with scratch_folder() as run_folder:
-        stage = Stage(
-            script=str(script.absolute()),
-            mode=mode,
-            world=world,
-            folder=str(folder or Path.cwd()),
-            run_folder=str(run_folder),
-            name=name,
-            module=module,
-            arguments=tuple(arguments),
-            replaced=write_overlay(run_folder / "overlay", (replaced or {}).items()),
-            trace=str(trace.absolute()) if trace else None,
-            steps=steps,
-            real=real,
-        )
+    with scratch_folder() as folder:
+        pairs = write_overlay(folder / "overlay", replaced.items())
+        stage = dataclasses.replace(stage, run_folder=str(folder), replaced=pairs)
         if sys.stdout is not None:  # closed
             sys.stdout.flush()
-        process = Process(
-            stage,
-            {**launch_command.environment(), **(settings or {})},
-            stdin=None if sys.stdin else subprocess.DEVNULL,
-        )
-        with _passing_interrupts_on(process):
+        environment = {**launch_command.environment(), **settings}
+        process = Process(stage, environment, stdin=None if sys.stdin else subprocess.DEVNULL)
+        try:
             return watch([process], timeout)[0]
-
-
-@contextlib.contextmanager
-def _passing_interrupts_on(process: Process) -> Iterator[None]:
-    """Ctrl-C reaches the script as it would without us; when it has ended (or after a while) we end too."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        process.interrupt()
-        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(GRACE)
-        raise
-    finally:
-        process.kill()
+        except KeyboardInterrupt:
+            process.interrupt()
+            raise
+        finally:
+            process.kill()

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.autograd.function
 import torch.autograd.graph
 import torch.utils.checkpoint
-from torch.overrides import TorchFunctionMode
 
-from dp2ddp.runtime.call_arguments import tensors_in
-from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.places import common_place, place_of, put, put_missing, tensors_in
 from dp2ddp.taps import Taps
 
 _PLACES = "_dp2ddp_places"  # on the ctx of a custom Function: where each output is
+# Any throughout: torch's own functions, wrapped with whatever arguments they take.
+HANDLERS: Handlers = {}
 
 
 def follow_autograd(taps: Taps, mode: VirtualDevices) -> None:
-    """Any below: torch's own functions, wrapped with whatever arguments they take."""
+    """Custom functions, hooks and checkpoints have places and modes in the backward pass.
+
+    While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it. So do hooks
+    that pack what a forward saves, which torch calls in the middle of its functions. What no rule knows the place of is
+    on the device of the loss; a gradient is where its output was, and that device is current (engine.cpp, set_device).
+    """
+
+    def backward(original: Any, node: Any, *grads: Any) -> Any:
+        places = getattr(node, _PLACES, None)
+        if places is None:
+            return original(node, *grads)
+        grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
+        on_device = next((place for place in places if place is not None and place >= 0), None)
+        with mode.machine.at(on_device), mode.machine.unknown_at(on_device):
+            return original(node, *grads)
+
+    def run(original: Any, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
+        with present(mode), mode.machine.unknown_at(place_of(next(outputs, None))):
+            return original(t_outputs, *args, **kwargs)
+
+    def hook(original: Any, hooks: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        original(hooks, _with_modes(mode, pack_hook), _with_modes(mode, unpack_hook))
+
     taps.set(torch.autograd.Function, "apply", classmethod(_apply_with_places()))
-    backward_class = torch.autograd.function.BackwardCFunction
-    taps.around("apply", partial(_backward_with_places, mode.machine), backward_class)
-    mode.handle([torch.Tensor.register_hook], _register_hook)
-    mode.handle([torch.autograd.grad], _grad)
+    taps.around("apply", backward, torch.autograd.function.BackwardCFunction)
+    taps.around("_engine_run_backward", run, torch.autograd)
+    taps.around("__init__", hook, torch.autograd.graph.saved_tensors_hooks)
+    checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
+    without_places = {**checks, "default": _shape_and_dtype}
+    taps.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
 
 
 def gradient_at(grad: Any, place: int | None) -> Any:
@@ -42,7 +67,8 @@ def gradient_at(grad: Any, place: int | None) -> Any:
     return put(grad if place_of(grad) in (None, place) else grad.clone(), place)
 
 
-def _grad(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor | None, ...]:
+@answers(HANDLERS, torch.autograd.grad)
+def _grad(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> tuple[torch.Tensor | None, ...]:
     """A gradient is where its input is, wherever the outputs are (torch/autograd/__init__.py, grad)."""
     grads: Any = func(*args, **kwargs)
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
@@ -74,58 +100,25 @@ def _remember_places(result: Any) -> None:
             return
 
 
-def _backward_with_places(machine: Machine, original: Any, node: Any, *grads: Any) -> Any:
-    """A gradient is where its output was, and that device is current (engine.cpp, set_device)."""
-    places = getattr(node, _PLACES, None)
-    if places is None:
-        return original(node, *grads)
-    grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
-    on_device = next((place for place in places if place is not None and place >= 0), None)
-    with machine.at(on_device), machine.unknown_at(on_device):
-        return original(node, *grads)
-
-
-def keep_modes_in_backward(taps: Taps, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
-    """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it.
-
-    So do hooks that pack what a forward saves, which torch calls in the middle of its functions. What no rule knows the
-    place of is on the device of the loss.
-    """
-
-    def run(original: Any, t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
-        with present(modes), machine.unknown_at(place_of(next(outputs, None))):
-            return original(t_outputs, *args, **kwargs)
-
-    def hook(original: Any, hooks: Any, pack_hook: Any, unpack_hook: Any) -> None:
-        original(hooks, with_modes(modes, pack_hook), with_modes(modes, unpack_hook))
-
-    taps.around("_engine_run_backward", run, torch.autograd)
-    taps.around("__init__", hook, torch.autograd.graph.saved_tensors_hooks)
-    checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
-    without_places = {**checks, "default": _shape_and_dtype}
-    taps.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
-
-
-def with_modes(modes: Sequence[TorchFunctionMode], function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the script that torch calls while a mode is off. Any: it takes whatever torch gives."""
+def _with_modes(mode: VirtualDevices, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the script that torch calls while a mode is off."""
 
     @wraps(function)
     def reentrant(*args: Any, **kwargs: Any) -> Any:
-        with present(modes):
+        with present(mode):
             return function(*args, **kwargs)
 
     return reentrant
 
 
 @contextmanager
-def present(modes: Sequence[TorchFunctionMode]) -> Iterator[None]:
+def present(mode: VirtualDevices) -> Iterator[None]:
     """The modes that are off right now are on, as long as this lasts."""
     there = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     with ExitStack() as stack:
-        for mode in modes:
-            if mode not in there:
-                stack.enter_context(mode)
+        for each in mode.modes:
+            if each not in there:
+                stack.enter_context(each)
         yield
 
 
@@ -134,10 +127,9 @@ def _shape_and_dtype(tensor: torch.Tensor) -> dict[str, Any]:
     return {"shape": tensor.shape, "dtype": tensor.dtype}
 
 
-def _register_hook(func: Any, args: Any, kwargs: Any) -> Any:
+@answers(HANDLERS, torch.Tensor.register_hook)
+def _register_hook(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """The gradient that a hook is given is where the tensor is."""
     tensor, hook = args
     place = place_of(tensor)
-    if place is None:
-        return func(tensor, hook)
-    return func(tensor, lambda grad: hook(gradient_at(grad, place)))
+    return func(tensor, hook if place is None else lambda grad: hook(gradient_at(grad, place)))

@@ -1,4 +1,4 @@
-"""Constructors: torch.cuda.FloatTensor and its brothers, types of old scripts; and memory that nobody has written.
+"""Constructors that no mode sees, of old types too (torch.cuda.FloatTensor); and memory that nobody has written.
 
 That is zeros on a stage: a script that prints or saves a tensor which it has not filled yet gets whatever lay there,
 other numbers in each run, and two runs of one program would not be the same.
@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import Machine, is_on_device, put
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, is_on_device, put, tensors_in
 from dp2ddp.runtime.virtual_cuda.tensor_methods import LEGACY_DTYPES, dtype_called
-from dp2ddp.taps import Function, Taps
+from dp2ddp.taps import Taps
+
+# Any throughout: what functions of torch are called with.
+HANDLERS: Handlers = {}
 
 
 class LegacyType(type):
@@ -28,29 +31,26 @@ class LegacyType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         kwargs.pop("device", None)
         constructor = getattr(torch, cls.__name__)
-        tensor: torch.Tensor = constructor(*args, **kwargs)
-        return put(zeroed(tensor) if sizes_only(args) else tensor, cls.machine.current)
+        return put(_written(constructor(*args, **kwargs), args), cls.machine.current)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype
 
 
-def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
-    """Put torch.cuda.FloatTensor and its like in the place of torch's."""
+def follow_constructors(taps: Taps, machine: Machine) -> None:
+    """Tensors that are made of others, or of sizes, have a place; torch.cuda has its types."""
     for name in LEGACY_DTYPES:
-        values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
+        values = {"machine": machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         taps.set(torch.cuda, name, LegacyType(name, (), values))
-    machine = mode.machine
 
     # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
     def __new__(*args: Any, **kwargs: Any) -> torch.Tensor:
-        """torch.Tensor(...): the constructor of the default type, which no mode sees."""
+        """torch.Tensor(...): the constructor of the default type."""
         cls, *arguments = args
         tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *arguments, **kwargs)
         if cls is not torch.Tensor:
             return tensor
-        tensor = zeroed(tensor) if sizes_only(arguments) else tensor
-        return put(tensor, machine.current) if machine.cuda_by_default else tensor
+        return put(_written(tensor, arguments), machine.current if machine.cuda_by_default else None)
 
     def set_default_tensor_type(t: Any) -> None:
         """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
@@ -60,23 +60,42 @@ def install_legacy_types(taps: Taps, mode: VirtualDevices) -> None:
 
     taps.set(torch.Tensor, "__new__", staticmethod(__new__))
     taps.set(torch, "set_default_tensor_type", set_default_tensor_type)
+    taps.after("_make_subclass", _put_where_data_is, torch.Tensor)  # of a Parameter
+    taps.around("_make_wrapper_subclass", _on_cpu, torch.Tensor)
+    taps.set(torch.autograd.Variable, "__new__", staticmethod(_variable))
 
 
-def fill_unwritten(mode: VirtualDevices) -> None:
-    """Let torch.empty and its like return zeros."""
-
-    def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return zeroed(mode.run(func, args, kwargs))
-
-    mode.handle([torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted], empty)
-    mode.handle([torch.Tensor.new_empty, torch.Tensor.new_empty_strided], empty)
+def _put_where_data_is(made: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+    put(made, common_place(tensors_in(args)))
 
 
-def zeroed(tensor: torch.Tensor) -> torch.Tensor:
+def _on_cpu(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """A tensor without memory of its own is told where it is: on the CPU, as all are."""
+    if "device" in kwargs:
+        kwargs["device"] = torch.device("cpu")
+    return original(*args, **kwargs)
+
+
+def _variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """torch.autograd.Variable(tensor) of old scripts: an alias."""
+    tensor: torch.Tensor = torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
+    return put(tensor, common_place(tensors_in(args)))
+
+
+_EMPTY = (torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted)
+
+
+@answers(HANDLERS, *_EMPTY, torch.Tensor.new_empty, torch.Tensor.new_empty_strided)
+def _empty(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
+    return _zeroed(mode.run(func, args, kwargs))
+
+
+def _written(tensor: torch.Tensor, arguments: Sequence[Any]) -> torch.Tensor:
+    """With zeros, if torch.Tensor(*arguments) was asked for a tensor of some size, and not for one of some data."""
+    sizes_only = all(isinstance(argument, (numbers.Integral, torch.Size)) for argument in arguments)
+    return _zeroed(tensor) if sizes_only else tensor
+
+
+def _zeroed(tensor: torch.Tensor) -> torch.Tensor:
     with torch._C.DisableTorchFunction(), torch.no_grad():
         return tensor.zero_()
-
-
-def sizes_only(arguments: Sequence[Any]) -> bool:
-    """Whether torch.Tensor(*arguments) is asked for a tensor of some size, and not for one of some data."""
-    return all(isinstance(argument, (numbers.Integral, torch.Size)) for argument in arguments)

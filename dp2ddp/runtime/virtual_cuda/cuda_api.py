@@ -1,7 +1,6 @@
 """torch.cuda and torch.accelerator as a program sees them on a machine with `count` CUDA devices.
 
-One function object for each name: torch._dynamo's tables are keyed by function, and two names for one break
-them."""
+One function object for each name: torch._dynamo's tables are keyed by function, and two names for one break them."""
 
 from __future__ import annotations
 
@@ -41,7 +40,12 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
     taps.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
     taps.set_all(torch.cuda.nvtx, _answers(_OF_NVTX))
     taps.set_all(torch.cuda.profiler, _answers({"start stop": None}))
-    below = _below_python(machine)
+    below = {  # what torch's own helpers and extensions call
+        "_cuda_getDevice": lambda: machine.current,
+        "_cuda_setDevice": lambda device: _set_device(machine, device),
+        "_cuda_getDeviceCount": lambda: machine.count,
+        **_answers({"_cuda_synchronize _cuda_emptyCache _cuda_sleep": None}),
+    }
     taps.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
     # Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first.
     taps.set(torch.Tensor, "record_stream", lambda self, s: None)
@@ -53,8 +57,14 @@ def install_cuda_api(taps: Taps, machine: Machine, streams: RandomStreams) -> No
 
 def _functions(machine: Machine, streams: RandomStreams, cuda_streams: CudaStreams) -> Functions:
     """torch.cuda.*"""
-    of_machine = _devices(machine) | _random(machine, streams) | _streams(machine, cuda_streams)
-    return _answers(_OF_CUDA) | of_machine
+    of_streams: Functions = {
+        "Stream": cuda_streams.Stream,
+        "Event": cuda_streams.Event,
+        "current_stream": lambda device=None: cuda_streams.current(device),
+        "default_stream": lambda device=None: cuda_streams.default[machine.index(device)],
+        "set_stream": lambda stream: cuda_streams.set_current(stream),
+    }
+    return _answers(_OF_CUDA) | _devices(machine) | _random(machine, streams) | of_streams
 
 
 # Functions that have the same answer on every device, or nothing to do. Counters stay at zero: CPU memory has none.
@@ -145,14 +155,11 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
         for index, state in enumerate(new_states):
             streams.generators[index].set_state(state)
 
-    def seed_all() -> None:
-        streams.seed_all(generator().seed())
-
     return {
         "manual_seed": lambda seed: _nothing(generator().manual_seed(int(seed))),
         "manual_seed_all": lambda seed: streams.seed_all(int(seed)),
         "seed": lambda: _nothing(generator().seed()),
-        "seed_all": seed_all,
+        "seed_all": lambda: streams.seed_all(generator().seed()),
         "initial_seed": lambda: generator().initial_seed(),
         "get_rng_state": lambda device="cuda": generator(device).get_state(),
         "get_rng_state_all": lambda: [each.get_state() for each in streams.generators],
@@ -164,26 +171,6 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
 
 def _nothing(result: object) -> None:
     return None
-
-
-def _streams(machine: Machine, streams: CudaStreams) -> Functions:
-    return {
-        "Stream": streams.Stream,
-        "Event": streams.Event,
-        "current_stream": lambda device=None: streams.current(device),
-        "default_stream": lambda device=None: streams.default[machine.index(device)],
-        "set_stream": lambda stream: streams.set_current(stream),
-    }
-
-
-def _below_python(machine: Machine) -> Functions:
-    """Functions of torch._C that torch's own helpers and extensions call."""
-    return {
-        "_cuda_getDevice": lambda: machine.current,
-        "_cuda_setDevice": lambda device: _set_device(machine, device),
-        "_cuda_getDeviceCount": lambda: machine.count,
-        **_answers({"_cuda_synchronize _cuda_emptyCache _cuda_sleep": None}),
-    }
 
 
 _OTHER_NAME = {  # in torch.accelerator -> in torch.cuda

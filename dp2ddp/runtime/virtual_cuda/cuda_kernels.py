@@ -6,46 +6,27 @@ aten/src/ATen/native/cuda/Normalization.cuh and torch/nn/modules/_functions.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
 from dp2ddp.runtime.virtual_cuda.places import is_on_device, place_of, put
-
-
-def add_cuda_kernels(mode: VirtualDevices) -> None:
-    """torch.histc of whole numbers, the count of segmentation scripts (aten/src/ATen/native/cuda/SummaryOps.cu)."""
-
-    def histc(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given, rest = (args[0], args[1:]) if args else (kwargs["input"], ())
-        if given.is_floating_point() or not is_on_device(given):
-            return mode.run(func, args, kwargs)
-        others = {name: value for name, value in kwargs.items() if name != "input"}
-        return put(func(given.double(), *rest, **others).to(given.dtype), place_of(given))
-
-    mode.handle([torch.histc, torch.Tensor.histc], histc)
-
+from dp2ddp.taps import Function
 
 Tensor = torch.Tensor
 Pair = tuple[Tensor, Tensor]
+HANDLERS: Handlers = {}
 
 
-def add_sync_batch_norm(mode: VirtualDevices) -> None:
-    """Add the five kernels on the CPU."""
-    kernels: dict[Any, Callable[..., Any]] = {
-        torch.batch_norm_stats: stats,
-        torch.batch_norm_gather_stats_with_counts: gather_stats,
-        torch.batch_norm_elemt: normalise,
-        torch.batch_norm_backward_reduce: reduce_backward,
-        torch.batch_norm_backward_elemt: normalise_backward,
-    }
-
-    def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return put(kernels[function](*args, **kwargs), place_of(args[0]))
-
-    mode.handle(kernels, answer)
+@answers(HANDLERS, torch.histc, torch.Tensor.histc)
+def _histc(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
+    """The count of segmentation scripts, of whole numbers (aten/src/ATen/native/cuda/SummaryOps.cu)."""
+    given, rest = (args[0], args[1:]) if args else (kwargs["input"], ())
+    if given.is_floating_point() or not is_on_device(given):
+        return mode.run(func, args, kwargs)
+    others = {name: value for name, value in kwargs.items() if name != "input"}
+    return put(func(given.double(), *rest, **others).to(given.dtype), place_of(given))
 
 
 def stats(x: Tensor, eps: float) -> Pair:
@@ -96,6 +77,20 @@ def normalise_backward(
     slope = _like(invstd**2 * sum_dy_xmu / n, x)
     dx = (dy - _like(sum_dy / n, x) - (x - _like(mean, x)) * slope) * _like(invstd, x)
     return (dx if weight is None else dx * _like(weight, x)).to(x.dtype)
+
+
+_KERNELS: dict[Function, Function] = {
+    torch.batch_norm_stats: stats,
+    torch.batch_norm_gather_stats_with_counts: gather_stats,
+    torch.batch_norm_elemt: normalise,
+    torch.batch_norm_backward_reduce: reduce_backward,
+    torch.batch_norm_backward_elemt: normalise_backward,
+}
+
+
+@answers(HANDLERS, *_KERNELS)
+def _of_sync_batch_norm(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
+    return put(_KERNELS[func](*args, **kwargs), place_of(args[0]))
 
 
 def _but_channels(x: Tensor) -> list[int]:

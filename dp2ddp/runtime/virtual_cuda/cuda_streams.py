@@ -121,6 +121,13 @@ for _real, _virtual in ((torch.cuda.Stream, VirtualStream), (torch.cuda.Event, V
             _base.register(_virtual)
 
 
+class _Chosen(threading.local):
+    """The stream that this thread has made current, by device."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, VirtualStream] = {}
+
+
 class CudaStreams:
     """The current stream of each device, per thread, and the classes of streams and events of this machine."""
 
@@ -132,7 +139,7 @@ class CudaStreams:
         self.default: list[VirtualStream] = [
             self.Stream(index, stream_id=0) for index in range(machine.count)
         ]
-        self._thread = threading.local()
+        self._chosen = _Chosen()
 
     def _own(self, cls: type, name: str, module: str = "torch.cuda") -> Any:
         return type(name, (cls,), {"_streams": self, "__module__": module})
@@ -142,16 +149,10 @@ class CudaStreams:
 
     def current(self, device: Any = None) -> VirtualStream:
         index = self.machine.index(device)
-        return self._chosen().get(index, self.default[index])
+        return self._chosen.streams.get(index, self.default[index])
 
     def set_current(self, stream: VirtualStream | None) -> None:
         """And its device (torch/csrc/cuda/Module.cpp); None changes nothing."""
         if stream is not None:
-            self._chosen()[stream.device_index] = stream
+            self._chosen.streams[stream.device_index] = stream
             self.machine.set_current(stream.device_index)
-
-    def _chosen(self) -> dict[int, VirtualStream]:
-        chosen: dict[int, VirtualStream] | None = getattr(self._thread, "chosen", None)
-        if chosen is None:
-            chosen = self._thread.chosen = {}
-        return chosen

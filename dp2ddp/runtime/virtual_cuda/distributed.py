@@ -13,9 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dp2ddp.runtime.call_arguments import group_of, tensors_in
-from dp2ddp.runtime.hang.collectives import OF_OBJECTS, OF_TENSORS
-from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, place_of
+from dp2ddp.runtime.hang.collectives import OF_OBJECTS, OF_TENSORS, group_of
+from dp2ddp.runtime.virtual_cuda.places import HOST, Machine, place_of, tensors_in
 from dp2ddp.taps import Inside, Taps
 
 SUM = dist.ReduceOp.SUM if dist.is_available() else None

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.places import (
     HOST,
     PINNED,
@@ -25,6 +24,7 @@ from dp2ddp.runtime.virtual_cuda.places import (
     has_dimensions,
     place_of,
     put,
+    tensors_in,
 )
 from dp2ddp.runtime.virtual_cuda.random_streams import RandomStreams, drawing_functions, functions_called
 from dp2ddp.taps import Function, Taps
@@ -76,37 +76,48 @@ _GETITEM = frozenset({torch.Tensor.__getitem__})
 
 
 # Any throughout: arguments and results of whatever torch function was called.
-Handler = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+Args = tuple[Any, ...]
+Keywords = dict[str, Any]
+Handler = Callable[[Any, Function, Args, Keywords], Any]
+"""Answers in the place of a function: called with the mode, the function, and what that is called with."""
+Handlers = dict[Function, Handler]
 
 _Tensor = torch.Tensor
-_NO_KEYWORDS: dict[str, Any] = {}
+_NO_KEYWORDS: Keywords = {}
+
+
+def answers(handlers: Handlers, *functions: Function) -> Callable[[Handler], Handler]:
+    """The handler that this decorates answers for these functions."""
+
+    def add(handler: Handler) -> Handler:
+        handlers.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return add
 
 
 class VirtualDevices(TorchFunctionMode):
     """Entered in every thread of the process (taps.in_all_threads): the stack of modes is per thread."""
 
-    def __init__(self, machine: Machine, streams: RandomStreams, taps: Taps) -> None:
+    def __init__(self, machine: Machine, streams: RandomStreams, taps: Taps, handlers: Handlers) -> None:
         """`taps`: what was replaced beside it."""
         super().__init__()
         self.machine, self.streams, self.taps = machine, streams, taps
+        self.modes: list[TorchFunctionMode] = [self]  # of the stage, the lowest first
         self._drawing = drawing_functions()
         # torch's own list of functions that make a tensor of no tensor: without `device=`, on the default device
         self._factories = frozenset(torch.utils._device._device_constructors())
-        self._handlers: dict[Function, Handler] = dict.fromkeys(placeless_functions(), _as_it_is)
-
-    def handle(self, functions: Iterable[Function], handler: Handler) -> None:
-        """Let `handler(function, args, kwargs)` answer for these functions."""
-        self._handlers.update((function, handler) for function in functions)
+        self._handlers = {**dict.fromkeys(placeless_functions(), _as_it_is), **handlers}
 
     def __torch_function__(
-        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Function, types: Any, args: Args = (), kwargs: Keywords | None = None
     ) -> Any:
         handler = self._handlers.get(func)
         if handler is not None:
-            return handler(func, args, kwargs or _NO_KEYWORDS)
+            return handler(self, func, args, kwargs or _NO_KEYWORDS)
         return self.run(func, args, kwargs or _NO_KEYWORDS)
 
-    def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, func: Function, args: Args, kwargs: Keywords) -> Any:
         """Do a function that is the same on every device, and mark its results."""
         pinned = bool(kwargs) and kwargs.get("pin_memory")
         place, kwargs = self.requested_place(func, kwargs)
@@ -123,10 +134,8 @@ class VirtualDevices(TorchFunctionMode):
             return result
         return put(result, place)
 
-    def requested_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
-        """The place that `device=` asks for, or that a factory has by default, and the arguments for the
-        CPU.
-        """
+    def requested_place(self, func: Function, kwargs: Keywords) -> tuple[int | None, Keywords]:
+        """The place that `device=` asks for, or that a factory has by default, and the arguments for the CPU."""
         device = kwargs.get("device") if kwargs else None
         if device is not None:
             place = self.machine.place(device)
@@ -141,11 +150,11 @@ class VirtualDevices(TorchFunctionMode):
         return place, cpu
 
 
-def _as_it_is(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _as_it_is(mode: VirtualDevices, func: Function, args: Args, kwargs: Keywords) -> Any:
     return func(*args, **kwargs)
 
 
-def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+def _place_of_inputs(func: Function, args: Args, kwargs: Keywords) -> int | None:
     """One pass for the usual case (all at one place); the exact rule only when places differ."""
     common = None
     for value in (*args, *kwargs.values()) if kwargs else args:
@@ -170,11 +179,9 @@ def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, An
     return common
 
 
-def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _has_generator(args: Args, kwargs: Keywords) -> bool:
     """An explicit generator is used as it is: it is the CPU's anyway, whatever device it says."""
-    if kwargs.get("generator") is not None:
-        return True
-    return any(isinstance(value, torch._C.Generator) for value in args)
+    return any(isinstance(value, torch._C.Generator) for value in (*args, kwargs.get("generator")))
 
 
 def placeless_functions() -> Iterable[Function]:

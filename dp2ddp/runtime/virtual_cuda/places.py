@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,8 +16,7 @@ import torch
 import torch.utils._device
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-# A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and
-# store.
+# A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and store.
 HOST = -1
 
 
@@ -28,9 +27,7 @@ class _Here(threading.local):
 
 
 class Machine:
-    """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA
-    and torch.
-    """
+    """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA and torch."""
 
     def __init__(self, count: int) -> None:
         if count < 1:
@@ -46,9 +43,7 @@ class Machine:
         return self._here.device
 
     def set_current(self, index: int) -> int:
-        """Make device `index` the current one of this thread; returns the one before. Negative: nothing
-        changes.
-        """
+        """Make device `index` the current one of this thread; returns the one before. Negative: nothing changes."""
         before = self.current
         if index >= 0:
             self._here.device = self.checked(index)
@@ -57,10 +52,7 @@ class Machine:
     @contextmanager
     def at(self, index: int | None) -> Iterator[None]:
         """A device is the current one, as long as this lasts; None: nothing changes."""
-        if index is None:
-            yield
-            return
-        before = self.set_current(index)
+        before = self.set_current(-1 if index is None else index)
         try:
             yield
         finally:
@@ -89,9 +81,8 @@ class Machine:
         """Where a factory without `device=` puts its tensor."""
         if self.cuda_by_default:
             return self.current
-        # Both `with torch.device(...)` and set_default_device push a DeviceContext to the bottom of this
-        # thread's stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would
-        # reach other threads.
+        # Both `with torch.device(...)` and set_default_device push a DeviceContext to the bottom of this thread's stack
+        # of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would reach other threads.
         device = torch.utils._device.CURRENT_DEVICE
         bottom = torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
         if device is None or not isinstance(bottom, torch.utils._device.DeviceContext):
@@ -133,6 +124,17 @@ PINNED = "_dp2ddp_pinned"
 _CPU = torch.device("cpu")
 _Tensor = torch.Tensor
 T = TypeVar("T")
+
+
+def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of a call; Any: whatever a torch function takes."""
+    tensors: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, (tuple, list)):
+            tensors += tensors_in(value)
+    return tensors
 
 
 def place_of(tensor: object) -> int | None:

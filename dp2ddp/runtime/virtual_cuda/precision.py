@@ -25,13 +25,8 @@ HALF = frozenset({torch.float16, torch.bfloat16})
 CastObserver = Callable[[torch.Tensor, torch.dtype], None]
 """Called with the tensor that a function is to make half precision of, or has made in it."""
 
-WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-}
+WIDE = dict.fromkeys((*HALF, torch.float32), torch.float64)
+WIDE |= dict.fromkeys((torch.complex32, torch.complex64), torch.complex128)
 _WIDE_NAMES = {name: "DoubleTensor" for name, dtype in LEGACY_DTYPES.items() if dtype in WIDE}
 
 
@@ -41,12 +36,8 @@ class DoublePrecision(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.observers: list[CastObserver] = []
-        self._requested: torch.dtype | None = None  # half precision, of the call that is under way
-        self._as_they_are = frozenset(placeless_functions()) | {
-            torch.Tensor.view,
-            torch.can_cast,
-            torch.device,
-        }
+        others = {torch.Tensor.view, torch.can_cast, torch.device}
+        self._as_they_are = frozenset(placeless_functions()) | others
         self._sources = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
         self._instead: dict[Function, Function] = {
             torch.Tensor.float: torch.Tensor.double,
@@ -61,27 +52,24 @@ class DoublePrecision(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in self._as_they_are:
             return func(*args, **kwargs)
-        self._requested = _CASTS.get(func)
-        args = tuple(map(self._widen, args))
-        kwargs = {name: self._widen(value) for name, value in kwargs.items()}
-        requested = self._requested
-        result = self._instead.get(func, func)(*args, **kwargs)
-        if requested is not None:
-            self._notify(args, result, requested)
+        wide = {name: _widen(value) for name, value in kwargs.items()}
+        result = self._instead.get(func, func)(*map(_widen, args), **wide)
+        if self.observers and (half := _half_of(func, (*args, *kwargs.values()))):
+            source = args[0] if args and isinstance(args[0], torch.Tensor) else result
+            if isinstance(source, torch.Tensor):
+                for observer in self.observers:
+                    observer(source, half)
         return widened(result) if func in self._sources else result
 
-    def _widen(self, value: Any) -> Any:
-        if isinstance(value, torch.dtype) and value in HALF:
-            self._requested = value
-        elif isinstance(value, str):
-            self._requested = _HALF_NAMES.get(value.rpartition(".")[2], self._requested)
-        return _widen(value)
 
-    def _notify(self, args: tuple[Any, ...], result: Any, requested: torch.dtype) -> None:
-        source = args[0] if args and isinstance(args[0], torch.Tensor) else result
-        if isinstance(source, torch.Tensor):
-            for observer in self.observers:
-                observer(source, requested)
+def _half_of(func: Function, values: tuple[Any, ...]) -> torch.dtype | None:
+    """The half precision that a call is to give."""
+    for value in values:
+        if isinstance(value, torch.dtype) and value in HALF:
+            return value
+        if isinstance(value, str) and value.rpartition(".")[2] in _HALF_NAMES:
+            return _HALF_NAMES[value.rpartition(".")[2]]
+    return _CASTS.get(func)
 
 
 _OF_SCALES = (torch._amp_foreach_non_finite_check_and_unscale_, torch._amp_update_scale_)

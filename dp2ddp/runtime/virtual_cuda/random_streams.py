@@ -19,8 +19,7 @@ T = TypeVar("T")
 _FAR = 1000  # between the seeds of two ranks; there are fewer devices
 _PlainGenerator = torch._C.Generator
 default_generator_lock = threading.RLock()
-"""Held while a device's state is in torch's default generator: whoever sets its state meanwhile would set the
-device's."""
+"""Held while a device's state is in torch's default generator: who sets its state meanwhile would set the device's."""
 
 
 class _GeneratorType(type(_PlainGenerator)):  # type: ignore[misc]  # has a metaclass of its own
@@ -54,8 +53,7 @@ class RandomStreams:
     """One generator a device, and the rule that a draw on a device advances only that device's."""
 
     def __init__(self, count: int) -> None:
-        # A seed that was set before the stage was holds for all, as torch.manual_seed does
-        # (torch/cuda/random.py:112).
+        # A seed that was set before the stage was holds for all, as torch.manual_seed does (torch/cuda/random.py:112).
         self.generators = tuple(VirtualGenerator(torch.device("cuda", index)) for index in range(count))
         self.seed_all(torch.initial_seed())
 
@@ -74,9 +72,7 @@ class RandomStreams:
             generator.manual_seed(seed + index + (_FAR * rank if index != rank else 0))
 
     def draw(self, place: int, function: Callable[..., T], args: Any, kwargs: Any) -> T:
-        """Call `function` with device `place`'s stream as the default one; Any: arguments of a torch
-        function.
-        """
+        """Call `function` with device `place`'s stream as the default one; Any: arguments of a torch function."""
         default, own = torch.default_generator, self.generators[place]
         with default_generator_lock:
             host = default.get_state()

@@ -6,7 +6,7 @@ Transforms of torch.func wrap and unwrap their tensors with such functions, scri
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,14 +14,13 @@ import torch._ops
 import torch.jit._serialization
 from torch._functorch.autograd_function import custom_function_call
 from torch._subclasses.meta_utils import MetaTensorDescriber
-from torch.overrides import TorchFunctionMode
 
-from dp2ddp.runtime.call_arguments import tensors_in
 from dp2ddp.runtime.virtual_cuda.autograd_places import present
-from dp2ddp.runtime.virtual_cuda.function_mode import Handler, VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.places import Machine, common_place, place_of, put, put_missing, tensors_in
 from dp2ddp.taps import Function, Taps
 
+HANDLERS: Handlers = {}
 # torch/csrc/functorch/init.cpp: each takes a tensor first, and gives one.
 _WRAPPERS = """
     _add_batch_dim _remove_batch_dim _unwrap_batched _wrap_for_grad _unwrap_for_grad
@@ -29,10 +28,9 @@ _WRAPPERS = """
 """
 
 
-def follow_unseen(taps: Taps, mode: VirtualDevices, modes: Sequence[TorchFunctionMode]) -> None:
+def follow_unseen(taps: Taps, mode: VirtualDevices) -> None:
     """Give results of functions that no mode sees the place of their arguments."""
     _follow_transforms(taps)
-    mode.handle([custom_function_call], _with_modes_inside(modes))
     _follow_scripts(taps, mode)
     _follow_script_files(taps, mode.machine)
     taps.around("describe_tensor", _without_modes, MetaTensorDescriber)
@@ -64,15 +62,12 @@ def _holders_of(function: Function) -> Iterator[tuple[Any, str]]:
             yield from ((module, name) for name, value in list(vars(module).items()) if value is function)
 
 
-def _with_modes_inside(modes: Sequence[TorchFunctionMode]) -> Handler:
+@answers(HANDLERS, custom_function_call)
+def _custom_function(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> Any:
     """An autograd.Function under a transform is called by an operator; its forward needs the modes (torch/_ops.py)."""
-
-    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        keys: Any = torch._ops._compute_keyset(args, kwargs, func.non_fallthrough_keys)  # type: ignore[no-untyped-call]
-        with present(modes):
-            return func.dispatch(keys.highestPriorityTypeId(), *args, **kwargs)
-
-    return call
+    keys: Any = torch._ops._compute_keyset(args, kwargs, func.non_fallthrough_keys)  # type: ignore[no-untyped-call]
+    with present(mode):
+        return func.dispatch(keys.highestPriorityTypeId(), *args, **kwargs)
 
 
 def _follow_scripts(taps: Taps, mode: VirtualDevices) -> None:

@@ -168,14 +168,8 @@ def let_replicas_draw_apart(taps: Taps) -> None:
 
 
 def _drawing_apart(apply: Callable[..., Any], modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-    draws = ReplicaDraws()
-    try:
-        outputs = apply([draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs)
-    except BaseException:
-        draws.end(failed=True)
-        raise
-    draws.end()
-    return outputs
+    with ReplicaDraws() as draws:
+        return apply([draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs)
 
 
 class ReplicaDraws:
@@ -196,6 +190,18 @@ class ReplicaDraws:
         self._after = generator.get_state()
         self._drew: set[int] = set()  # replicas that did
         self._begun = [self._script]  # where they began
+
+    def __enter__(self) -> ReplicaDraws:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """The script goes on."""
+        set_host_states(self._script)
+        if len(self._drew) > 1:
+            for observe in self.observers:
+                observe()
+        if 0 in self._drew and error is None:
+            torch.default_generator.set_state(self._after)
 
     def of(self, replica: int, module: Callable[..., Any]) -> Callable[..., Any]:
         """A replica's call, with its own streams."""
@@ -220,15 +226,6 @@ class ReplicaDraws:
                 if not any(_same(begun, now) for begun in self._begun):
                     self._drew.add(replica)
                 set_host_states(before)
-
-    def end(self, *, failed: bool = False) -> None:
-        """The script goes on."""
-        set_host_states(self._script)
-        if len(self._drew) > 1:
-            for observe in self.observers:
-                observe()
-        if 0 in self._drew and not failed:
-            torch.default_generator.set_state(self._after)
 
 
 def _same(before: HostStates, after: HostStates) -> bool:

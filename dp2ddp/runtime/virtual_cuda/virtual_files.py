@@ -13,16 +13,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch._utils
 import torch.serialization
 
-from dp2ddp.runtime.virtual_cuda.function_mode import VirtualDevices
-from dp2ddp.runtime.virtual_cuda.places import PLACE, Machine, place_of, put
+from dp2ddp.runtime.virtual_cuda.function_mode import Args, Handlers, Keywords, VirtualDevices, answers
+from dp2ddp.runtime.virtual_cuda.places import PINNED, PLACE, Machine, place_of, put
 from dp2ddp.taps import Taps
 
 RECORD = "dp2ddp_places"
+# A tensor of a file that does not tell where it was, loaded without a map_location, goes with every place.
+UNKNOWN = -2
+# Any throughout: torch's internal functions and classes of storages, which differ between versions.
+HANDLERS: Handlers = {}
 
 
-class SavedPlaces(threading.local):
+class _SavedPlaces(threading.local):
     """Places of a file's storages, in the order in which the file first names them; per thread."""
 
     written: dict[int, int | None] | None = None  # of the file that is being written, by storage
@@ -40,9 +45,9 @@ class SavedPlaces(threading.local):
         return None if place is None else "cpu" if place < 0 else f"cuda:{place}"
 
 
-def follow_saving(taps: Taps) -> SavedPlaces:
-    """Any below: torch's internal functions, which take other arguments in other versions."""
-    places = SavedPlaces()
+def follow_files(taps: Taps, machine: Machine) -> None:
+    """Let torch.save note where tensors are, and torch.load understand map_location with virtual devices."""
+    places = _SavedPlaces()
 
     def save(original: Any, obj: Any, zip_file: Any, *args: Any, **kwargs: Any) -> None:
         written: dict[int, int | None] = {}
@@ -54,7 +59,7 @@ def follow_saving(taps: Taps) -> SavedPlaces:
         record = json.dumps(list(written.values())).encode()
         zip_file.write_record(RECORD, record, len(record))
 
-    def load(original: Any, zip_file: Any, *args: Any, **kwargs: Any) -> Any:
+    def read(original: Any, zip_file: Any, *args: Any, **kwargs: Any) -> Any:
         has_record = zip_file.has_record(RECORD)
         places.read = iter(json.loads(zip_file.get_record(RECORD))) if has_record else None
         try:
@@ -62,69 +67,57 @@ def follow_saving(taps: Taps) -> SavedPlaces:
         finally:
             places.read = None
 
+    def load(original: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return original(f, _restore(machine, places, map_location), *args, **kwargs)
+
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        """map_location=lambda storage, location: storage.cuda(1)"""
+        return _mark(self.clone(), machine.index(device))
+
     taps.around("_save", save, torch.serialization)
-    taps.around("_load", load, torch.serialization)
+    taps.around("_load", read, torch.serialization)
+    taps.around("load", load, torch.serialization, torch)
+    taps.set(torch.UntypedStorage, "cuda", cuda)
     taps.before("location_tag", places.write, torch.serialization)
     taps.before("_reduce_ex_internal", _mark_storage, torch.Tensor)
-    return places
+    taps.around("_get_obj_state", _without_marks, torch._utils)
+    taps.after("_rebuild_tensor", _put_where_storage_is, torch._utils)
 
 
 def _mark_storage(tensor: torch.Tensor, *args: Any) -> None:
     """torch.save sees storages only; each tensor that is about to be pickled marks its own."""
     if tensor.layout == torch.strided and not tensor.is_meta:
-        setattr(tensor.untyped_storage(), PLACE, place_of(tensor))
+        _mark(tensor.untyped_storage(), place_of(tensor))
 
 
-# A tensor of a file that does not tell where it was, loaded without a map_location, goes with every place.
-UNKNOWN = -2
-
-Restore = Callable[[Any, str], Any]
-"""storage, location as the file has it -> storage; Any: torch's storage classes, which changed between versions."""
-
-
-def follow_loading(taps: Taps, mode: VirtualDevices, places: SavedPlaces) -> None:
-    """Let torch.load understand map_location with virtual devices."""
-
-    def load(original: Any, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return original(f, _restore(mode.machine, places, map_location), *args, **kwargs)
-
-    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        """map_location=lambda storage, location: storage.cuda(1)"""
-        return _mark(self.clone(), mode.machine.index(device))
-
-    taps.around("load", load, torch.serialization, torch)
-    taps.set(torch.UntypedStorage, "cuda", cuda)
-    taps.after("_rebuild_tensor", _put_where_storage_is, torch._utils)
-    mode.handle([torch.Tensor.set_], _set)
+def _without_marks(original: Any, obj: object) -> object:
+    """They are for this process only."""
+    state: object = original(obj)
+    if isinstance(obj, torch.Tensor) and isinstance(state, dict):
+        return {name: value for name, value in state.items() if name not in (PLACE, PINNED)}
+    return state
 
 
-def _restore(machine: Machine, places: SavedPlaces, map_location: Any) -> Any:
-    """What torch.load gets: our function, or meta and the like unchanged."""
-    registered = _registered()
-    if map_location is not None and not isinstance(map_location, dict) and not callable(map_location):
-        place, name = machine.place(map_location), str(map_location)
-
-        def restore_at(storage: Any, location: str) -> Any:
-            moved = registered(storage, name)
-            return _mark(storage, place) if moved is None else moved
-
-        return map_location if place is None else restore_at
-    map_location = registered if map_location is None else map_location
+def _restore(machine: Machine, places: _SavedPlaces, map_location: Any) -> Any:
+    """The map_location that torch.load gets: a function of ours, or meta and the like unchanged."""
+    ask = map_location if callable(map_location) else _registered()
+    is_device = not (map_location is None or callable(map_location) or isinstance(map_location, dict))
+    if is_device and machine.place(map_location) is None:
+        return map_location
 
     def restore(storage: Any, location: str) -> Any:
-        saved = places.next_location(location)
-        if callable(map_location):
-            moved = map_location(storage, saved or location)
-            if moved is not None:
-                return moved
-        if isinstance(map_location, dict):
-            saved = map_location.get(saved or location, saved)
-        return _mark(storage, UNKNOWN if saved is None else machine.place(saved))
+        where = saved = places.next_location(location)
+        if is_device:
+            where = map_location
+        elif isinstance(map_location, dict):
+            where = map_location.get(saved or location, saved)
+        moved = ask(storage, location if where is None else str(where))
+        return _mark(storage, UNKNOWN if where is None else machine.place(where)) if moved is None else moved
 
     return restore
 
 
-def _registered() -> Restore:
+def _registered() -> Callable[[Any, str], Any]:
     """Where tensors go, if torch.serialization.register_package was told (torch's own priorities begin at 10)."""
     registry = torch.serialization._package_registry
     return next(
@@ -146,6 +139,7 @@ def _put_where_storage_is(tensor: torch.Tensor, storage: Any, *args: Any) -> Non
         put(tensor, place)
 
 
-def _set(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+@answers(HANDLERS, torch.Tensor.set_)
+def _set(mode: VirtualDevices, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     tensor: torch.Tensor = func(*args, **kwargs)
     return put(tensor, place_of(args[1]) if len(args) > 1 else None)
