@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dp2ddp.comparison.causes.batch_signatures import different_batch
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.causes.model_signatures import statistics_differ
@@ -40,7 +39,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if not fits(distance(target, rank0)):
         yield from _scale(evidence, here, target, rank0)
         yield from _kept(evidence, target, rank0)
-        if different_batch(evidence) is None:
+        if evidence.other_batch is None:
             yield from _losses(evidence, here)
 
 

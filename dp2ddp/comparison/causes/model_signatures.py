@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
 from dp2ddp.comparison.differences import agreeing, distances_by_sketch, is_batchnorms
@@ -103,7 +102,7 @@ def _forward_counts_differ(evidence: Evidence, here: MatchedStep) -> tuple[int, 
 
 def _own_buffers(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Buffers that the script updates itself, from rows that are the same on all ranks together."""
-    if different_batch(evidence) is not None:
+    if evidence.other_batch is not None:
         return
     for when, buffers in _buffers(evidence, here):
         differing = [name for name, a, b in buffers if not is_batchnorms(name) and not _same(a, b)]
@@ -183,7 +182,7 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         return
     hashes = {_hashes(rank.buffers, _is_running) for rank in here.ranks}
     together = len(hashes) == 1 and evidence.world > 1
-    same_rows = different_batch(evidence) is None
+    same_rows = evidence.other_batch is None
     moved = _moved_rows(here)
     # ranks that call the model past its wrapper, on all rows
     wrapped = any(rank.forwards for rank in here.ranks) or not here.reference.forwards
@@ -204,7 +203,7 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         yield finding("batchnorm-rows", 0.95, words, text)
     elif together and same_rows:
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
-    elif not together and same_rows and (moved or not batches_of(here)):
+    elif not together and same_rows and (moved or not here.batches):
         yield finding("batchnorm-rows", 0.95 if moved else 0.7, *moved, text)
 
 
@@ -220,7 +219,7 @@ def statistics_differ(here: MatchedStep) -> bool:
 
 def _moved_rows(here: MatchedStep) -> tuple[str, ...]:
     """Ranks whose rows are not the chunk of their replica, though all rows together are the same."""
-    for batch in batches_of(here):
+    for batch in here.batches:
         rows = (forward.rows for forward in here.reference.forwards)
         sizes = next((each for each in rows if sum(each) == len(batch.reference)), ())
         if not batch.same or not sizes:
@@ -237,7 +236,7 @@ def _moved_rows(here: MatchedStep) -> tuple[str, ...]:
 
 def _other_forward(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     """Same weights, same rows, and other gradients on ranks that agree: what is left is the computation."""
-    if here.gradients_agree or different_batch(evidence) is not None:
+    if here.gradients_agree or evidence.other_batch is not None:
         return
     if moved := () if evidence.random_only else _moved_rows(here):
         yield finding("chunks-otherwise", 0.7 if evidence.random_only is False else 0.5, *moved)
