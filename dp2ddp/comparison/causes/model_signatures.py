@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.comparison.causes.catalogue import Finding, finding
-from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep, distance, fits, multiple
 from dp2ddp.comparison.differences import agreeing, distances_by_sketch, is_batchnorms
 from dp2ddp.comparison.tolerance import HIDING
 from dp2ddp.trace.digests import Doubles
@@ -189,7 +189,10 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
     has_one_loss = bool(here.reference.losses) and len({rank.losses for rank in here.ranks}) == 1
     is_whole_on_each = has_one_loss and not wrapped
     text = f"running statistics of rank 0 after step {here.number} are other than replica 0's"
-    if here.gradients_agree:
+    if here.gradients_agree and same_rows and (factor := _times_as_far(evidence, here)):
+        words = f"{factor:.6g} times as far as replica 0's in step {here.number}"
+        yield finding("batchnorm-momentum", 0.97, f"running statistics of rank 0 move {words}")
+    elif here.gradients_agree:
         weight = 0.96 if same_rows else 0.9  # a shift of the rows that the normalisation takes away again
         yield finding("buffers-of-another-rank", weight, f"{text}; gradients of that step agree", *moved)
     elif together and is_whole_on_each:
@@ -205,6 +208,22 @@ def _statistics(evidence: Evidence, here: MatchedStep) -> Iterator[Finding]:
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
     elif not together and same_rows and (moved or not here.batches):
         yield finding("batchnorm-rows", 0.95 if moved else 0.7, *moved, text)
+
+
+def _times_as_far(evidence: Evidence, here: MatchedStep) -> float:
+    """How often as far rank 0's running averages move in the step as replica 0's; 0 if that is no single number."""
+    kept = _kept(evidence.before) if evidence.before else ()
+    before = {name: values for name, values, _ in kept}
+    own, expected = list[Doubles](), list[Doubles]()
+    for name, of_replica, of_rank in _kept(here):
+        if _is_running(name):
+            start = before.get(name, float(name.endswith("var")))  # of a new layer
+            own.append(of_rank - start)
+            expected.append(of_replica - start)
+    if len(own) < 2:  # means and variances
+        return 0.0
+    factor, left = multiple(np.concatenate(own), np.concatenate(expected))
+    return factor if fits(left) and not fits(abs(factor - 1)) else 0.0
 
 
 def statistics_differ(here: MatchedStep) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
@@ -39,6 +40,12 @@ def _printing(evidence: Evidence, weight: float) -> Finding:
     )
 
 
+# what transformers' Trainer says behind the last step, and the files in which it may stand
+_TRAINERS_LAST_LINE = ("'train_runtime':", "'train_loss':")
+_TRAINERS_METRICS = ("trainer_state.json", "train_results.json", "all_results.json")
+_TRAINERS_LOSS = "['train_loss']"
+
+
 def _lines(evidence: Evidence) -> Iterator[Finding]:
     text = evidence.outside.stdout
     for number, expected, actual in (text.first, *text.others) if text.first else ():
@@ -46,6 +53,8 @@ def _lines(evidence: Evidence) -> Iterator[Finding]:
         if not have_same_words(expected, actual):
             yield finding("other-output", 0.5, line_text)
             continue
+        if all(word in actual for word in _TRAINERS_LAST_LINE):
+            yield finding("trainers-loss", 0.86, line_text)
         yield finding("local-numbers", 0.85, line_text)
         if names := [each for each in evidence.apart_at_end("final buffer") if "running_" in each]:
             words = (
@@ -111,6 +120,8 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
             continue  # what several ranks wrote is what they left
         elif each.how is How.TENSOR and evidence.comparison.same:
             yield finding(_tensor_cause(each.at, evidence), 0.86, text)
+        elif each.at.endswith(_TRAINERS_LOSS) and Path(each.path).name in _TRAINERS_METRICS:
+            yield finding("trainers-loss", 0.865, text)
         elif each.how in (How.DDP_ONLY, How.KEYS) or evidence.comparison.same:
             yield finding(*_CODES[each.how], text)
 

@@ -370,6 +370,24 @@ def test_what_ranks_evaluate_twice_to_be_as_many_is_said(
     assert diagnose(evidence)[0].code == code
 
 
+@pytest.mark.parametrize(
+    ("line", "file", "code"),
+    [
+        ("{{'train_runtime': '0.5', 'train_loss': '{}', 'epoch': '2'}}", "", "trainers-loss"),
+        ("train_loss {}", "", "local-numbers"),  # the script's own
+        ("", "out/all_results.json", "trainers-loss"),
+        ("", "out/mine.json", "local-numbers"),
+    ],
+)
+def test_the_loss_that_transformers_says_at_the_end(tmp_path: Path, line: str, file: str, code: str) -> None:
+    reference, *ranks = (trace(tmp_path / name, FIRST) for name in ("dp", "0", "1"))
+    loss = FileDifference(file, "is 0.25 instead of 0.5", how=How.NUMBERS, at="['train_loss']")
+    first = UnlikeLine(1, line.format(0.5), line.format(0.25)) if line else None
+    seen = Outside(stdout=TextComparison(1, first), files=FilesComparison(1, (loss,) * bool(file)))
+    evidence = Evidence(2, reference, tuple(ranks), compare(reference, ranks, FLOAT64, port=True), seen)
+    assert [cause.code for cause in diagnose(evidence)] == [code]
+
+
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_zeros_for_none_explain_no_other_gradient(tmp_path: Path, factor: float) -> None:
     with_zeros = np.where(np.arange(5) < 3, GRADIENT, 0.0)
