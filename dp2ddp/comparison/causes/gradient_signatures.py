@@ -143,8 +143,9 @@ def _kept(evidence: Evidence, target: Doubles, rank0: Doubles) -> Iterator[Findi
         return
     for past in (before.raw_gradients[1], before.gradients[1]):
         factor, left = multiple(rank0 - target, past) if len(past) == len(target) else (0.0, 1.0)
-        ranks = round(factor * evidence.world)  # whose gradients are kept: the mean of all has a part of it
-        if fits(left) and 0 < ranks <= evidence.world and _near(factor * evidence.world, ranks):
+        # whose gradients are kept: the mean of all has a part of it
+        ranks = round(factor * evidence.world) if fits(left) else 0
+        if 0 < ranks <= evidence.world and _near(factor * evidence.world, ranks):
             part = f"{ranks}/{evidence.world} of " * (ranks < evidence.world)
             text = f"the gradient is DataParallel's plus {part}that of step {before.number}, all but rounding"
             some = f"{ranks} of {evidence.world} ranks keep theirs"
