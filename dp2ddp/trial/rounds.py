@@ -24,19 +24,6 @@ from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, s
 from dp2ddp.trial.subject import Subject
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    """A run that is still to come; `place`: of those that were asked for."""
-
-    place: int
-    kind: RunKind
-
-    @property
-    def order(self) -> tuple[bool, int]:
-        """What is judged comes first: it counts, and torchrun takes longest to start."""
-        return self.kind.dtype != "float64", self.place
-
-
 @dataclass
 class Rounds:
     """Runs all that a trial asks for; keeps what the runs held, and whether memory was too short for all at once."""
@@ -56,28 +43,28 @@ class Rounds:
         together: each waits for the others, so all have to run at once.
         """
         done: dict[int, tuple[Prepared, Run]] = {}
-        waiting = [_Waiting(*each) for each in enumerate(kinds)]
+        waiting = list(enumerate(kinds))
         while waiting:
-            waiting.sort(key=lambda each: each.order)
-            count = self._count_at_once(waiting, together)
+            # what is judged comes first: it counts, and torchrun takes longest to start
+            waiting.sort(key=lambda each: (each[1].dtype != "float64", each[0]))
+            count = self._count_at_once([kind for _, kind in waiting], together)
             self.in_turn |= count < len(waiting)
             now, waiting = waiting[:count], waiting[count:]
             self.progress.begin("copying the folder")
-            prepared = [self._copied(each.kind) for each in now]
+            prepared = [self._copied(kind) for _, kind in now]
             self.progress.begin("training")
             runs, memory_watch = self._run_round(prepared, together)
-            for each, ready, run in zip(now, prepared, runs, strict=True):
+            for (place, kind), ready, run in zip(now, prepared, runs, strict=True):
                 folder = run.stage.run_folder
                 if folder in memory_watch.aside:
                     ready.copies.close()
                     shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
-                    again = replace(each.kind, again=each.kind.again + 1)
-                    waiting.append(_Waiting(each.place, again))
+                    waiting.append((place, replace(kind, again=kind.again + 1)))
                     self.in_turn = True
                 else:
                     held = HeldMemory(name_of(run.stage), memory_watch.peaks.get(folder, 0))
                     self.memory = (*self.memory, held)
-                    done[each.place] = ready, run
+                    done[place] = ready, run
         self.progress.begin("comparing")
         return [done[place] for place in range(len(kinds))]
 
@@ -105,13 +92,13 @@ class Rounds:
             listener.report_all()
         return runs, memory_watch
 
-    def _count_at_once(self, waiting: Sequence[_Waiting], together: bool) -> int:
-        room, kinds = read_room(), [each.kind for each in waiting]
+    def _count_at_once(self, kinds: Sequence[RunKind], together: bool) -> int:
+        room = read_room()
         needs = [
             empty_need(1 if kind.mode == "dp" else self.world, torchrun=is_torchrun(self.subject, kind))
             for kind in kinds
         ]
         count = how_many_at_once(room, needs)
-        if together and count < len(waiting):
-            raise RunError(f"{len(waiting)} runs have to run at once, and do not fit: {room_text(room)}")
+        if together and count < len(kinds):
+            raise RunError(f"{len(kinds)} runs have to run at once, and do not fit: {room_text(room)}")
         return 1 if self.in_turn and not together else count
