@@ -77,8 +77,9 @@ def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_
         assert any("ended without a word" in each for each in pair.compared.remarks)
 
 
-def outside(folder: Path, spelling: Spelling = Spelling(), reference: Any = None, server: Any = None) -> Any:
+def outside(folder: Path, *words: tuple[str, str], reference: Any = None, server: Any = None) -> Any:
     """Of a pair that has been compared."""
+    spelling = Spelling(words)
     options, pair = SimpleNamespace(timeout=7), SimpleNamespace(reference=reference)
     made = PairOutside(SimpleNamespace(options=options), pair, server, folder)  # type: ignore[arg-type]
     vars(made).update(_tolerance=FLOAT64, _spellings=(spelling, spelling))
@@ -106,7 +107,7 @@ def test_what_argparse_misses_is_told_where_both_end_with_its_exit_code(
 ) -> None:
     (tmp_path / "rank0.err").write_text("usage: train.py\n\n/scratch/train.py: error: --data is missing\n")
     run = Run(Stage("train.py", "dp", 2, ".", str(tmp_path), "train.py"), (code,), 1.0, None)
-    found = outside(tmp_path, Spelling((("/scratch/", ""),)), reference=run).last_words
+    found = outside(tmp_path, ("/scratch/", ""), reference=run).last_words
     assert found == words
     ended = how_it_ended(dataclasses.replace(same(), codes=(code, code), last_words=found))
     assert ended == (". It ends with exit code 2: train.py: error: --data is missing" if code else "")

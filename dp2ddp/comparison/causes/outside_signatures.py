@@ -10,7 +10,7 @@ from dp2ddp.comparison.causes.catalogue import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.contents import How, have_same_words
 from dp2ddp.comparison.matching import plain_name
-from dp2ddp.comparison.output_comparison import NO_LINE
+from dp2ddp.comparison.output_comparison import NO_LINE, Outside
 from dp2ddp.trace.records import Trace
 from dp2ddp.words import names_text, ranks_text, sum_text
 
@@ -18,7 +18,7 @@ from dp2ddp.words import names_text, ranks_text, sum_text
 def signatures(evidence: Evidence) -> Iterator[Finding]:
     """Where training differs, numbers in lines and files do so anyway: then what hangs on none is looked for."""
     if evidence.outside.printing_ranks:
-        yield _printing(evidence, 0.9)
+        yield _printing(evidence.outside)
     yield from _files(evidence)
     yield from _sharded_evaluation(evidence)
     if not evidence.comparison.same:
@@ -28,16 +28,11 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
         yield finding("other-output", 0.5, "exit codes {} and {}".format(*evidence.outside.codes))
 
 
-def _printing(evidence: Evidence, weight: float) -> Finding:
-    first = evidence.outside.stdout.first
+def _printing(outside: Outside) -> Finding:
+    first, printed = outside.stdout.first, f"{ranks_text(outside.printing_ranks)} printed"
     if first is not None and first.ddp == NO_LINE:
-        silent = f"rank 0 has no line {first.line}"
-        return finding(
-            "another-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed; {silent}"
-        )
-    return finding(
-        "every-rank-prints", weight, f"{ranks_text(evidence.outside.printing_ranks)} printed as well"
-    )
+        return finding("another-rank-prints", 0.9, f"{printed}; rank 0 has no line {first.line}")
+    return finding("every-rank-prints", 0.9, f"{printed} as well")
 
 
 # what transformers' Trainer says behind the last step, and the files in which it may stand
