@@ -155,7 +155,8 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int], missing: list
     everywhere = set().union(*evidence.reference_rows)
     strangers = [row for row in foreign if row not in everywhere]
     # those whose samples DataParallel takes in no step
-    taken, own = {*evidence.orders[0]}, {k: v for rank in here.ranks for k, v in samples_of(rank).items()}
+    taken = {*evidence.orders[0]}
+    own = {row: index for rank in here.ranks for row, index in samples_of(rank).items()}
     untaken = {row: own[row] for row in strangers if row in own and own[row] not in taken}
     rows = f"of {sum(batch.actual.values())} rows of step {here.number}"
     share = f"{len(foreign)} {rows} are not in DataParallel's batch"
