@@ -46,6 +46,27 @@ def test_a_factor_is_told_where_no_loss_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        (1.0, "gradients-kept"),
+        (0.5, "gradients-kept"),
+        (0.3, "other-reduction"),
+        (np.nan, "other-reduction"),
+    ],
+    ids=["by all", "by one of two", "by no rank", "no number"],
+)
+def test_gradients_that_ranks_keep_are_a_part_of_the_step_before(
+    tmp_path: Path, kept: float, code: str
+) -> None:
+    reference = trace(tmp_path / "dp", FIRST)
+    own = [GRADIENT, OTHER + kept * GRADIENT]
+    ranks = (trace(tmp_path / "ddp", own, rank=rank, parameters=[-each for each in own]) for rank in range(2))
+    causes = causes_of(reference, *ranks)
+    assert causes[0].code == code, [cause.code for cause in causes]
+    assert ("1 of 2 ranks keep theirs" in causes[0].evidence) == (kept == 0.5)
+
+
+@pytest.mark.parametrize(
     ("offset", "code"),
     [([0.5, 0.1, 0.2, -0.3, 0.4], "not-synchronised"), ([0, 0, 0, 0.3, 0.4], "partly-synchronised")],
     ids=["all of them", "one tensor"],
